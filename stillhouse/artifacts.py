@@ -1,0 +1,143 @@
+"""Artifact folders: written whole or not at all, with a manifest that ties each to what it was made from.
+
+Every folder that a step writes holds `manifest.json`: the step, its settings, the digest of every input, the digest of
+every file, and facts (counts and the like). It holds no clock time, host name or absolute path, so the same inputs give
+the same bytes. An artifact's digest is the SHA-256 of its manifest, which covers all its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillhouse.errors import InputError
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an artifact says of itself."""
+
+    step: str
+    config: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+
+def digest_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_json(value: Any) -> str:
+    """The digest of plain data, independent of the order of keys."""
+    return digest_bytes(json.dumps(value, sort_keys=True, ensure_ascii=False).encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def digest_files(folder: Path) -> dict[str, str]:
+    """The digest of every file below a folder but its manifest, by relative POSIX path, sorted."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    return {path.relative_to(folder).as_posix(): digest_file(path) for path in paths}
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Gives a folder beside `path` to write into and renames it to `path` once the block ends without an error.
+
+    A reader sees the old folder, none, or the whole new one; a killed process leaves `path` as it was and a
+    `.NAME.partial` folder that the next run removes.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging = path.with_name(f".{path.name}.partial")
+    previous = path.with_name(f".{path.name}.previous")
+    for leftover in (staging, previous):
+        _remove(leftover)
+    staging.mkdir()
+    try:
+        yield staging
+        _flush(staging)
+    except BaseException:
+        _remove(staging)
+        raise
+    if path.exists():
+        path.rename(previous)
+    staging.rename(path)
+    _remove(previous)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _flush(folder: Path) -> None:
+    """Asks the system to put every file on the disk, so that a power cut after the rename finds them whole."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+def write_manifest(
+    folder: Path, step: str, config: Mapping[str, Any], inputs: Mapping[str, str], facts: Mapping[str, Any]
+) -> None:
+    """Writes the manifest of a finished folder. `inputs` maps each input's name to its digest."""
+    content = {"step": step, "config": dict(config), "inputs": dict(inputs), "facts": dict(facts)}
+    write_json(folder / MANIFEST, content | {"files": digest_files(folder)})
+
+
+def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
+    """Reads an artifact's manifest and, with `verify`, checks every file against it.
+
+    Raises `InputError` when the folder is missing, was not written by a step, or a file was changed since.
+    """
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise InputError(f"{folder} does not exist")
+    if not path.is_file():
+        raise InputError(f"{folder} has no {MANIFEST}: no Stillhouse step wrote it, or not to the end")
+    data = path.read_bytes()
+    try:
+        content = json.loads(data)
+        manifest = Manifest(**content, digest=digest_bytes(data))
+    except (ValueError, TypeError):
+        raise InputError(f"{path} is damaged; run the step that writes {folder} again") from None
+    if verify:
+        found = digest_files(folder)
+        changed = sorted(name for name in manifest.files.keys() | found.keys() if manifest.files.get(name) != found.get(name))
+        if changed:
+            raise InputError(
+                f"{folder}: {', '.join(changed[:3])} changed after it was written; run step '{manifest.step}' again"
+            )
+    return manifest
+
+
+def foreign_manifest(folder: Path) -> Manifest:
+    """The manifest that a model folder of other origin would have: its files' digests and nothing else."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} does not exist")
+    files = digest_files(folder)
+    if not files:
+        raise InputError(f"{folder} is empty")
+    return Manifest(step="", files=files, digest=digest_json(files))

@@ -1,0 +1,141 @@
+"""Settings: small dataclasses that YAML files, command-line flags and Kubeflow parameters all fill.
+
+A step's settings are a keyword-only dataclass whose fields are `bool`, `int`, `float` or `str` and carry a help text:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        depth: int = setting(200, "how many passages BM25 returns for a query", minimum=1)
+        pooling: str = setting("cls", "how token states become one vector", choices=("cls", "mean"))
+
+Cross-field rules go into `__post_init__` and raise `InputError`. A recipe (`params.yaml`) maps the name of a use of a
+step to the fields it changes; everything it leaves out keeps the dataclass default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import yaml
+
+from stillhouse.errors import InputError
+
+C = TypeVar("C")
+SCALARS = (bool, int, float, str)
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[str, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    location: bool = False,
+) -> Any:
+    """One field of a settings dataclass.
+
+    `location` marks a path: it says where something lies and not what it is, so manifests leave it out and record
+    the digest of what was found there instead.
+    """
+    metadata = {"help": help, "choices": choices, "minimum": minimum, "maximum": maximum, "location": location}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def field_types(cls: type) -> dict[str, type]:
+    """The name and scalar type of every field of a settings dataclass, in order."""
+    hints = get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """A hint that names the closest valid word, or all of them when none is close."""
+    words = list(words)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(sorted(words))}"
+
+
+def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
+    """Fills a settings dataclass from a mapping.
+
+    `where` names the place for error messages, for instance `params.yaml: retriever_1`.
+    Raises `InputError` for an unknown key, a value of the wrong type, or one outside its choices or range.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    types = field_types(cls)
+    checked = {}
+    for key, value in values.items():
+        if key not in fields:
+            raise InputError(f"{where}: unknown setting {key!r}; {nearest(str(key), fields)}")
+        checked[key] = _check(value, types[key], fields[key].metadata, f"{where}.{key}")
+    try:
+        return cls(**checked)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _check(value: Any, kind: type, rules: Mapping[str, Any], where: str) -> Any:
+    assert kind in SCALARS, f"{where}: a setting must be bool, int, float or str, not {kind}"
+    if kind is float and isinstance(value, (int, str)) and not isinstance(value, bool):
+        # YAML reads 2e-5 as a string because it lacks a dot.
+        try:
+            value = float(value)
+        except ValueError:
+            raise InputError(f"{where} must be a number, not {value!r}") from None
+    if type(value) is not kind:
+        names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+        raise InputError(f"{where} must be {names[kind]}, not {value!r}")
+    if rules.get("choices") and value not in rules["choices"]:
+        raise InputError(f"{where} is {value!r}; {nearest(str(value), rules['choices'])}")
+    low, high = rules.get("minimum"), rules.get("maximum")
+    if (low is not None and value < low) or (high is not None and value > high):
+        bounds = f"at least {low}" if high is None else f"at most {high}" if low is None else f"from {low} to {high}"
+        raise InputError(f"{where} must be {bounds}, not {value}")
+    return value
+
+
+def from_text(text: str, kind: type, where: str) -> Any:
+    """The value of a command-line flag: text read as `kind`."""
+    if kind is str:
+        return text
+    if kind is bool:
+        words = {"true": True, "yes": True, "false": False, "no": False}
+        if text.lower() not in words:
+            raise InputError(f"{where} must be true or false, not {text!r}")
+        return words[text.lower()]
+    try:
+        return kind(text)
+    except ValueError:
+        names = {int: "a whole number", float: "a number"}
+        raise InputError(f"{where} must be {names[kind]}, not {text!r}") from None
+
+
+def recorded(config: Any) -> dict[str, Any]:
+    """The settings as a manifest records them: all fields but locations."""
+    return {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if not field.metadata.get("location")
+    }
+
+
+def read_recipe(path: Path, sections: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Reads a recipe: one mapping a section. Raises `InputError` for unknown sections and broken YAML."""
+    sections = list(sections)
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; `stillhouse new FOLDER` makes a folder that has one")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a YAML file in UTF-8: {error}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must map each section to its settings")
+    for name, values in content.items():
+        if name not in sections:
+            raise InputError(f"{path}: unknown section {name!r}; {nearest(str(name), sections)}")
+        if values is not None and not isinstance(values, dict):
+            raise InputError(f"{path}: section {name!r} must map settings to values, not {values!r}")
+    return {name: dict(values or {}) for name, values in content.items()}

@@ -1,0 +1,68 @@
+"""What a step is given beside its data: a durable work folder, the device, progress bars, and a log line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+WORK_ROOT = "STILLHOUSE_WORK"
+DEVICE = "STILLHOUSE_DEVICE"
+QUIET = "STILLHOUSE_QUIET"
+
+
+@dataclass(frozen=True)
+class Context:
+    """`work` is a folder that outlives a killed run; its name is the digest of code, settings and inputs."""
+
+    work: Path
+    device: str = "auto"
+    quiet: bool = False
+
+    def torch_device(self) -> Any:
+        """The `torch.device` to compute on: the one asked for, or a GPU where there is one."""
+        import torch
+
+        if self.device != "auto":
+            return torch.device(self.device)
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def progress(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterator[T]:
+        """Iterates with a bar that shows the rate and the time left; silent where nobody watches."""
+        with self.bar(what, total if total is not None else _length(items), unit) as bar:
+            for item in items:
+                yield item
+                bar.update(1)
+
+    def bar(self, what: str, total: int | None, unit: str = "it") -> Any:
+        """A tqdm bar for work that is counted by the caller: `bar.update(n)`."""
+        from tqdm import tqdm
+
+        interval = 0.5 if sys.stderr.isatty() else 30.0
+        return tqdm(total=total, desc=what, unit=unit, disable=self.quiet, mininterval=interval, leave=False)
+
+    def log(self, line: str) -> None:
+        if not self.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+
+def _length(items: Any) -> int | None:
+    return len(items) if hasattr(items, "__len__") else None
+
+
+def work_root() -> Path:
+    """Where work folders live: `$STILLHOUSE_WORK` (a volume on a cluster) or `.stillhouse/work` here."""
+    return Path(os.environ.get(WORK_ROOT) or Path(".stillhouse") / "work")
+
+
+def device() -> str:
+    return os.environ.get(DEVICE) or "auto"
+
+
+def quiet() -> bool:
+    return os.environ.get(QUIET, "") not in ("", "0")

@@ -1,0 +1,23 @@
+"""What can go wrong for a user, and the exit code that each case has.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | a crash: a defect of Stillhouse or of the machine (full disk, killed process) |
+| 2 | bad input: a flag, a setting, a file; the message says what to do |
+| 3 | the corpus did not pass validation |
+"""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Something the user gave is wrong. The message names it and the remedy, in a sentence or two."""
+
+    exit_code = 2
+
+
+class ValidationFailed(Exception):
+    """The corpus breaks a threshold of `validate`; its report is written all the same."""
+
+    exit_code = 3

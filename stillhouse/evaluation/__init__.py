@@ -1,0 +1,1 @@
+"""Evaluation: measures, significance and the report."""

@@ -1,0 +1,1 @@
+"""Pre-training: corruptions, bottleneck models and the table of objectives (papers 001, 002, 003)."""

@@ -1,0 +1,101 @@
+"""Runs one step: checks its inputs and their lineage, writes its outputs whole, with manifests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from stillhouse import context as surroundings
+from stillhouse.artifacts import (
+    Manifest,
+    digest_files,
+    digest_json,
+    foreign_manifest,
+    read_manifest,
+    whole_folder,
+    write_manifest,
+)
+from stillhouse.config import recorded
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.steps.spec import Report, Step
+
+VERDICT = "validation"
+
+
+def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> Report:
+    """Runs `step` from input folders to output folders.
+
+    Raises `InputError` for missing, damaged or mismatched inputs, before any work is done. Progress that outlives a
+    kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success.
+    """
+    started = time.monotonic()
+    inputs = {name: Path(path) for name, path in inputs.items() if path}
+    manifests = open_inputs(step, inputs)
+    _refuse_mismatch(step, manifests)
+    digests = {name: manifest.digest for name, manifest in manifests.items()}
+    key = digest_json([step.name, recorded(config), digests, code_digest()])[:20]
+    context = Context(
+        work=surroundings.work_root() / f"{step.name}-{key}",
+        device=surroundings.device(),
+        quiet=surroundings.quiet(),
+    )
+    context.work.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        staged = {port.name: stack.enter_context(whole_folder(Path(outputs[port.name]))) for port in step.outputs}
+        report = step.run(config, inputs, staged, context)
+        for folder in staged.values():
+            write_manifest(folder, step.name, recorded(config), digests, report.facts)
+    shutil.rmtree(context.work, ignore_errors=True)
+    written = ", ".join(str(outputs[port.name]) for port in step.outputs)
+    read = ", ".join(str(path) for path in inputs.values()) or "its source"
+    context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {time.monotonic() - started:.1f} s")
+    return report
+
+
+def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
+    """Reads and verifies the manifest of every input that was given."""
+    manifests = {}
+    for port in step.inputs:
+        if port.name not in inputs:
+            if not port.optional:
+                raise InputError(f"step '{step.name}' needs {port.flag}: {port.help}")
+            continue
+        folder = inputs[port.name]
+        foreign = port.kind == "model" and folder.is_dir() and not (folder / "manifest.json").is_file()
+        manifests[port.name] = foreign_manifest(folder) if foreign else read_manifest(folder)
+        if port.name == VERDICT and not manifests[port.name].facts.get("passed"):
+            raise InputError(f"{folder}: the corpus did not pass validation; open its report.html and mend the corpus")
+    return manifests
+
+
+def _refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
+    """Refuses a data input that was made from something other than the step's own input of the same name."""
+    kinds = {port.name: port.kind for port in step.inputs}
+    for name, manifest in manifests.items():
+        if kinds[name] != "data":
+            continue
+        for source, digest in manifest.inputs.items():
+            if source in manifests and manifests[source].digest != digest:
+                raise InputError(
+                    f"step '{step.name}': --{name} was made from another {source} than the --{source} given here; "
+                    f"run step '{manifest.step}' again with this {source}"
+                )
+
+
+def code_digest() -> str:
+    """The digest of Stillhouse's own code, so that work begun by other code is not resumed."""
+    package = Path(__file__).resolve().parent.parent
+    sources = {name: digest for name, digest in digest_files(package).items() if name.endswith(".py")}
+    return digest_json(sources)
+
+
+def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:
+    """Writes scalars as flat JSON, the form that `dvc metrics` and Kubeflow read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(dict(metrics), indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,41 @@
+"""All steps, by name. A new step is a module beside this one and a row here."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.steps.spec import Step
+
+MODULES = (
+    "fetch_model",
+    "ingest",
+    "validate",
+    "tokenize",
+    "importance",
+    "pretrain",
+    "lexical",
+    "train_retriever",
+    "index",
+    "mine",
+    "train_reranker",
+    "score",
+    "retrieve",
+    "rerank",
+    "evaluate",
+)
+
+
+@cache
+def steps() -> dict[str, Step]:
+    """Every step by its command-line name, in the order of a whole run."""
+    found = [import_module(f"stillhouse.steps.{module}").STEP for module in MODULES]
+    return {step.name: step for step in found}
+
+
+def find_step(name: str) -> Step:
+    if name not in steps():
+        raise InputError(f"there is no step {name!r}; {nearest(name, steps())}")
+    return steps()[name]

@@ -1,0 +1,36 @@
+"""Step `retrieve`: searches the index for every dev and test query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of `retrieve`."""
+
+    seed: int = setting(42, "seed of every random choice", minimum=0)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    raise RuntimeError("not written yet")
+
+
+STEP = Step(
+    "retrieve",
+    "searches the index for every dev and test query",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "the bi-encoder", kind="model"),
+        Port("index", "its index of the corpus"),
+    ),
+    outputs=(
+        Port("run", "the ranked passages"),
+    ),
+    run=run,
+)

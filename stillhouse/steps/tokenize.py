@@ -1,0 +1,36 @@
+"""Step `tokenize`: cuts every passage into tokens once, as flat arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of `tokenize`."""
+
+    seed: int = setting(42, "seed of every random choice", minimum=0)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    raise RuntimeError("not written yet")
+
+
+STEP = Step(
+    "tokenize",
+    "cuts every passage into tokens once, as flat arrays",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("tokenizer", "a model folder whose tokenizer is used", kind="model"),
+        Port("validation", "the verdict that lets the run go on", optional=True),
+    ),
+    outputs=(
+        Port("tokens", "the token arrays"),
+    ),
+    run=run,
+)

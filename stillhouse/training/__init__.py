@@ -1,0 +1,1 @@
+"""What every training shares: the loop, the schedule, checkpoints and curves."""

@@ -1,0 +1,43 @@
+"""Which examples a training step sees: a function of the step alone, so that a resumed run sees what it would have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+
+def epoch_batches(count: int, batch_size: int, seed: int) -> Callable[[int], np.ndarray]:
+    """Gives `batch(step) -> int64 [batch_size]`: example numbers of shuffled epochs laid end to end.
+
+    Every epoch is its own permutation of `range(count)`, drawn from (seed, epoch). A batch may straddle two epochs, so
+    all batches have the same size and no example is left out; a set smaller than the batch is taken whole.
+    """
+    assert count > 0, "no examples to make batches of"
+    batch_size = min(batch_size, count)
+    order: dict[int, np.ndarray] = {}
+
+    def permutation(epoch: int) -> np.ndarray:
+        if epoch not in order:
+            for stale in [known for known in order if known < epoch - 1]:
+                del order[stale]
+            order[epoch] = np.random.default_rng([seed, epoch]).permutation(count)
+        return order[epoch]
+
+    def batch(step: int) -> np.ndarray:
+        positions = np.arange(step * batch_size, (step + 1) * batch_size)
+        epochs = positions // count
+        return np.concatenate([permutation(epoch)[positions[epochs == epoch] % count] for epoch in np.unique(epochs)])
+
+    return batch
+
+
+def steps_for(count: int, batch_size: int, epochs: float, max_steps: int) -> int:
+    """How many steps a training takes: `epochs` passes over `count` examples, at most `max_steps` where that is not 0."""
+    steps = max(1, round(epochs * count / min(batch_size, count)))
+    return min(steps, max_steps) if max_steps else steps
+
+
+def chunks(count: int, size: int) -> list[np.ndarray]:
+    """The numbers 0..count-1 in order, `size` at a time."""
+    return [np.arange(start, min(start + size, count)) for start in range(0, count, size)]

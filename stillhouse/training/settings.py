@@ -1,0 +1,25 @@
+"""The settings that every training has. No torch here: step modules read it to declare their flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Length, batch, optimiser and precision of a training."""
+
+    epochs: float = setting(3.0, "passes over the training examples", minimum=0)
+    max_steps: int = setting(0, "stop after this many steps; 0 = by epochs", minimum=0)
+    batch_size: int = setting(64, "training examples a step", minimum=1)
+    learning_rate: float = setting(2e-5, "peak learning rate of AdamW", minimum=0)
+    warmup: float = setting(0.1, "fraction of the steps in which the learning rate rises", minimum=0, maximum=1)
+    weight_decay: float = setting(0.0, "weight decay of AdamW", minimum=0)
+    clip: float = setting(1.0, "gradients are scaled down to this norm; 0 = never", minimum=0)
+    heldout_every: int = setting(0, "steps between two held-out losses; 0 = ten times a training", minimum=0)
+    precision: str = setting(
+        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
+    )
+    seed: int = setting(42, "seed of every random choice", minimum=0)

@@ -1,0 +1,96 @@
+"""The command `stillhouse`: one sub-command a step, and a few that use several steps.
+
+Only the module of the sub-command that was called is imported, so that help is instant and the pipelines and their
+platform are needed by nobody who does not call them.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+from stillhouse import __version__
+from stillhouse.config import nearest
+from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.steps.registry import steps
+
+COMMANDS = {
+    "new": ("makes a folder to work in: a recipe, dvc.yaml and a DVC repository", "stillhouse.surfaces.new_command"),
+    "run": ("runs every step in this one process, without DVC", "stillhouse.surfaces.run_command"),
+    "search": ("answers a question with ranked passages", "stillhouse.surfaces.search_command"),
+    "pipeline": ("compiles the Kubeflow pipeline, or runs it on this machine", "pipelines.command"),
+}
+"""Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
+
+CRASH = 1
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
+    try:
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except (InputError, ValidationFailed) as error:
+        print(f"stillhouse: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("stillhouse: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        return INTERRUPTED
+    except SystemExit as done:  # argparse leaves this way after --help
+        return int(done.code or 0)
+    except Exception as error:
+        traceback.print_exc()
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            print(
+                "stillhouse: the disk is full; outputs are as they were. Free some space and run it again",
+                file=sys.stderr,
+            )
+        else:
+            print("stillhouse: this is a crash, not bad input; the lines above say where it happened", file=sys.stderr)
+        return CRASH
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(overview())
+        return 0
+    if argv[0] == "--version":
+        print(f"stillhouse {__version__}")
+        return 0
+    name, rest = argv[0], argv[1:]
+    if name in steps():
+        from stillhouse.surfaces import step_command
+
+        return step_command.main(steps()[name], rest)
+    if name in COMMANDS:
+        return int(import_module(COMMANDS[name][1]).main(rest))
+    kind = "flag" if name.startswith("-") else "command"
+    raise InputError(
+        f"stillhouse has no {kind} {name!r}; {nearest(name, [*steps(), *COMMANDS, '--help', '--version'])}"
+    )
+
+
+def overview() -> str:
+    """What `stillhouse --help` prints."""
+    rows = {name: step.help for name, step in steps().items()}
+    others = {name: help for name, (help, _) in COMMANDS.items()}
+    width = max(map(len, rows | others)) + 2
+    listed = [
+        "\n".join(f"  {name:{width}}{help.splitlines()[0]}" for name, help in table.items()) for table in (rows, others)
+    ]
+    return (
+        "usage: stillhouse COMMAND [--help] ...\n\n"
+        "Turns a text corpus into a distilled dense retriever and its search index.\n\n"
+        f"commands:\n{listed[1]}\n\n"
+        f"steps, in the order of a whole run:\n{listed[0]}\n\n"
+        "Start with `stillhouse new FOLDER --source SOURCE`, then `cd FOLDER && dvc repro`.\n"
+        "`stillhouse COMMAND --help` explains a command, its folders and its settings.\n\n"
+        "exit codes: 0 done, 1 crash, 2 bad input, 3 validation failed, 130 interrupted"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

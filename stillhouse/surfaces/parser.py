@@ -1,0 +1,47 @@
+"""A command-line parser whose errors are one sentence that names the nearest valid flag."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from collections.abc import Sequence
+from typing import NoReturn
+
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+
+
+class Parser(argparse.ArgumentParser):
+    """An `ArgumentParser` that raises `InputError` and leaves exiting to `stillhouse.cli.main`."""
+
+    def __init__(self, command: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=f"stillhouse {command}",
+            description=description,
+            epilog=epilog,
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+        )
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """The parsed arguments. Raises `InputError` for an unknown flag, a missing or an ill-placed value."""
+        namespace, unknown = self.parse_known_args(argv)
+        for word in unknown:
+            if word.startswith("-"):
+                flag = word.split("=")[0]
+                raise InputError(f"{self.prog} has no flag {flag}; {nearest(flag, self._flags())}")
+        if unknown:
+            raise InputError(f"{self.prog} takes no argument {unknown[0]!r}; see `{self.prog} --help`")
+        return namespace
+
+    def _flags(self) -> list[str]:
+        return [flag for flag in self._option_string_actions if flag.startswith("--")]
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{self.prog}: {re.sub('^argument ', '', message)}; see `{self.prog} --help`")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34, width=min(shutil.get_terminal_size().columns, 120))

@@ -1,0 +1,201 @@
+"""`stillhouse <step>`: the flags of a step come from its declaration, its settings from a recipe and from flags."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stillhouse import context
+from stillhouse.config import _check as check_value
+from stillhouse.config import build, field_types, from_text, nearest, read_recipe
+from stillhouse.errors import InputError
+from stillhouse.graph import USES, Use, find_uses
+from stillhouse.steps.execute import execute, write_metrics
+from stillhouse.steps.registry import steps
+from stillhouse.steps.spec import Step
+from stillhouse.surfaces.parser import Parser
+
+DEVICES = ("auto", "cpu", "cuda")
+COMMON_FLAGS = ("params", "metrics", "work", "device", "quiet", "help")
+"""Flags that every step has; no port and no setting may have such a name."""
+
+
+def main(step: Step, argv: Sequence[str]) -> int:
+    arguments = step_parser(step).parse(argv)
+    config = resolve_config(step, arguments)
+    inputs = {port.name: getattr(arguments, port.name) for port in step.inputs if getattr(arguments, port.name)}
+    outputs = {}
+    for port in step.outputs:
+        outputs[port.name] = getattr(arguments, port.name)
+        if outputs[port.name] is None:
+            raise InputError(f"step '{step.name}' needs {port.flag}: the folder to write {port.help} to")
+    with environment(arguments):
+        report = execute(step, config, inputs, outputs)
+    if arguments.metrics:
+        write_metrics(arguments.metrics, report.metrics)
+    return 0
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def step_parser(step: Step) -> Parser:
+    """The parser of one step: a flag for every input, output and setting, and the common ones."""
+    description = f"{step.help[0].upper()}{step.help[1:]}."
+    parser = Parser(step.name, description, _example(step))
+    for title, ports in (("reads", step.inputs), ("writes", step.outputs)):
+        group = parser.add_argument_group(title) if ports else None
+        for port in ports:
+            assert group is not None
+            note = " (optional)" if port.optional else ""
+            group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=Path, help=_literal(port.help + note))
+    group = parser.add_argument_group("settings (default < --params < flag)")
+    kinds = field_types(step.config)
+    for field in dataclasses.fields(step.config):
+        kind = kinds[field.name]
+        # A switch may be given bare: `--normalize` says `--normalize true`.
+        bare: dict[str, Any] = {"nargs": "?", "const": "true"} if kind is bool else {}
+        group.add_argument(
+            flag_of(field.name), dest=field.name, metavar=_metavar(kind), help=_literal(_describe(field)), **bare
+        )
+    add_common_flags(parser)
+    return parser
+
+
+def add_common_flags(parser: Parser) -> None:
+    group = parser.add_argument_group("how it runs")
+    group.add_argument(
+        "--params",
+        metavar="FILE[:SECTION]",
+        help="a recipe to take settings from; without a section, the one named after the step",
+    )
+    group.add_argument("--metrics", metavar="FILE", type=Path, help="write the step's figures there, as JSON")
+    add_context_flags(group)
+
+
+def add_context_flags(group: argparse._ActionsContainer) -> None:
+    """Flags for what is not data: where unfinished work lives, the device, progress bars."""
+    group.add_argument(
+        "--work",
+        metavar="FOLDER",
+        type=Path,
+        help=f"keep unfinished work there (default: ${context.WORK_ROOT} or .stillhouse/work)",
+    )
+    group.add_argument(
+        "--device",
+        choices=DEVICES,
+        help=f"where to compute (default: ${context.DEVICE} or auto: a GPU if there is one)",
+    )
+    group.add_argument("--quiet", action="store_true", help="no progress bars and no log lines")
+
+
+@contextmanager
+def environment(arguments: argparse.Namespace) -> Iterator[None]:
+    """Puts the context flags where `stillhouse.context` looks for them, for as long as the block runs."""
+    values = {
+        context.WORK_ROOT: arguments.work,
+        context.DEVICE: arguments.device,
+        context.QUIET: arguments.quiet or None,
+    }
+    chosen = {name: "1" if value is True else str(value) for name, value in values.items() if value is not None}
+    before = {name: os.environ.get(name) for name in chosen}
+    os.environ.update(chosen)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:
+    """The settings of one run: dataclass default, then the recipe's section, then flags.
+
+    Raises `InputError` for an unknown section or setting, and for a value of the wrong type or out of its range.
+    """
+    where, values = f"stillhouse {step.name}", {}
+    if arguments.params:
+        path, section = split_section(arguments.params, step.identifier)
+        where = f"{path}: {section}"
+        values = read_section(step, path, section)
+    kinds = field_types(step.config)
+    flags = {}
+    for field in dataclasses.fields(step.config):
+        text = getattr(arguments, field.name)
+        if text is not None:
+            flag = flag_of(field.name)
+            flags[field.name] = check_value(
+                from_text(text, kinds[field.name], flag), kinds[field.name], field.metadata, flag
+            )
+    return build(step.config, values | flags, where)
+
+
+def split_section(text: str, default: str) -> tuple[Path, str]:
+    """`params.yaml:retriever_1` as a path and a section; the path itself may hold colons."""
+    path, colon, section = text.rpartition(":")
+    if colon and path and "/" not in section and not Path(text).is_file():
+        return Path(path), section
+    return Path(text), default
+
+
+def sections() -> dict[str, Step]:
+    """Every valid section of a recipe and its step: the uses of the graph and the steps themselves."""
+    return {step.identifier: step for step in steps().values()} | {use.name: use.step for use in USES}
+
+
+def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
+    """The settings that a recipe gives one step; none when it leaves the section out."""
+    known = sections()
+    if section not in known:
+        raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
+    if known[section].name != step.name:
+        raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
+    return read_recipe(path, known).get(section, {})
+
+
+def example_of(step: Step) -> Use:
+    """The use of the step that its example shows: the first in the graph."""
+    return next(use for use in find_uses().values() if use.step_name == step.name)
+
+
+def command_of(use: Use) -> list[str]:
+    """The words of the command line that runs one use in a workspace, one list item a flag with its value."""
+    folders = use.input_paths() | use.output_paths()
+    flags = {port.name: port.flag for port in (*use.step.inputs, *use.step.outputs)}
+    words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.name}"]
+    return words + [f"{flags[name]} {folder.as_posix()}" for name, folder in folders.items()]
+
+
+def _example(step: Step) -> str:
+    return "example:\n  " + " \\\n    ".join(command_of(example_of(step)))
+
+
+def _literal(text: str) -> str:
+    """Text that argparse must not read as a format."""
+    return text.replace("%", "%%")
+
+
+def _metavar(kind: type) -> str:
+    return {bool: "true|false", int: "N", float: "X", str: "TEXT"}[kind]
+
+
+def _describe(field: dataclasses.Field[Any]) -> str:
+    rules = field.metadata
+    default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+    notes = [f"default: {default!r}" if default == "" else f"default: {default}"]
+    if rules["choices"]:
+        notes.append(f"one of {', '.join(rules['choices'])}")
+    if rules["minimum"] is not None:
+        notes.append(f"at least {rules['minimum']}")
+    if rules["maximum"] is not None:
+        notes.append(f"at most {rules['maximum']}")
+    return f"{rules['help']} ({'; '.join(notes)})"

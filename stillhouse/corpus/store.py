@@ -1,0 +1,184 @@
+"""The Parquet form of a corpus (docs/formats.md): the schemas, the writer, and the reader that every step shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from stillhouse.errors import InputError
+
+SPLITS = ("train", "dev", "test")
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "passages": pa.schema(
+        [
+            ("passage_id", pa.string()),
+            ("title", pa.string()),
+            ("text", pa.string()),
+            ("article_id", pa.string()),
+            ("section", pa.string()),
+            ("position", pa.int32()),
+        ]
+    ),
+    "links": pa.schema([("source", pa.string()), ("target", pa.string())]),
+    "queries": pa.schema([("query_id", pa.string()), ("text", pa.string()), ("split", pa.string())]),
+    "qrels": pa.schema(
+        [
+            ("query_id", pa.string()),
+            ("passage_id", pa.string()),
+            ("relevance", pa.int32()),
+            ("split", pa.string()),
+        ]
+    ),
+    "answers": pa.schema([("query_id", pa.string()), ("answer", pa.string()), ("split", pa.string())]),
+    "rejected": pa.schema(
+        [
+            ("kind", pa.string()),
+            ("id", pa.string()),
+            ("reason", pa.string()),
+            ("where", pa.string()),
+            ("content", pa.string()),
+        ]
+    ),
+}
+
+Columns = Mapping[str, Sequence[object]]
+
+
+def passage_text(title: str, text: str) -> str:
+    """What a model or BM25 reads of a passage: its title, a space, its text; the text alone when there is no title."""
+    return f"{title} {text}" if title else text
+
+
+def passage_texts(corpus: Corpus) -> list[str]:
+    """`passage_text` of every passage, in the order of rows."""
+    passages = corpus.passages
+    return [passage_text(title, text) for title, text in zip(passages["title"].array, passages["text"].array)]
+
+
+def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
+    """Writes every table of a corpus as `<table>.parquet`; a table that is left out is written empty.
+
+    `tables` maps a name of `SCHEMAS` to its columns. The same columns give the same bytes.
+    """
+    assert tables.keys() <= SCHEMAS.keys(), f"unknown tables: {sorted(tables.keys() - SCHEMAS.keys())}"
+    for name, schema in SCHEMAS.items():
+        columns = tables.get(name) or {column: [] for column in schema.names}
+        assert set(columns) == set(schema.names), f"{name} has columns {sorted(columns)}, not {schema.names}"
+        table = pa.Table.from_pydict({column: columns[column] for column in schema.names}, schema=schema)
+        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", row_group_size=1 << 17)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus folder. Tables are read when they are first asked for, and kept.
+
+    A *row* is a 0-based row number of `passages`. Query ids are unique over all splits; a query may have the same id
+    as a passage.
+    """
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path) -> Corpus:
+        """Raises `InputError` when the folder lacks a table of a corpus."""
+        folder = Path(folder)
+        missing = [name for name in SCHEMAS if not (folder / f"{name}.parquet").is_file()]
+        if missing:
+            raise InputError(f"{folder} is not a corpus: it lacks {missing[0]}.parquet; `stillhouse ingest` writes one")
+        return cls(folder)
+
+    def _read(self, name: str) -> pd.DataFrame:
+        path = self.folder / f"{name}.parquet"
+        try:
+            # ParquetFile, because pq.read_table would take a folder named like `key=value` for a partition column.
+            with pq.ParquetFile(path) as file:
+                table = file.read()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{path} is damaged ({error}); run `stillhouse ingest` again") from None
+        if not table.schema.equals(SCHEMAS[name]):
+            raise InputError(f"{path} has columns {table.schema.names}; run `stillhouse ingest` again")
+        return table.to_pandas()
+
+    @cached_property
+    def passages(self) -> pd.DataFrame:
+        """passage_id, title, text, article_id, section, position."""
+        return self._read("passages")
+
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """source, target: article ids."""
+        return self._read("links")
+
+    @cached_property
+    def queries(self) -> pd.DataFrame:
+        """query_id, text, split."""
+        return self._read("queries")
+
+    @cached_property
+    def qrels(self) -> pd.DataFrame:
+        """query_id, passage_id, relevance, split."""
+        return self._read("qrels")
+
+    @cached_property
+    def answers(self) -> pd.DataFrame:
+        """query_id, answer, split."""
+        return self._read("answers")
+
+    @cached_property
+    def rejected(self) -> pd.DataFrame:
+        """kind, id, reason, where, content: every row of the source that was not taken."""
+        return self._read("rejected")
+
+    @cached_property
+    def passage_row(self) -> pd.Index:
+        """The passage ids in row order; `passage_row.get_loc(id)` is an id's row."""
+        return pd.Index(self.passages["passage_id"], dtype=object)
+
+    def rows_of(self, passage_ids: Iterable[str]) -> NDArray[np.int32]:
+        """The row of each passage id, int32. Raises `InputError` for an id that the corpus lacks."""
+        wanted = np.array(list(passage_ids), dtype=object)
+        rows = self.passage_row.get_indexer(pd.Index(wanted, dtype=object))
+        if (rows < 0).any():
+            raise InputError(f"the corpus {self.folder} has no passage {wanted[rows < 0][0]!r}")
+        return rows.astype(np.int32)
+
+    def queries_of(self, split: str) -> pd.DataFrame:
+        """The queries of a split, in corpus order, numbered from 0."""
+        assert split in SPLITS, split
+        return self.queries[self.queries["split"] == split].reset_index(drop=True)
+
+    def qrels_of(self, split: str) -> pd.DataFrame:
+        """The qrels of a split, those of relevance 0 too, numbered from 0."""
+        assert split in SPLITS, split
+        return self.qrels[self.qrels["split"] == split].reset_index(drop=True)
+
+    def relevant(self, split: str) -> pd.DataFrame:
+        """The qrels of a split with relevance above 0, numbered from 0."""
+        qrels = self.qrels_of(split)
+        return qrels[qrels["relevance"] > 0].reset_index(drop=True)
+
+    def positives(self, query_ids: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The relevant passages of each query, whatever its split.
+
+        Returns offsets int64 `[queries + 1]` and rows int32: those of query i are `rows[offsets[i]:offsets[i + 1]]`,
+        ascending; none for a query that has no relevant passage or is unknown.
+        """
+        wanted = pd.Index(list(query_ids), dtype=object)
+        assert wanted.is_unique, "each query id once"
+        qrels = self.qrels[self.qrels["relevance"] > 0]
+        query = wanted.get_indexer(pd.Index(qrels["query_id"], dtype=object))
+        asked = query >= 0
+        query, rows = query[asked], self.rows_of(qrels["passage_id"][asked])
+        order = np.lexsort((rows, query))
+        offsets = np.zeros(len(wanted) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(query, minlength=len(wanted)), out=offsets[1:])
+        return offsets, rows[order]

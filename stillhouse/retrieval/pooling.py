@@ -65,7 +65,9 @@ def write_modules(folder: Path, width: int, settings: EncoderSettings) -> None:
     if settings.normalize:
         # A folder without files would be lost by tools that track files.
         write_json(folder / "2_Normalize" / "config.json", {})
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.passage_length, "do_lower_case": False})
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": settings.passage_length, "do_lower_case": False}
+    )
     similarity = "cosine" if settings.normalize else "dot"
     write_json(folder / "config_sentence_transformers.json", {"__version__": {}, "similarity_fn_name": similarity})
     write_json(folder / SETTINGS, asdict(settings))

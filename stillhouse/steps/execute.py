@@ -22,7 +22,7 @@ from stillhouse.artifacts import (
 )
 from stillhouse.config import recorded
 from stillhouse.context import Context
-from stillhouse.errors import InputError
+from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.steps.spec import Report, Step
 
 VERDICT = "validation"
@@ -31,7 +31,8 @@ VERDICT = "validation"
 def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> Report:
     """Runs `step` from input folders to output folders.
 
-    Raises `InputError` for missing, damaged or mismatched inputs, before any work is done. Progress that outlives a
+    Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and `ValidationFailed`
+    after the outputs were written when the step reports the fact `passed` as false. Progress that outlives a
     kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success.
     """
     started = time.monotonic()
@@ -55,6 +56,8 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)
     read = ", ".join(str(path) for path in inputs.values()) or "its source"
     context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {time.monotonic() - started:.1f} s")
+    if report.facts.get("passed") is False:
+        raise ValidationFailed(f"{report.summary}; the report is in {written}")
     return report
 
 

@@ -1,4 +1,4 @@
-"""Step `fetch-model`: fetches the model that training starts from and freezes it as a folder."""
+"""Step `fetch-model`: freezes the model that training starts from as a folder of its own."""
 
 from __future__ import annotations
 
@@ -11,13 +11,30 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of `fetch-model`."""
+    """Which model, how much of it, and how it makes a vector of a text."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    model: str = setting("bert-base-uncased", "a model folder, package:NAME of an installed package, or a hub name")
+    layers: int = setting(0, "keep only the first so many Transformer layers; 0 = all", minimum=0)
+    pooling: str = setting(
+        "own",
+        "how token states become a vector; own = the model's own, [CLS] if it says nothing",
+        choices=("own", "cls", "mean"),
+    )
+    query_length: int = setting(32, "tokens of a query, special tokens included (001 Table 13)", minimum=3)
+    passage_length: int = setting(144, "tokens of a passage, special tokens included (001 Table 13)", minimum=3)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    from stillhouse.retrieval.source import fetch
+
+    facts = fetch(
+        config.model, config.layers, config.pooling, config.query_length, config.passage_length, outputs["encoder"]
+    )
+    return Report(
+        f"{config.model}: {facts['layers']} layers of width {facts['width']}, {facts['pooling']} pooling, "
+        f"language-model head {facts['lm_head']}",
+        facts=facts,
+    )
 
 
 STEP = Step(
@@ -25,8 +42,6 @@ STEP = Step(
     "fetches the model that training starts from and freezes it as a folder",
     Config,
     inputs=(),
-    outputs=(
-        Port("encoder", "the starting model", kind="model"),
-    ),
+    outputs=(Port("encoder", "the starting model", kind="model"),),
     run=run,
 )

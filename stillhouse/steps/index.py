@@ -1,4 +1,4 @@
-"""Step `index`: encodes every passage and builds a faiss index."""
+"""Step `index`: encodes every passage and builds the faiss index."""
 
 from __future__ import annotations
 
@@ -11,13 +11,28 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of `index`."""
+    """How passages are encoded."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    precision: str = setting(
+        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
+    )
+    batch_tokens: int = setting(8192, "padded tokens encoded at once", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    from stillhouse.corpus.store import Corpus, passage_texts
+    from stillhouse.retrieval.encoder import BiEncoder, encode
+    from stillhouse.retrieval.vector_index import write_index
+
+    corpus = Corpus.open(inputs["corpus"])
+    encoder = BiEncoder.load(inputs["retriever"])
+    texts = encoder.passages(passage_texts(corpus))
+    vectors_ND = encode(
+        encoder, texts, context, "encoding", precision=config.precision, batch_tokens=config.batch_tokens
+    )
+    write_index(outputs["index"], vectors_ND, corpus.passages["passage_id"])
+    facts = {"passages": len(vectors_ND), "width": int(vectors_ND.shape[1])}
+    return Report(f"{len(vectors_ND)} passages as vectors of width {vectors_ND.shape[1]}", facts=facts)
 
 
 STEP = Step(
@@ -29,8 +44,6 @@ STEP = Step(
         Port("retriever", "the bi-encoder", kind="model"),
         Port("validation", "the verdict that lets the run go on", optional=True),
     ),
-    outputs=(
-        Port("index", "the faiss index and its ids"),
-    ),
+    outputs=(Port("index", "the faiss index and its ids"),),
     run=run,
 )

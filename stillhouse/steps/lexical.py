@@ -1,4 +1,4 @@
-"""Step `lexical`: retrieves with BM25: a run, and negatives for the first retriever."""
+"""Step `lexical`: BM25's run, and hard negatives for the first retriever."""
 
 from __future__ import annotations
 
@@ -11,13 +11,36 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of `lexical`."""
+    """BM25's parameters and depths."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    k1: float = setting(1.5, "BM25's saturation of term frequency", minimum=0)
+    b: float = setting(0.75, "BM25's length normalisation", minimum=0, maximum=1)
+    depth: int = setting(200, "passages in the run of a query", minimum=1)
+    negatives: int = setting(200, "hard negatives of a query (001 Table 13; K1 of 003 §3.4)", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    from stillhouse.corpus.store import Corpus, passage_texts
+    from stillhouse.retrieval.bm25 import BM25
+    from stillhouse.retrieval.negatives import describe, negatives_of, training_queries
+    from stillhouse.retrieval.runs import write_run
+
+    corpus = Corpus.open(inputs["corpus"])
+    bm25 = BM25(passage_texts(corpus), config.k1, config.b)
+    for split in ("dev", "test"):
+        queries = corpus.queries_of(split)
+        rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
+        write_run(
+            outputs["run"] / f"{split}.trec", list(queries["query_id"]), corpus.passage_row, rows_QK, scores_QK, "bm25"
+        )
+    queries = training_queries(corpus)
+    # Relevant passages are taken out afterwards: so many more are asked for.
+    offsets, _ = corpus.positives(queries["query_id"])
+    spare = int((offsets[1:] - offsets[:-1]).max(initial=0))
+    rows_QK, _ = bm25.search(list(queries["text"]), config.negatives + spare)
+    negatives = negatives_of(corpus, rows_QK, config.negatives)
+    negatives.write(outputs["negatives"])
+    return Report(f"BM25 over {len(corpus.passages)} passages, {describe(negatives)}")
 
 
 STEP = Step(
@@ -28,9 +51,6 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("validation", "the verdict that lets the run go on", optional=True),
     ),
-    outputs=(
-        Port("run", "BM25's run"),
-        Port("negatives", "BM25's hard negatives"),
-    ),
+    outputs=(Port("run", "BM25's run"), Port("negatives", "BM25's hard negatives")),
     run=run,
 )

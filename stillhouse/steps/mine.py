@@ -1,4 +1,4 @@
-"""Step `mine`: takes a retriever's best wrong passages as hard negatives."""
+"""Step `mine`: a retriever's best wrong passages become the next training's hard negatives (001 §3.2, retriever 2)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,31 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of `mine`."""
+    """How deep to mine."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    negatives: int = setting(200, "hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4)", minimum=1)
+    precision: str = setting(
+        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.dense import check_index, retrieve
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.negatives import describe, negatives_of, training_queries
+    from stillhouse.retrieval.vector_index import VectorIndex
+
+    corpus = Corpus.open(inputs["corpus"])
+    encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
+    check_index(index, corpus)
+    queries = training_queries(corpus)
+    offsets, _ = corpus.positives(queries["query_id"])
+    depth = config.negatives + int((offsets[1:] - offsets[:-1]).max(initial=0))
+    rows_QK, _ = retrieve(encoder, index, list(queries["text"]), depth, config.precision, context)
+    negatives = negatives_of(corpus, rows_QK, config.negatives)
+    negatives.write(outputs["negatives"])
+    return Report(describe(negatives))
 
 
 STEP = Step(
@@ -29,8 +47,6 @@ STEP = Step(
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
     ),
-    outputs=(
-        Port("negatives", "hard negatives"),
-    ),
+    outputs=(Port("negatives", "hard negatives"),),
     run=run,
 )

@@ -11,13 +11,33 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of `retrieve`."""
+    """How deep a run is, and its name."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    depth: int = setting(200, "passages in the run of a query", minimum=1)
+    system: str = setting("dense", "the name in the run file's last column")
+    precision: str = setting(
+        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.dense import check_index, retrieve
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.runs import write_run
+    from stillhouse.retrieval.vector_index import VectorIndex
+
+    corpus = Corpus.open(inputs["corpus"])
+    encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
+    check_index(index, corpus)
+    searched = 0
+    for split in ("dev", "test"):
+        queries = corpus.queries_of(split)
+        rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), config.depth, config.precision, context)
+        path = outputs["run"] / f"{split}.trec"
+        write_run(path, list(queries["query_id"]), corpus.passage_row, rows_QK, scores_QK, config.system)
+        searched += len(queries)
+    return Report(f"{searched} queries, the best {config.depth} passages each")
 
 
 STEP = Step(
@@ -29,8 +49,6 @@ STEP = Step(
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
     ),
-    outputs=(
-        Port("run", "the ranked passages"),
-    ),
+    outputs=(Port("run", "the ranked passages"),),
     run=run,
 )

@@ -1,4 +1,4 @@
-"""Step `score`: scores positives and negatives with the cross-encoder, for distillation."""
+"""Step `score`: the cross-encoder's scores of positives and negatives, the soft labels of distillation (001 §3.2)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,48 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of `score`."""
+    """How many negatives are scored."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    depth: int = setting(200, "score the best so many negatives of a query", minimum=1)
+    precision: str = setting(
+        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
+    )
+    batch_tokens: int = setting(8192, "padded tokens scored at once", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    import numpy as np
+    import pandas as pd
+
+    from stillhouse.corpus.store import Corpus, passage_texts
+    from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
+    from stillhouse.retrieval.negatives import Negatives, training_queries
+    from stillhouse.retrieval.teacher import Teacher
+
+    corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
+    queries = training_queries(corpus)
+    assert list(queries["query_id"]) == list(negatives.queries["query_id"]), "lineage ties negatives to the corpus"
+    rows_QD = np.asarray(negatives.rows_QD)
+    scored_QD = (rows_QD >= 0) & (np.arange(rows_QD.shape[1]) < config.depth)
+    offsets, positives = corpus.positives(queries["query_id"])
+    query_of_positive = np.repeat(np.arange(len(queries)), np.diff(offsets))
+    scores = score_pairs(
+        CrossEncoder.load(inputs["reranker"]),
+        queries["text"].to_numpy(dtype=object),
+        np.array(passage_texts(corpus), dtype=object),
+        np.concatenate([query_of_positive, np.nonzero(scored_QD)[0]]),
+        np.concatenate([positives, rows_QD[scored_QD]]),
+        context,
+        "scoring",
+        precision=config.precision,
+        batch_tokens=config.batch_tokens,
+    )
+    negative_scores_QD = np.full(rows_QD.shape, np.nan, dtype=np.float32)
+    negative_scores_QD[scored_QD] = scores[len(positives) :]
+    ids = queries["query_id"].to_numpy()[query_of_positive]
+    positive_scores = pd.DataFrame({"query_id": ids, "row": positives, "score": scores[: len(positives)]})
+    Teacher(negatives.queries, negative_scores_QD, positive_scores).write(outputs["teacher"])
+    return Report(f"{len(scores)} pairs of {len(queries)} queries scored", facts={"pairs": len(scores)})
 
 
 STEP = Step(
@@ -29,8 +64,6 @@ STEP = Step(
         Port("negatives", "hard negatives"),
         Port("reranker", "the cross-encoder", kind="model"),
     ),
-    outputs=(
-        Port("teacher", "the scores"),
-    ),
+    outputs=(Port("teacher", "the scores"),),
     run=run,
 )

@@ -1,4 +1,4 @@
-"""Step `train-reranker`: trains a cross-encoder with the listwise loss (001 eq. 4)."""
+"""Step `train-reranker`: a cross-encoder, the teacher of the distilled retriever (001 §3.2)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,39 @@ from dataclasses import dataclass
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.steps.spec import Paths, Port, Report, Step
+from stillhouse.training.settings import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of `train-reranker`."""
+class Config(TrainingConfig):
+    """The listwise loss of 001 eq. 4; defaults are 001 Table 13 (re-ranker)."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
+    negatives: int = setting(63, "negatives drawn for a query each time it is seen", minimum=1)
+    negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
+    max_length: int = setting(192, "tokens of a query and its passage together", minimum=8)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    import torch
+
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.negatives import Negatives
+    from stillhouse.retrieval.reranker_training import train_reranker
+    from stillhouse.training.loop import best_row, write_curves
+
+    torch.manual_seed(config.seed)
+    model = CrossEncoder.start(inputs["init"], config.max_length)
+    corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
+    rows = train_reranker(model, corpus, negatives, config, config.negatives, config.negatives_depth, context)
+    model.save(outputs["reranker"])
+    write_curves(outputs["curves"], rows)
+    best = best_row(rows)
+    return Report(
+        f"{rows[-1].step} steps, held-out loss {rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f} (step {best.step})",
+        metrics={"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss},
+    )
 
 
 STEP = Step(

@@ -1,4 +1,4 @@
-"""Step `train-retriever`: trains a bi-encoder on positives and hard negatives, with a teacher's scores when given."""
+"""Step `train-retriever`: a bi-encoder from positives and hard negatives; with a teacher, the distilled retriever."""
 
 from __future__ import annotations
 
@@ -7,17 +7,49 @@ from dataclasses import dataclass
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.steps.spec import Paths, Port, Report, Step
+from stillhouse.training.settings import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
-    """Settings of `train-retriever`."""
+class Config(TrainingConfig):
+    """The loss of 001 §3.2; defaults are 001 Table 13 (retrievers 1 and 2)."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    negatives: int = setting(15, "hard negatives drawn for a query each time it is seen", minimum=0)
+    negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
+    similarity: str = setting("cosine", "how vectors are compared", choices=("cosine", "dot"))
+    temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
+    alpha: float = setting(0.2, "weight of the contrastive loss beside the teacher's (001 eq. 5)", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.negatives import Negatives
+    from stillhouse.retrieval.retriever_training import train_retriever
+    from stillhouse.retrieval.teacher import Teacher
+    from stillhouse.training.loop import best_row, write_curves
+
+    encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine")
+    rows = train_retriever(
+        encoder,
+        Corpus.open(inputs["corpus"]),
+        Negatives.read(inputs["negatives"]),
+        Teacher.read(inputs["teacher"]) if "teacher" in inputs else None,
+        config,
+        config.negatives,
+        config.negatives_depth,
+        config.temperature,
+        config.alpha,
+        context,
+    )
+    encoder.save(outputs["retriever"])
+    write_curves(outputs["curves"], rows)
+    best = best_row(rows)
+    metrics = {"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss}
+    return Report(
+        f"{rows[-1].step} steps, held-out loss {rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f} (step {best.step})",
+        metrics=metrics,
+    )
 
 
 STEP = Step(

@@ -1,0 +1,115 @@
+"""The cross-encoder: query and passage read together, one score (001 §3.2, the re-ranker).
+
+Shape suffixes: B queries, K candidates of a query, P pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from stillhouse.context import Context
+from stillhouse.retrieval.encoder import TokenizedTexts, for_each_batch
+
+PAIRS_AT_ONCE = 50_000
+
+
+class CrossEncoder(nn.Module):
+    """A Transformer with one score a pair; loads with `AutoModelForSequenceClassification`.
+
+    sentence-transformers' `CrossEncoder` gives the same scores: the folder names the identity as its activation.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+        super().__init__()
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+
+    @classmethod
+    def start(cls, folder: Path, max_length: int) -> CrossEncoder:
+        """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed."""
+        model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, local_files_only=True)
+        model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
+        model.config.stillhouse_max_length = max_length
+        return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True), max_length)
+
+    @classmethod
+    def load(cls, folder: Path) -> CrossEncoder:
+        model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return cls(
+            model, tokenizer, int(getattr(model.config, "stillhouse_max_length", 0)) or tokenizer.model_max_length
+        )
+
+    def save(self, folder: Path) -> None:
+        self.model.save_pretrained(folder)
+        self.tokenizer.model_max_length = self.max_length
+        self.tokenizer.save_pretrained(folder)
+
+    def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
+        """Tokenizes pairs; a pair that is too long loses the end of its passage."""
+        encoded = self.tokenizer(
+            list(queries),
+            list(passages),
+            truncation="only_second",
+            max_length=self.max_length,
+            return_token_type_ids=True,
+        )
+        types = TokenizedTexts(encoded["token_type_ids"], 0)
+        return PairTexts(TokenizedTexts(encoded["input_ids"], self.tokenizer.pad_token_id), types)
+
+    def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
+        """Raw scores [P], float32."""
+        extra = {"token_type_ids": types_PL} if self.model.config.type_vocab_size > 1 else {}
+        return self.model(input_ids=ids_PL, attention_mask=mask_PL, **extra).logits.float().squeeze(-1)
+
+
+class PairTexts:
+    """Tokenized pairs with their token types (0 the query, 1 the passage)."""
+
+    def __init__(self, ids: TokenizedTexts, types: TokenizedTexts) -> None:
+        self.ids = ids
+        self._types = types
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def batch(self, rows: Sequence[int] | np.ndarray, device: object) -> tuple[Tensor, Tensor, Tensor]:
+        ids_PL, mask_PL = self.ids.batch(rows, device)  # type: ignore[arg-type]
+        types_PL, _ = self._types.batch(rows, device)  # type: ignore[arg-type]
+        return ids_PL, mask_PL, types_PL
+
+
+def score_pairs(
+    model: CrossEncoder,
+    queries: np.ndarray,
+    passages: np.ndarray,
+    query_P: np.ndarray,
+    row_P: np.ndarray,
+    context: Context,
+    what: str,
+    *,
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+) -> np.ndarray:
+    """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`); pairs are tokenized 50,000 at a time."""
+    scores_P = np.empty(len(query_P), dtype=np.float32)
+    for start in range(0, len(query_P), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        texts = model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
+        for_each_batch(
+            model,
+            texts.ids.lengths(),
+            lambda rows, device, texts=texts: model(*texts.batch(rows, device)),  # type: ignore[misc]
+            scores_P[part],
+            context,
+            what,
+            precision=precision,
+            batch_tokens=batch_tokens,
+        )
+    return scores_P

@@ -1,0 +1,79 @@
+"""Hard negatives as an integer matrix: made from a ranking, written, read, and drawn for a training step.
+
+Shapes: Q queries (train and dev), K the depth of the ranking, D the depth kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from stillhouse.corpus.store import Corpus
+
+SPLITS = ("train", "dev")
+
+
+def training_queries(corpus: Corpus) -> pd.DataFrame:
+    """The queries that trainings read: train, then dev, in corpus order."""
+    return pd.concat([corpus.queries_of(split) for split in SPLITS], ignore_index=True)
+
+
+def without_positives(
+    rows_QK: NDArray[np.int32], offsets: NDArray[np.int64], positives: NDArray[np.int32], depth: int
+) -> NDArray[np.int32]:
+    """The best `depth` rows of each ranking that are not relevant to its query, padded with -1.
+
+    `offsets` and `positives` are what `Corpus.positives` gives for the same queries.
+    """
+    queries, width = rows_QK.shape
+    span = np.int64(max(int(rows_QK.max(initial=0)), int(positives.max(initial=0))) + 1)
+    query_of_positive = np.repeat(np.arange(queries, dtype=np.int64), np.diff(offsets))
+    keys_QK = np.arange(queries, dtype=np.int64)[:, None] * span + rows_QK
+    relevant_QK = np.isin(keys_QK, query_of_positive * span + positives)
+    kept_QK = (rows_QK >= 0) & ~relevant_QK
+    order_QK = np.argsort(~kept_QK, axis=1, kind="stable")
+    negatives_QK = np.take_along_axis(np.where(kept_QK, rows_QK, np.int32(-1)), order_QK, axis=1)[:, :depth]
+    return np.pad(negatives_QK, ((0, 0), (0, max(0, depth - width))), constant_values=-1).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """`queries` (query_id, split) and, for each, `rows_QD`: passage rows best first, padded with -1."""
+
+    queries: pd.DataFrame
+    rows_QD: NDArray[np.int32]
+
+    @classmethod
+    def read(cls, folder: Path) -> Negatives:
+        queries = pq.read_table(folder / "queries.parquet").to_pandas()
+        return cls(queries, np.load(folder / "rows.npy", mmap_mode="r"))
+
+    def write(self, folder: Path) -> None:
+        table = pa.Table.from_pydict({name: list(self.queries[name]) for name in ("query_id", "split")})
+        pq.write_table(table, folder / "queries.parquet")
+        np.save(folder / "rows.npy", np.ascontiguousarray(self.rows_QD))
+
+    def counts(self) -> NDArray[np.int64]:
+        """How many negatives each query has."""
+        return (np.asarray(self.rows_QD) >= 0).sum(axis=1)
+
+
+def negatives_of(corpus: Corpus, rows_QK: NDArray[np.int32], depth: int) -> Negatives:
+    """The negatives of `training_queries(corpus)` from their rankings."""
+    queries = training_queries(corpus)[["query_id", "split"]]
+    offsets, positives = corpus.positives(queries["query_id"])
+    return Negatives(queries, without_positives(rows_QK, offsets, positives, depth))
+
+
+def describe(negatives: Negatives) -> str:
+    """A line for the log that says how many queries have none."""
+    counts = negatives.counts()
+    empty = int((counts == 0).sum())
+    line = f"{counts.mean() if len(counts) else 0:.0f} negatives for each of {len(counts)} queries"
+    return line + (f"; {empty} queries have none" if empty else "")

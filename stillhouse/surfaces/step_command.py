@@ -48,6 +48,9 @@ def flag_of(name: str) -> str:
 
 def step_parser(step: Step) -> Parser:
     """The parser of one step: a flag for every input, output and setting, and the common ones."""
+    names = [port.name for port in (*step.inputs, *step.outputs)] + list(field_types(step.config)) + list(COMMON_FLAGS)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"step '{step.name}': {', '.join(twice)} names two of its folders, settings and common flags"
     description = f"{step.help[0].upper()}{step.help[1:]}."
     parser = Parser(step.name, description, _example(step))
     for title, ports in (("reads", step.inputs), ("writes", step.outputs)):
@@ -70,6 +73,7 @@ def step_parser(step: Step) -> Parser:
 
 
 def add_common_flags(parser: Parser) -> None:
+    """Flags that every step has beside its own."""
     group = parser.add_argument_group("how it runs")
     group.add_argument(
         "--params",
@@ -122,7 +126,8 @@ def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:
 
     Raises `InputError` for an unknown section or setting, and for a value of the wrong type or out of its range.
     """
-    where, values = f"stillhouse {step.name}", {}
+    where = f"stillhouse {step.name}"
+    values: Mapping[str, Any] = {}
     if arguments.params:
         path, section = split_section(arguments.params, step.identifier)
         where = f"{path}: {section}"
@@ -136,7 +141,7 @@ def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:
             flags[field.name] = check_value(
                 from_text(text, kinds[field.name], flag), kinds[field.name], field.metadata, flag
             )
-    return build(step.config, values | flags, where)
+    return build(step.config, dict(values) | flags, where)
 
 
 def split_section(text: str, default: str) -> tuple[Path, str]:
@@ -147,14 +152,14 @@ def split_section(text: str, default: str) -> tuple[Path, str]:
     return Path(text), default
 
 
-def sections() -> dict[str, Step]:
-    """Every valid section of a recipe and its step: the uses of the graph and the steps themselves."""
-    return {step.identifier: step for step in steps().values()} | {use.name: use.step for use in USES}
-
-
 def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
-    """The settings that a recipe gives one step; none when it leaves the section out."""
-    known = sections()
+    """The settings that a recipe gives one step; none when it leaves the section out.
+
+    The recipe of a whole run has a section for each use of the graph and no others. A section named after a step that
+    is no use stands in a file written for that step alone.
+    """
+    uses = {use.name: use.step for use in USES}
+    known = uses if section in uses else uses | {other.identifier: other for other in steps().values()}
     if section not in known:
         raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
     if known[section].name != step.name:

@@ -1,0 +1,72 @@
+"""Renders dvc.yaml from the graph: one stage a use of a step.
+
+    python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml
+
+The stages come from the graph alone; the recipe only says which locations are paths on this machine, because DVC can
+watch those and no others. Such a path is written as `${use.field}`, so a change of it in params.yaml is followed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stillhouse.evaluation.systems import TRAININGS
+from stillhouse.graph import ARTIFACTS, USES, Use
+from stillhouse.surfaces.recipes import Recipe, load_recipe, location_fields
+from stillhouse.surfaces.step_command import command_of
+
+HEADER = """\
+# Rendered from stillhouse/graph.py; a test holds it to that. To render it again:
+#     python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml
+"""
+
+
+def render(recipe: Recipe, folder: Path) -> str:
+    """The text of dvc.yaml for a recipe that lies in `folder`."""
+    content = {
+        "stages": {use.name: stage(use, recipe, folder) for use in USES},
+        "metrics": [f"{ARTIFACTS}/evaluate/evaluation/{name}.json" for name in ("metrics", "dev_metrics")],
+        "plots": [_plot(training, title) for training, title in TRAININGS.items()],
+    }
+    return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=_Indented)
+
+
+def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """One stage. All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache."""
+    sources = [
+        f"${{{use.name}.{field}}}"
+        for field in location_fields(use.step)
+        if (value := recipe.get(use.name, {}).get(field)) and (folder / value).exists()
+    ]
+    folders = [path.as_posix() for path in use.input_paths().values()]
+    content: dict[str, Any] = {"cmd": " ".join(command_of(use))}
+    if sources or folders:
+        content["deps"] = sources + list(dict.fromkeys(folders))
+    return content | {"params": [use.name], "outs": [path.as_posix() for path in use.output_paths().values()]}
+
+
+def _plot(training: str, title: str) -> dict[str, Any]:
+    curve = f"{ARTIFACTS}/{training}/curves/curves.csv"
+    losses = ["train_loss", "heldout_loss"]
+    return {training: {"x": "step", "y": {curve: losses}, "title": f"Loss: {title}", "y_label": "loss"}}
+
+
+class _Indented(yaml.SafeDumper):
+    """Indents lists below their key, as DVC itself writes them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def main(argv: list[str]) -> int:
+    path = Path(argv[0] if argv else "params.yaml")
+    print(render(load_recipe(path), path.parent), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""Runs the whole graph in one process, for tests and notebooks: same steps, same folders, no DVC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.config import recorded
+from stillhouse.errors import InputError
+from stillhouse.graph import ARTIFACTS, USES, Use
+from stillhouse.steps.execute import execute, open_inputs
+from stillhouse.steps.spec import Report
+from stillhouse.surfaces.recipes import location_fields
+
+
+def run_graph(
+    configs: Mapping[str, Any], folder: Path, log: Callable[[str], None] = lambda line: None
+) -> dict[str, Report | None]:
+    """Runs every use of the graph in `folder`/artifacts and returns the report of each, None for one that was skipped.
+
+    `configs` maps every use to its settings. A use is skipped when its outputs are whole and record the same settings
+    and inputs; they do not record code, so after a change of code the folder is to be removed.
+    """
+    reports: dict[str, Report | None] = {}
+    for use in USES:
+        if up_to_date(use, configs[use.name], folder / ARTIFACTS):
+            log(f"[{use.name}] skipped: its outputs are up to date")
+            reports[use.name] = None
+        else:
+            root = folder / ARTIFACTS
+            reports[use.name] = execute(use.step, configs[use.name], use.input_paths(root), use.output_paths(root))
+    return reports
+
+
+def up_to_date(use: Use, config: Any, root: Path) -> bool:
+    """Whether the outputs of a use exist, whole, and were made from the inputs and settings of now.
+
+    Never true of a use that reads something outside the graph, since its settings do not tell what lies there.
+    """
+    if location_fields(use.step):
+        return False
+    inputs = {name: manifest.digest for name, manifest in open_inputs(use.step, use.input_paths(root)).items()}
+    for path in use.output_paths(root).values():
+        try:
+            manifest = read_manifest(path)
+        except InputError:  # missing or damaged: made anew
+            return False
+        if (manifest.step, manifest.config, manifest.inputs) != (use.step_name, recorded(config), inputs):
+            return False
+    return True

@@ -1,0 +1,37 @@
+"""`stillhouse new`: a folder to work in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.workspace import make_workspace
+
+
+def new_parser() -> Parser:
+    parser = Parser(
+        "new",
+        "Makes a folder to work in: params.yaml (a recipe for your source), dvc.yaml, and a DVC repository.",
+        "examples:\n"
+        "  stillhouse new trial --source sample\n"
+        "  stillhouse new manuals --source ~/manuals --recipe sample\n"
+        "  cd manuals && dvc repro",
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to make")
+    parser.add_argument(
+        "--source", required=True, metavar="SOURCE", help="the corpus to read, or `sample`: the one that is built in"
+    )
+    parser.add_argument(
+        "--recipe", default="sample", metavar="NAME|FILE", help="a shipped recipe, or a file (default: sample)"
+    )
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = new_parser().parse(argv)
+    make_workspace(arguments.folder, arguments.source, arguments.recipe)
+    print(
+        f"made {arguments.folder}; the settings are in params.yaml there. Next:\n    cd {arguments.folder} && dvc repro"
+    )
+    return 0

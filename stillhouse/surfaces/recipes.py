@@ -1,0 +1,66 @@
+"""Recipes: YAML files that give each use of a step its settings, by name (shipped with the package) or by path."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.config import build, nearest, read_recipe
+from stillhouse.errors import InputError
+from stillhouse.graph import find_uses
+from stillhouse.steps.spec import Step
+
+Recipe = Mapping[str, Mapping[str, Any]]
+
+PACKAGE = Path(__file__).resolve().parent.parent
+SHIPPED = PACKAGE / "recipes"
+SAMPLE = PACKAGE / "sample"
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe. A name without a suffix means a shipped one. Raises `InputError` when there is none."""
+    shipped = {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+    if name in shipped:
+        return shipped[name]
+    if Path(name).is_file():
+        return Path(name)
+    raise InputError(f"there is no recipe {name!r}, neither a shipped one nor a file; {nearest(name, shipped)}")
+
+
+def load_recipe(path: Path) -> dict[str, dict[str, Any]]:
+    """Reads the recipe of a whole run. Raises `InputError` for a section that is no use of the graph."""
+    return read_recipe(path, find_uses())
+
+
+def configs(recipe: Recipe, where: str) -> dict[str, Any]:
+    """The settings of every use, checked; a use that the recipe leaves out has its defaults.
+
+    Raises `InputError` that names the nearest section, setting or value. `where` names the recipe in messages.
+    """
+    uses = find_uses()
+    for section in recipe:
+        if section not in uses:
+            raise InputError(f"{where}: unknown section {section!r}; {nearest(section, uses)}")
+    return {name: build(use.step.config, recipe.get(name, {}), f"{where}: {name}") for name, use in uses.items()}
+
+
+def location_fields(step: Step) -> list[str]:
+    """The settings of a step that say where something lies."""
+    return [field.name for field in dataclasses.fields(step.config) if field.metadata.get("location")]
+
+
+def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, dict[str, Any]]:
+    """The recipe with its relative locations, usable from folder `start`, made usable from folder `target`.
+
+    A location that is no existing path (the name of a model on a hub, say) stays as it is.
+    """
+    result = {name: dict(values) for name, values in recipe.items()}
+    for name, values in result.items():
+        for key in location_fields(find_uses()[name].step):
+            value = values.get(key)
+            if value and not Path(value).is_absolute() and (start / value).exists():
+                values[key] = Path(os.path.relpath((start / value).resolve(), target.resolve())).as_posix()
+    return result

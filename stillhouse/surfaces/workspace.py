@@ -1,0 +1,61 @@
+"""Makes a workspace: a recipe as params.yaml, dvc.yaml rendered for it, and a DVC repository that needs no git."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stillhouse.errors import InputError
+from stillhouse.graph import find_uses
+from stillhouse.surfaces.dvc_file import render
+from stillhouse.surfaces.recipes import SAMPLE, configs, find_recipe, load_recipe, moved
+
+BUILT_IN = "sample"
+IGNORED_BY_GIT = "/artifacts/\n/.stillhouse/\n"
+IGNORED_BY_DVC = "# What DVC need not look at: unfinished work.\n.stillhouse\n"
+OWN_FILES = ("params.yaml", "dvc.yaml", ".dvc")
+
+
+def make_workspace(folder: Path, source: str, recipe: str) -> None:
+    """Makes `folder`, or fills an existing one that is no workspace yet.
+
+    `source` is a path relative to the current folder, an absolute path, a name that `ingest` knows, or `sample` for the
+    built-in corpus. Raises `InputError` when `folder` is a workspace already, and for an unknown recipe or setting.
+    """
+    try:
+        from dvc.repo import Repo
+        from ruamel.yaml import YAML
+    except ImportError:
+        raise InputError("`stillhouse new` needs DVC: pip install 'stillhouse[platform]'") from None
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder that does not exist yet")
+    for name in OWN_FILES:
+        if (folder / name).exists():
+            raise InputError(f"{folder} has a {name} already; name another folder, or edit its params.yaml")
+    path = find_recipe(recipe)
+    settings = load_recipe(path)
+    located = str(SAMPLE) if source == BUILT_IN and not Path(source).exists() else str(Path(source).expanduser())
+    settings["ingest"] = settings.get("ingest", {}) | {"source": located}
+    settings = moved(settings, Path(), folder)
+    configs(settings, str(path))
+
+    # The recipe's own text is edited, so that its comments stay. DVC wants every section that a stage names.
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    text = yaml.load(path.read_text(encoding="utf-8")) or {}
+    for name in find_uses():
+        text.setdefault(name, {})
+        if text[name] is None:
+            text[name] = {}
+        for key, value in settings.get(name, {}).items():
+            if text[name].get(key) != value:
+                text[name][key] = value
+
+    folder.mkdir(parents=True, exist_ok=True)
+    Repo.init(str(folder), no_scm=True).close()
+    with (folder / ".dvc" / "config").open("a", encoding="utf-8") as file:
+        file.write("    analytics = false\n")
+    (folder / ".dvcignore").write_text(IGNORED_BY_DVC, encoding="utf-8")
+    (folder / ".gitignore").write_text(IGNORED_BY_GIT, encoding="utf-8")
+    with (folder / "params.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(text, file)
+    (folder / "dvc.yaml").write_text(render(settings, folder), encoding="utf-8")

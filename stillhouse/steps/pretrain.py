@@ -4,20 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(PretrainingConfig):
     """Settings of `pretrain`."""
-
-    seed: int = setting(42, "seed of every random choice", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    from stillhouse.pretraining.run import Folders, pretrain
+    from stillhouse.training.loop import best_row, write_curves
+
+    done = pretrain(config, Folders(**inputs), context)
+    done.encoder.save(outputs["encoder"], config.max_length)
+    write_curves(outputs["curves"], done.rows)
+    first, best = done.rows[0], best_row(done.rows)
+    facts = {
+        "lm_head": "trained",
+        "masked_accuracy": round(done.accuracy.head, 4),
+        "unigram_accuracy": round(done.accuracy.unigram, 4),
+        "training_passages": done.training_passages,
+        "heldout_passages": done.heldout_passages,
+        "skipped_passages": done.skipped,
+        "steps": done.steps,
+        "best_step": best.step,
+    }
+    summary = (
+        f"{config.objective}, {done.steps} steps, held-out loss {first.heldout_loss:.3f} -> {best.heldout_loss:.3f}, "
+        f"masked tokens right {done.accuracy.head:.1%} (unigram {done.accuracy.unigram:.1%})"
+    )
+    metrics = {
+        "heldout_loss": best.heldout_loss,
+        "masked_accuracy": done.accuracy.head,
+        "unigram_accuracy": done.accuracy.unigram,
+    }
+    return Report(summary, metrics=metrics, facts=facts)
 
 
 STEP = Step(

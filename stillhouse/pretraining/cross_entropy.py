@@ -1,0 +1,92 @@
+"""Cross-entropy against a large vocabulary without the table of all logits, and against a bag of words.
+
+Shape suffixes: N states, E width of the word embeddings, V vocabulary, C states of one chunk, B passages, L tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+CHUNK = 1024
+
+
+def token_cross_entropy(
+    states_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor, chunk: int = CHUNK
+) -> Tensor:
+    """sum_n weights_n * -log softmax(states_n W^T + b)[target_n], a scalar.
+
+    At most `chunk` rows of logits exist at a time. Gradients are made in the forward pass, chunk by chunk, so that no
+    logits are kept or computed twice; products run in autocast's precision, softmax in at least float32.
+    """
+    loss: Tensor = _TokenCrossEntropy.apply(states_NE, weight_VE, bias_V, targets_N, weights_N, chunk)
+    return loss
+
+
+class _TokenCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        context: Any,
+        states_NE: Tensor,
+        weight_VE: Tensor,
+        bias_V: Tensor,
+        targets_N: Tensor,
+        weights_N: Tensor,
+        chunk: int,
+    ) -> Tensor:
+        device = states_NE.device.type
+        fast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight_VE.dtype
+        exact = torch.promote_types(weight_VE.dtype, torch.float32)
+        need_states, need_weight, need_bias = context.needs_input_grad[:3]
+        with torch.autocast(device, enabled=False):
+            weight, bias = weight_VE.to(fast), bias_V.to(fast)
+            grad_states = torch.empty_like(states_NE) if need_states else None
+            grad_weight = torch.zeros_like(weight_VE) if need_weight else None
+            grad_bias = torch.zeros_like(bias_V) if need_bias else None
+            loss = torch.zeros((), dtype=exact, device=states_NE.device)
+            for start in range(0, len(states_NE), chunk):
+                part = slice(start, start + chunk)
+                states_CE = states_NE[part].to(fast)
+                targets_C1, weights_C1 = targets_N[part, None], weights_N[part, None].to(exact)
+                logp_CV = torch.log_softmax(functional.linear(states_CE, weight, bias), dim=-1, dtype=exact)
+                loss -= (weights_C1 * logp_CV.gather(1, targets_C1)).sum()
+                if not (need_states or need_weight or need_bias):
+                    continue
+                slope_CV = logp_CV.exp_().mul_(weights_C1)
+                slope_CV.scatter_add_(1, targets_C1, -weights_C1)
+                if grad_bias is not None:
+                    grad_bias += slope_CV.sum(0)
+                fast_CV = slope_CV.to(fast)
+                if grad_states is not None:
+                    grad_states[part] = (fast_CV @ weight).to(grad_states.dtype)
+                if grad_weight is not None:
+                    grad_weight += fast_CV.T @ states_CE
+        context.save_for_backward(grad_states, grad_weight, grad_bias)
+        return loss
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = slopes
+        grads = [None if grad is None else grad * slope.to(grad.dtype) for grad in context.saved_tensors]
+        return (*grads, None, None, None)
+
+
+def bag_of_words_cross_entropy(vectors_BE: Tensor, weight_VE: Tensor, ids_BL: Tensor, special_BL: Tensor) -> Tensor:
+    """Cross-entropy of softmax(h E^T) against the uniform distribution over a passage's set of tokens, mean over B.
+
+    002 eq. 12, by the plain embedding matrix E; the authors' code has the whole language-model head there. The target
+    is never laid out over the vocabulary: the loss is logsumexp(z) minus the mean of z over the set. Every token that
+    is not special counts, punctuation and stop-words too; a passage without tokens adds 0.
+    """
+    exact = torch.promote_types(weight_VE.dtype, torch.float32)
+    logits_BV = functional.linear(vectors_BE, weight_VE).to(exact)
+    sorted_BL = ids_BL.masked_fill(special_BL, -1).sort(dim=1).values
+    first_BL = torch.ones_like(special_BL)
+    first_BL[:, 1:] = sorted_BL[:, 1:] != sorted_BL[:, :-1]
+    member_BL = (first_BL & (sorted_BL >= 0)).to(exact)
+    size_B = member_BL.sum(1)
+    mean_B = (logits_BV.gather(1, sorted_BL.clamp(min=0)) * member_BL).sum(1) / size_B.clamp(min=1)
+    return ((logits_BV.logsumexp(1) - mean_B) * (size_B > 0)).mean()

@@ -1,0 +1,69 @@
+"""The generator of 001 eq. 1: a frozen masked language model that fills masked positions by sampling.
+
+Shape suffixes: B passages, L tokens, N masked positions, V vocabulary, C positions of one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from stillhouse.pretraining.heads import family_of, output_matrix
+from stillhouse.pretraining.tokens import SpecialTokens
+
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Samples in evaluation mode without gradients, at masked positions alone, and never a special token."""
+
+    model: PreTrainedModel
+    specials: SpecialTokens
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, specials: SpecialTokens, device: torch.device) -> Generator:
+        return cls(model.to(device).eval().requires_grad_(False), specials)  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def replace(
+        self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor], rng: np.random.Generator
+    ) -> list[Tensor]:
+        """`ids_BL` with the positions of each mask replaced by samples; one forward pass for all masks.
+
+        Each mask is a bool [B, L]. A sampled token may be the one that was there.
+        """
+        masked_BL = torch.cat(list(masks))
+        ids_BL = ids_BL.repeat(len(masks), 1)
+        inputs_BL = ids_BL.masked_fill(masked_BL, self.specials.mask)
+        attention_BL = attention_BL.repeat(len(masks), 1)
+        hidden_BLD = self.model.base_model(input_ids=inputs_BL, attention_mask=attention_BL.long()).last_hidden_state
+        states_ND = hidden_BLD[masked_BL]
+        dice_N = torch.from_numpy(rng.random(len(states_ND), dtype=np.float32)).to(ids_BL.device)
+        samples = [self._sample(*part) for part in zip(states_ND.split(CHUNK), dice_N.split(CHUNK))]
+        replaced_BL = ids_BL.clone()
+        if samples:
+            replaced_BL[masked_BL] = torch.cat(samples)
+        return list(replaced_BL.chunk(len(masks)))
+
+    def _sample(self, states_CD: Tensor, dice_C: Tensor) -> Tensor:
+        """One token a state from its softmax, by inverting the distribution function at `dice_C` in [0, 1)."""
+        weight_VE, bias_V = output_matrix(self.model)
+        logits_CV = functional.linear(family_of(self.model).transform(self.model)(states_CD), weight_VE, bias_V)
+        logits_CV[:, list(self.specials.all)] = -torch.inf
+        total_CV = torch.softmax(logits_CV, dim=-1, dtype=torch.float32).cumsum(-1)
+        wanted_C1 = (dice_C * total_CV[:, -1])[:, None]
+        # right=True steps over tokens of probability 0, which do not raise the sum.
+        return torch.searchsorted(total_CV, wanted_C1, right=True).squeeze(1).clamp(max=total_CV.shape[1] - 1)
+
+
+def ordinary_tokens(vocabulary: int, specials: SpecialTokens) -> NDArray[np.int64]:
+    """The ids of the vocabulary that are not special tokens."""
+    return np.setdiff1d(np.arange(vocabulary), np.array(specials.all))

@@ -1,0 +1,95 @@
+"""Where a masked language model keeps its layers, embeddings and head: one row a model type.
+
+The head is split into its transform and its output matrix, because the loss takes the matrix in chunks of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.activations import gelu
+
+from stillhouse.errors import InputError
+
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How models of one type are built, as functions of the masked language model.
+
+    `layers`: its Transformer layers; `embed`: from ids [B, L] to what the first layer reads [B, L, D]; `transform`: the
+    head before the output matrix, from states [N, D] to [N, E], where E is the width of the word embeddings.
+    """
+
+    layers: Callable[[Any], nn.ModuleList]
+    embed: Callable[[Any], Function]
+    transform: Callable[[Any], Function]
+
+
+def _electra_embed(model: Any) -> Function:
+    base = model.electra
+    if not hasattr(base, "embeddings_project"):
+        return base.embeddings
+    return lambda ids_BL: base.embeddings_project(base.embeddings(ids_BL))
+
+
+def _roberta_transform(model: Any) -> Function:
+    head = model.lm_head
+    return lambda states_ND: head.layer_norm(gelu(head.dense(states_ND)))
+
+
+def _distilbert_transform(model: Any) -> Function:
+    return lambda states_ND: model.vocab_layer_norm(model.activation(model.vocab_transform(states_ND)))
+
+
+ROBERTA = Family(
+    layers=lambda model: model.base_model.encoder.layer,
+    embed=lambda model: model.base_model.embeddings,
+    transform=_roberta_transform,
+)
+FAMILIES: dict[str, Family] = {
+    "bert": Family(
+        layers=lambda model: model.bert.encoder.layer,
+        embed=lambda model: model.bert.embeddings,
+        transform=lambda model: model.cls.predictions.transform,
+    ),
+    "electra": Family(
+        layers=lambda model: model.electra.encoder.layer,
+        embed=_electra_embed,
+        transform=lambda model: model.generator_predictions,
+    ),
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "camembert": ROBERTA,
+    "distilbert": Family(
+        layers=lambda model: model.distilbert.transformer.layer,
+        embed=lambda model: model.distilbert.embeddings,
+        transform=_distilbert_transform,
+    ),
+}
+
+
+def family_of(model: PreTrainedModel) -> Family:
+    """Raises `InputError` for a model type that has no row."""
+    kind = model.config.model_type
+    if kind not in FAMILIES:
+        raise InputError(f"pre-training knows the model types {', '.join(sorted(FAMILIES))}, not {kind!r}")
+    return FAMILIES[kind]
+
+
+def output_matrix(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
+    """The output weights [V, E], often the word embeddings themselves, and the bias [V]."""
+    output: Any = model.get_output_embeddings()
+    return output.weight, output.bias
+
+
+def head_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """The parameters of the head by name, without those that it shares with the encoder."""
+    shared = {id(parameter) for parameter in model.base_model.parameters()}
+    named = model.named_parameters(remove_duplicate=False)
+    return {name: parameter for name, parameter in named if id(parameter) not in shared}

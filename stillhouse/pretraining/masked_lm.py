@@ -1,0 +1,69 @@
+"""Loads and saves masked language models, and tells whether their head was ever trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.errors import InputError
+from stillhouse.pretraining.heads import family_of, head_parameters
+from stillhouse.pretraining.tokens import vocabulary_digest
+from stillhouse.retrieval.pooling import EncoderSettings, read_settings, write_modules
+
+REMEDY = "run `stillhouse pretrain --objective mlm --trainable head` on it first"
+
+
+@dataclass(frozen=True)
+class MaskedLanguageModel:
+    """A model folder, loaded. `head_trained` is false where the head is missing from it and is now random."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    settings: EncoderSettings
+    head_trained: bool
+
+    def save(self, folder: Path, max_length: int) -> None:
+        """Writes a folder that `AutoModelForMaskedLM`, `AutoModel` and `SentenceTransformer` load."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        longest = max(self.settings.passage_length, max_length)
+        write_modules(folder, int(self.model.config.hidden_size), replace(self.settings, passage_length=longest))
+
+
+def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
+    """Loads the model in float32; what is missing of its head is drawn from `seed`.
+
+    Raises `InputError` for a folder that holds no encoder of a known type.
+    """
+    torch.manual_seed(seed)
+    try:
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            folder, output_loading_info=True, local_files_only=True, dtype=torch.float32
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder} holds no masked language model: {str(error).splitlines()[0]}") from None
+    family_of(model)
+    missing = head_parameters(model).keys() & set(info["missing_keys"])
+    claimed = read_manifest(folder, verify=False).facts.get("lm_head") if (folder / MANIFEST).is_file() else None
+    trained = not missing and claimed in (None, "trained")
+    return MaskedLanguageModel(model, tokenizer, read_settings(folder), trained)
+
+
+def require_same_vocabulary(what: str, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:
+    """Refuses a model that reads ids as other tokens than the token cache does."""
+    if vocabulary_digest(tokenizer) != digest:
+        raise InputError(
+            f"the {what} has another vocabulary than the tokens; run `stillhouse tokenize` with this model, or take "
+            f"a {what} with the vocabulary of the tokens"
+        )
+
+
+def require_head(what: str, loaded: MaskedLanguageModel) -> None:
+    """Refuses a language-model head that was never trained."""
+    if not loaded.head_trained:
+        raise InputError(f"the language-model head of the {what} is untrained; {REMEDY}")

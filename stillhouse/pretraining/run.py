@@ -1,0 +1,178 @@
+"""A pre-training from token cache to encoder folder: what the step `pretrain` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.pretraining.accuracy import MaskedAccuracy, masked_accuracy, unigram_counts
+from stillhouse.pretraining.corrupted import CorruptedBatch, Corruptor
+from stillhouse.pretraining.generator import Generator
+from stillhouse.pretraining.heads import output_matrix
+from stillhouse.pretraining.masked_lm import (
+    MaskedLanguageModel,
+    load_masked_lm,
+    require_head,
+    require_same_vocabulary,
+)
+from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.pretraining.objectives import Objective, find_objective
+from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
+from stillhouse.training.batches import epoch_batches, steps_for
+from stillhouse.training.loop import CurveRow, train
+from stillhouse.training.precision import autocast
+
+HELDOUT_BATCH = 32
+"""Passages at once where no gradient is kept; fixed, so that masks of held-out passages are the same in every run."""
+HELDOUT, ACCURACY = 1, 2
+"""Second parts of the seeds of what is fixed for a whole run; training steps have (seed, 0, step)."""
+PLAIN_MLM = find_objective("mlm")
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a pre-training reads from."""
+
+    tokens: Path
+    init: Path
+    generator: Path | None = None
+    importance: Path | None = None
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What a pre-training gives back. `skipped` passages have no token that could be predicted."""
+
+    encoder: MaskedLanguageModel
+    rows: list[CurveRow]
+    accuracy: MaskedAccuracy
+    training_passages: int
+    heldout_passages: int
+    skipped: int
+    steps: int
+
+
+def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> Pretrained:
+    """Trains an encoder by `config.objective` and leaves it with the parameters of the lowest held-out loss.
+
+    Raises `InputError`, before any training, when an input that the objective needs is missing or does not fit; and
+    after it, when an encoder trained on masked inputs names no more masked held-out tokens than a constant guess.
+    """
+    objective = find_objective(config.objective)
+    encoder, cache = _open(config, objective, folders)
+    device = context.torch_device()
+    vocabulary = output_matrix(encoder.model)[0].shape[0]
+    training, heldout, skipped = split_passages(cache, config)
+    counts_V = unigram_counts(cache, training, vocabulary)
+    if not encoder.head_trained:
+        _start_head(encoder, counts_V)
+    torch.manual_seed(config.seed)
+    model = BottleneckPretraining(
+        encoder.model, objective, encoder.settings.pooling, head_only=config.trainable == "head"
+    )
+    generator = _generator(config, objective, folders, cache, encoder, device)
+    corrupt = Corruptor(cache, vocabulary, objective, config, device, generator)
+    batch = epoch_batches(len(training), config.batch_size, config.seed)
+    steps = steps_for(len(training), config.batch_size, config.epochs, config.max_steps)
+
+    def batch_loss(step: int) -> Tensor:
+        loss: Tensor = model(corrupt(training[batch(step)], np.random.default_rng([config.seed, 0, step])))
+        return loss
+
+    def heldout_loss() -> float:
+        losses = [(len(batch.ids_BL), float(model(batch))) for batch in fixed_batches(corrupt, heldout, HELDOUT)]
+        return sum(size * loss for size, loss in losses) / len(heldout)
+
+    rows = train(model, batch_loss, heldout_loss, steps, config, context)
+    plain = Corruptor(cache, vocabulary, PLAIN_MLM, config, device)
+    with autocast(config.precision, device):
+        accuracy = masked_accuracy(
+            encoder.model, fixed_batches(plain, heldout, ACCURACY), most_frequent=int(counts_V.argmax())
+        )
+    if objective.encoder.replacement != "generator" and accuracy.head <= accuracy.unigram:
+        raise InputError(
+            f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
+            f"frequent token alone is {accuracy.unigram:.1%}; train longer (--epochs) or faster (--learning-rate)"
+        )
+    encoder.model.cpu()
+    return Pretrained(encoder, rows, accuracy, len(training), len(heldout), skipped, steps)
+
+
+def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Rows to train on, rows held out (both int64, ascending), and how many passages have no token to predict.
+
+    Raises `InputError` for fewer than two passages.
+    """
+    ordinary_T = ~np.isin(cache.ids, cache.specials.all)
+    total = np.concatenate([[0], np.cumsum(ordinary_T)])
+    kept = np.minimum(cache.offsets[1:], cache.offsets[:-1] + config.max_length - 2)
+    rows = np.flatnonzero(total[kept] > total[cache.offsets[:-1]])
+    if len(rows) < 2:
+        raise InputError(f"pre-training needs at least 2 passages with tokens, there are {len(rows)}")
+    count = min(max(1, round(len(rows) * config.heldout_fraction)), config.heldout_limit)
+    order = np.random.default_rng([config.seed, HELDOUT]).permutation(rows)
+    return np.sort(order[count:]), np.sort(order[:count]), len(cache) - len(rows)
+
+
+def fixed_batches(corrupt: Corruptor, rows: NDArray[np.int64], purpose: int) -> Iterator[CorruptedBatch]:
+    """The passages of `rows` in batches, corrupted the same way in every pass and every run of one seed."""
+    for number, start in enumerate(range(0, len(rows), HELDOUT_BATCH)):
+        rng = np.random.default_rng([corrupt.config.seed, purpose, number])
+        yield corrupt(rows[start : start + HELDOUT_BATCH], rng)
+
+
+def _open(config: PretrainingConfig, objective: Objective, folders: Folders) -> tuple[MaskedLanguageModel, TokenCache]:
+    if objective.needs_generator and folders.generator is None:
+        raise InputError(
+            f"objective {objective.name!r} needs --generator: a masked language model that replaces tokens"
+        )
+    if objective.needs_importance and folders.importance is None:
+        raise InputError(f"objective {objective.name!r} needs --importance; `stillhouse importance` makes it")
+    encoder = load_masked_lm(folders.init, config.seed)
+    if objective.name != PLAIN_MLM.name:
+        require_head("model to start from", encoder)
+    require_same_vocabulary("model to start from", encoder.tokenizer, _tokenizer_of(folders.tokens))
+    longest = getattr(encoder.model.config, "max_position_embeddings", config.max_length)
+    if config.max_length > longest:
+        raise InputError(f"the model reads at most {longest} tokens; lower max_length from {config.max_length}")
+    importance = folders.importance if objective.needs_importance else None
+    return encoder, TokenCache.open(folders.tokens, SpecialTokens.of(encoder.tokenizer), importance)
+
+
+def _tokenizer_of(tokens: Path) -> str:
+    return str(read_manifest(tokens, verify=False).facts.get("tokenizer"))
+
+
+def _generator(
+    config: PretrainingConfig,
+    objective: Objective,
+    folders: Folders,
+    cache: TokenCache,
+    encoder: MaskedLanguageModel,
+    device: torch.device,
+) -> Generator | None:
+    if not objective.needs_generator:
+        return None
+    assert folders.generator is not None
+    generator = load_masked_lm(folders.generator, config.seed)
+    require_head("generator", generator)
+    require_same_vocabulary("generator", generator.tokenizer, _tokenizer_of(folders.tokens))
+    return Generator.of(generator.model, cache.specials, device)
+
+
+def _start_head(encoder: MaskedLanguageModel, counts_V: NDArray[np.int64]) -> None:
+    """Gives a new head the training passages' unigram distribution as its bias, so that it starts from the baseline."""
+    _, bias_V = output_matrix(encoder.model)
+    smoothed_V = torch.from_numpy(counts_V).double() + 0.1
+    with torch.no_grad():
+        bias_V.copy_((smoothed_V / smoothed_V.sum()).log())

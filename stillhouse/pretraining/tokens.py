@@ -1,0 +1,177 @@
+"""The token cache: every passage cut into tokens once, as flat memory-mapped arrays, and batches taken from it.
+
+Shape suffixes: B passages, L tokens, T all tokens end to end, N all passages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from stillhouse.artifacts import digest_json
+from stillhouse.errors import InputError
+
+ADDED = 2
+"""Special tokens around a passage: [CLS] before it and [SEP] after it."""
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The ids of a tokenizer's special tokens; `all` is sorted and holds [UNK] too."""
+
+    cls: int
+    sep: int
+    pad: int
+    mask: int
+    all: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> SpecialTokens:
+        """Raises `InputError` for a tokenizer that lacks one of the four."""
+        ids = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask")}
+        lacking = [name for name, number in ids.items() if number is None]
+        if lacking:
+            raise InputError(
+                f"the tokenizer has no {lacking[0]} token; take a BERT-like encoder with `stillhouse fetch-model`"
+            )
+        return cls(**ids, all=tuple(sorted(tokenizer.all_special_ids)))
+
+
+def vocabulary_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """The digest of the map from token to id: equal digests mean that ids mean the same."""
+    return digest_json(tokenizer.get_vocab())
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Passages as flat arrays: `ids` int32 [T], `offsets` int64 [N + 1], `word_starts` bool [T].
+
+    `truncated` is the number of passages that were cut.
+    """
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    word_starts: NDArray[np.bool_]
+    truncated: int
+
+    def save(self, folder: Path) -> None:
+        np.save(folder / "ids.npy", self.ids)
+        np.save(folder / "offsets.npy", self.offsets)
+        np.save(folder / "word_starts.npy", self.word_starts)
+
+
+def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Tokens:
+    """Cuts texts into tokens, without special tokens, at most `max_length - 2` of each.
+
+    A word is what the tokenizer's pre-tokenizer makes one, so a punctuation mark is a word of its own.
+    Raises `InputError` for a tokenizer without a fast version, which alone knows where words begin.
+    """
+    if not tokenizer.is_fast:
+        raise InputError("the tokenizer has no fast version (tokenizer.json), which tells where words begin")
+    if not texts:
+        return Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, bool), 0)
+    encodings = tokenizer(
+        list(texts), add_special_tokens=False, truncation=False, padding=False, verbose=False
+    ).encodings
+    assert encodings is not None
+    lengths_N = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+    ids_T = np.concatenate([np.array(encoding.ids, dtype=np.int32) for encoding in encodings])
+    words_T = np.concatenate([np.array(encoding.word_ids, dtype=np.int64) for encoding in encodings])
+    begins_N = np.cumsum(lengths_N) - lengths_N
+    starts_T = np.ones(len(ids_T), dtype=bool)
+    starts_T[1:] = words_T[1:] != words_T[:-1]
+    starts_T[begins_N[lengths_N > 0]] = True
+    position_T = np.arange(len(ids_T)) - np.repeat(begins_N, lengths_N)
+    kept_T = position_T < max_length - ADDED
+    offsets = np.zeros(len(texts) + 1, dtype=np.int64)
+    np.cumsum(np.minimum(lengths_N, max_length - ADDED), out=offsets[1:])
+    return Tokens(ids_T[kept_T], offsets, starts_T[kept_T], int((lengths_N > max_length - ADDED).sum()))
+
+
+def join(parts: Iterator[Tokens]) -> Tokens:
+    """Consecutive runs of passages as one."""
+    all_parts = list(parts)
+    sizes = np.cumsum([0] + [len(part.ids) for part in all_parts])
+    shifted = [part.offsets[1:] + size for part, size in zip(all_parts, sizes)]
+    return Tokens(
+        np.concatenate([part.ids for part in all_parts]),
+        np.concatenate([np.zeros(1, np.int64), *shifted]),
+        np.concatenate([part.word_starts for part in all_parts]),
+        sum(part.truncated for part in all_parts),
+    )
+
+
+@dataclass(frozen=True)
+class PassageBatch:
+    """Passages with special tokens and padding, NumPy arrays [B, L]: L is the length of the longest of them.
+
+    `ids` int64; `attention` is true where a token is and false at padding; `special` is true at special tokens and at
+    padding, which are never corrupted and never predicted; `word_starts` is true at a passage token that begins a word;
+    `importance` float32 is the AMI value (0 at special tokens), or None where the cache has none.
+    """
+
+    ids: NDArray[np.int64]
+    attention: NDArray[np.bool_]
+    special: NDArray[np.bool_]
+    word_starts: NDArray[np.bool_]
+    importance: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True)
+class TokenCache:
+    """A `tokens/` folder, memory-mapped, and the importance values of its tokens where there are some."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    word_starts: NDArray[np.bool_]
+    specials: SpecialTokens
+    importance: NDArray[np.float32] | None = None
+
+    @classmethod
+    def open(cls, folder: Path, specials: SpecialTokens, importance: Path | None = None) -> TokenCache:
+        """Raises `InputError` when a file is missing or importance belongs to other tokens."""
+        for name in ("ids", "offsets", "word_starts"):
+            if not (folder / f"{name}.npy").is_file():
+                raise InputError(
+                    f"{folder} is not a token folder: it lacks {name}.npy; `stillhouse tokenize` writes one"
+                )
+        ids = np.load(folder / "ids.npy", mmap_mode="r")
+        offsets = np.load(folder / "offsets.npy")
+        word_starts = np.load(folder / "word_starts.npy", mmap_mode="r")
+        ami = np.load(importance / "ami.npy", mmap_mode="r") if importance else None
+        if ami is not None and len(ami) != len(ids):
+            raise InputError(f"{importance} belongs to other tokens than {folder}; run `stillhouse importance` again")
+        return cls(ids, offsets, word_starts, specials, ami)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of every passage, without special tokens, int64 [N]."""
+        return np.diff(self.offsets)
+
+    def batch(self, rows: NDArray[np.int64], max_length: int) -> PassageBatch:
+        """The passages of `rows`, each cut to `max_length` tokens with its special tokens and padded to the longest."""
+        begins_B1 = self.offsets[rows][:, None]
+        lengths_B1 = np.minimum(self.offsets[rows + 1][:, None] - begins_B1, max_length - ADDED)
+        position_1L = np.arange(int(lengths_B1.max()) + ADDED)[None]
+        inside_BL = (position_1L >= 1) & (position_1L <= lengths_B1)
+        where = (begins_B1 + position_1L - 1)[inside_BL]
+        ids_BL = np.full(inside_BL.shape, self.specials.pad, dtype=np.int64)
+        ids_BL[:, 0] = self.specials.cls
+        ids_BL[position_1L == lengths_B1 + 1] = self.specials.sep
+        ids_BL[inside_BL] = self.ids[where]
+        word_starts_BL = np.zeros(inside_BL.shape, dtype=bool)
+        word_starts_BL[inside_BL] = self.word_starts[where]
+        importance_BL = None
+        if self.importance is not None:
+            importance_BL = np.zeros(inside_BL.shape, dtype=np.float32)
+            importance_BL[inside_BL] = self.importance[where]
+        # A passage may spell out a special token ("[SEP]"), which the tokenizer then takes for one.
+        special_BL = ~inside_BL | np.isin(ids_BL, self.specials.all)
+        return PassageBatch(ids_BL, position_1L <= lengths_B1 + 1, special_BL, word_starts_BL, importance_BL)

@@ -55,6 +55,13 @@ def _length(items: Any) -> int | None:
     return len(items) if hasattr(items, "__len__") else None
 
 
+def hush_libraries() -> None:
+    """Keeps other libraries' bars and load reports out of the log; what is said there is Stillhouse's own."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+
 def work_root() -> Path:
     """Where work folders live: `$STILLHOUSE_WORK` (a volume on a cluster) or `.stillhouse/work` here."""
     return Path(os.environ.get(WORK_ROOT) or Path(".stillhouse") / "work")

@@ -1,6 +1,6 @@
 """Training groups: a query, one of its positives and hard negatives drawn for a step.
 
-Shapes: Q queries of a split, B examples of a step, K candidates of a query (its positive in column 0), D negatives' depth.
+Shapes: Q queries of a split, B examples of a step, K candidates of a query (column 0 its positive), D negatives' depth.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from torch import Tensor
 
 
 def listwise_loss(scores_BK: Tensor, candidate_BK: Tensor) -> Tensor:
-    """-log softmax of the positive's score (column 0) among the query's candidates (001 eq. 4), mean over the queries.
+    """-log softmax of the score of column 0, the positive, among the query's candidates (001 eq. 4); mean of queries.
 
-    Candidates where `candidate_BK` is false are padding. Unlike `contrastive_loss`, no candidate of another query counts.
+    Candidates where `candidate_BK` is false are padding. Unlike in `contrastive_loss`, other queries' candidates do not count.
     """
     nothing = torch.finfo(scores_BK.dtype).min
     return -scores_BK.masked_fill(~candidate_BK, nothing).log_softmax(dim=1)[:, 0].mean()

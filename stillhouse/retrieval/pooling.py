@@ -74,7 +74,7 @@ def write_modules(folder: Path, width: int, settings: EncoderSettings) -> None:
 
 
 def read_settings(folder: Path) -> EncoderSettings:
-    """An encoder folder's own settings: from `stillhouse.json`, else from its sentence-transformers modules, else [CLS].
+    """An encoder folder's settings: from `stillhouse.json`, else its sentence-transformers modules, else [CLS].
 
     Raises `InputError` for a pooling that Stillhouse does not know.
     """

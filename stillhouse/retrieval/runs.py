@@ -95,7 +95,7 @@ def read_run(path: Path) -> pd.DataFrame:
             path,
             sep=r"\s+",
             names=list(COLUMNS),
-            dtype=kinds,  # type: ignore[arg-type]
+            dtype=kinds,
             keep_default_na=False,
             quoting=3,
             encoding="utf-8",
@@ -121,11 +121,11 @@ def top_rows(
     Raises `InputError` when the run names a passage that the corpus does not have.
     """
     lines = read_run(path)
-    corpus_index = corpus_index if isinstance(corpus_index, pd.Index) else pd.Index(corpus_index, dtype="str")
+    corpus_index = corpus_index if isinstance(corpus_index, pd.Index) else pd.Index(list(corpus_index), dtype="str")
     query_number, query_ids = pd.factorize(lines["query_id"])
     place = lines.groupby(query_number)["rank"].rank(method="first").to_numpy().astype(np.int64) - 1
     kept = place < depth
-    rows = corpus_index.get_indexer(lines["passage_id"][kept])
+    rows = corpus_index.get_indexer(pd.Index(lines["passage_id"][kept]))
     if (rows < 0).any():
         missing = lines["passage_id"][kept].to_numpy()[rows < 0][0]
         raise InputError(f"{path} names passage {missing!r}, which the corpus does not have; make the run again")

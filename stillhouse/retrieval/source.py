@@ -1,4 +1,4 @@
-"""Where a starting model comes from: a folder, an installed Python package that carries one, or the Hugging Face hub."""
+"""Where a starting model comes from: a folder, an installed Python package that carries one, or the hub."""
 
 from __future__ import annotations
 

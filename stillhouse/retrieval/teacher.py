@@ -20,7 +20,7 @@ from stillhouse.retrieval.groups import Groups, GroupSampler
 
 @dataclass(frozen=True)
 class Teacher:
-    """`negative_scores_QD` is aligned with the negatives' rows (NaN where not scored); `positives` has a row a positive."""
+    """`negative_scores_QD` is aligned with the negatives' rows (NaN: not scored); `positives` has a row a positive."""
 
     queries: pd.DataFrame
     negative_scores_QD: NDArray[np.float32]

@@ -36,6 +36,7 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success.
     """
     started = time.monotonic()
+    surroundings.hush_libraries()
     inputs = {name: Path(path) for name, path in inputs.items() if path}
     manifests = open_inputs(step, inputs)
     _refuse_mismatch(step, manifests)

@@ -16,7 +16,7 @@ class Config:
     k1: float = setting(1.5, "BM25's saturation of term frequency", minimum=0)
     b: float = setting(0.75, "BM25's length normalisation", minimum=0, maximum=1)
     depth: int = setting(200, "passages in the run of a query", minimum=1)
-    negatives: int = setting(200, "hard negatives of a query (001 Table 13; K1 of 003 §3.4)", minimum=1)
+    negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K1 of 003 §3.4)", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -37,8 +37,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     # Relevant passages are taken out afterwards: so many more are asked for.
     offsets, _ = corpus.positives(queries["query_id"])
     spare = int((offsets[1:] - offsets[:-1]).max(initial=0))
-    rows_QK, _ = bm25.search(list(queries["text"]), config.negatives + spare)
-    negatives = negatives_of(corpus, rows_QK, config.negatives)
+    rows_QK, _ = bm25.search(list(queries["text"]), config.negatives_depth + spare)
+    negatives = negatives_of(corpus, rows_QK, config.negatives_depth)
     negatives.write(outputs["negatives"])
     return Report(f"BM25 over {len(corpus.passages)} passages, {describe(negatives)}")
 

@@ -13,7 +13,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config:
     """How deep to mine."""
 
-    negatives: int = setting(200, "hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4)", minimum=1)
+    negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4)", minimum=1)
     precision: str = setting(
         "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
     )
@@ -31,9 +31,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     check_index(index, corpus)
     queries = training_queries(corpus)
     offsets, _ = corpus.positives(queries["query_id"])
-    depth = config.negatives + int((offsets[1:] - offsets[:-1]).max(initial=0))
+    depth = config.negatives_depth + int((offsets[1:] - offsets[:-1]).max(initial=0))
     rows_QK, _ = retrieve(encoder, index, list(queries["text"]), depth, config.precision, context)
-    negatives = negatives_of(corpus, rows_QK, config.negatives)
+    negatives = negatives_of(corpus, rows_QK, config.negatives_depth)
     negatives.write(outputs["negatives"])
     return Report(describe(negatives))
 

@@ -15,7 +15,7 @@ class Config(TrainingConfig):
     """The listwise loss of 001 eq. 4; defaults are 001 Table 13 (re-ranker)."""
 
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
-    negatives: int = setting(63, "negatives drawn for a query each time it is seen", minimum=1)
+    negatives_per_query: int = setting(63, "negatives drawn for a query each time it is seen", minimum=1)
     negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
     max_length: int = setting(192, "tokens of a query and its passage together", minimum=8)
 
@@ -27,17 +27,17 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.cross_encoder import CrossEncoder
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.reranker_training import train_reranker
-    from stillhouse.training.loop import best_row, write_curves
+    from stillhouse.training.loop import best_row, describe, write_curves
 
     torch.manual_seed(config.seed)
     model = CrossEncoder.start(inputs["init"], config.max_length)
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
-    rows = train_reranker(model, corpus, negatives, config, config.negatives, config.negatives_depth, context)
+    rows = train_reranker(model, corpus, negatives, config, config.negatives_per_query, config.negatives_depth, context)
     model.save(outputs["reranker"])
     write_curves(outputs["curves"], rows)
     best = best_row(rows)
     return Report(
-        f"{rows[-1].step} steps, held-out loss {rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f} (step {best.step})",
+        describe(rows),
         metrics={"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss},
     )
 

@@ -14,7 +14,7 @@ from stillhouse.training.settings import TrainingConfig
 class Config(TrainingConfig):
     """The loss of 001 §3.2; defaults are 001 Table 13 (retrievers 1 and 2)."""
 
-    negatives: int = setting(15, "hard negatives drawn for a query each time it is seen", minimum=0)
+    negatives_per_query: int = setting(15, "hard negatives drawn for a query each time it is seen", minimum=0)
     negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
     similarity: str = setting("cosine", "how vectors are compared", choices=("cosine", "dot"))
     temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
@@ -27,7 +27,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.retriever_training import train_retriever
     from stillhouse.retrieval.teacher import Teacher
-    from stillhouse.training.loop import best_row, write_curves
+    from stillhouse.training.loop import best_row, describe, write_curves
 
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine")
     rows = train_retriever(
@@ -36,7 +36,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         Negatives.read(inputs["negatives"]),
         Teacher.read(inputs["teacher"]) if "teacher" in inputs else None,
         config,
-        config.negatives,
+        config.negatives_per_query,
         config.negatives_depth,
         config.temperature,
         config.alpha,
@@ -47,7 +47,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     best = best_row(rows)
     metrics = {"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss}
     return Report(
-        f"{rows[-1].step} steps, held-out loss {rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f} (step {best.step})",
+        describe(rows),
         metrics=metrics,
     )
 

@@ -33,7 +33,7 @@ def epoch_batches(count: int, batch_size: int, seed: int) -> Callable[[int], np.
 
 
 def steps_for(count: int, batch_size: int, epochs: float, max_steps: int) -> int:
-    """How many steps a training takes: `epochs` passes over `count` examples, at most `max_steps` where that is not 0."""
+    """How many steps a training takes: `epochs` passes over `count` examples, at most `max_steps` unless that is 0."""
     steps = max(1, round(epochs * count / min(batch_size, count)))
     return min(steps, max_steps) if max_steps else steps
 

@@ -116,6 +116,13 @@ def best_row(rows: list[CurveRow]) -> CurveRow:
     return min(reversed(rows), key=lambda row: row.heldout_loss)
 
 
+def describe(rows: list[CurveRow]) -> str:
+    """A line for the log."""
+    best = best_row(rows)
+    change = f"{rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f}"
+    return f"{rows[-1].step} steps, held-out loss {change} (step {best.step})"
+
+
 def write_curves(folder: Path, rows: list[CurveRow]) -> None:
     """Writes `curves.csv`, the form that `dvc plots` and the report read."""
     with (folder / "curves.csv").open("w", encoding="utf-8", newline="") as file:

@@ -1,0 +1,167 @@
+"""Renders components/<step>/component.py and README.md from the declarations of the steps.
+
+    python -m components.render
+
+A component repeats its step's folders and settings as a typed signature, because kfp reads the signature. Nobody
+should keep two lists of them equal by hand, so this module writes the second; a test fails when they differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from stillhouse.config import field_types
+from stillhouse.steps.registry import steps
+from stillhouse.steps.spec import Port, Step
+from stillhouse.surfaces.component import METRICS, PAGE, PAGES
+
+FOLDER = Path(__file__).resolve().parent
+FIRST_LINE = "# Rendered by `python -m components.render`; change the step's declaration, not this file."
+WIDTH = 116
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One parameter of a component's function: its annotation, its default as code, and its help."""
+
+    name: str
+    annotation: str
+    default: str | None
+    help: str
+
+    @property
+    def code(self) -> str:
+        return f"{self.name}: {self.annotation}" + ("" if self.default is None else f" = {self.default}")
+
+
+def artifact_type(port: Port) -> str:
+    return "Model" if port.kind == "model" else "Dataset"
+
+
+def parameters(step: Step) -> list[Parameter]:
+    """The parameters of a step's component: what has no default first, as Python wants it."""
+    inputs = [
+        Parameter(port.name, f"Input[{artifact_type(port)}]", "None" if port.optional else None, port.help)
+        for port in step.inputs
+    ]
+    outputs = [Parameter(port.name, f"Output[{artifact_type(port)}]", None, port.help) for port in step.outputs]
+    outputs.append(Parameter(METRICS, "Output[Metrics]", None, "the step's figures"))
+    if step.name in PAGES:
+        outputs.append(Parameter(PAGE, "Output[HTML]", None, "the report, as a page"))
+    kinds = field_types(step.config)
+    settings = [
+        Parameter(field.name, kinds[field.name].__name__, literal(field.default), field.metadata["help"])
+        for field in dataclasses.fields(step.config)
+    ]
+    declared = inputs + outputs + settings
+    names = [parameter.name for parameter in declared]
+    assert len(names) == len(set(names)), f"step '{step.name}': a name stands for two of its folders and settings"
+    return sorted(declared, key=lambda parameter: parameter.default is not None)
+
+
+def literal(value: Any) -> str:
+    """A default as code in the project's style."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def component_source(step: Step) -> str:
+    declared = parameters(step)
+    annotations = " ".join(parameter.annotation for parameter in declared)
+    words = ["Dataset", "HTML", "Input", "Metrics", "Model", "Output"]
+    used = sorted((word for word in words if word in annotations), key=lambda word: (not word.isupper(), word))
+    arguments = "\n".join(_argument(parameter) for parameter in declared)
+    signature = "\n".join(f"    {parameter.code}," for parameter in declared)
+    return f'''{FIRST_LINE}
+from kfp import dsl
+from kfp.dsl import {", ".join(used)}
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def {step.identifier}(
+{signature}
+):
+{_paragraph('"""' + _sentence(step.help), 4)}
+
+    Args:
+{arguments}
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("{step.name}", locals())
+'''
+
+
+def readme(step: Step) -> str:
+    """The component's page: its inputs, outputs and parameters in three tables."""
+    settings = {field.name: field for field in dataclasses.fields(step.config)}
+    kinds = field_types(step.config)
+    lines = [
+        f"# `{step.identifier}`",
+        "",
+        _sentence(step.help),
+        "",
+        f"The same step is `stillhouse {step.name}` on the command line. Rendered by `python -m components.render`.",
+        "",
+    ]
+    if step.inputs:
+        lines += ["| input | type | what it is |", "|---|---|---|"]
+        for port in step.inputs:
+            note = " (optional)" if port.optional else ""
+            lines.append(f"| `{port.name}` | {artifact_type(port)} | {_cell(port.help)}{note} |")
+        lines.append("")
+    lines += ["| output | type | what it is |", "|---|---|---|"]
+    lines += [f"| `{port.name}` | {artifact_type(port)} | {_cell(port.help)} |" for port in step.outputs]
+    lines.append(f"| `{METRICS}` | Metrics | the step's figures |")
+    if step.name in PAGES:
+        lines.append(f"| `{PAGE}` | HTML | the report, as a page |")
+    lines += ["", "| parameter | type | default | what it sets |", "|---|---|---|---|"]
+    for name, field in settings.items():
+        rules = field.metadata
+        notes = [rules["help"]] + ([f"one of {', '.join(rules['choices'])}"] if rules["choices"] else [])
+        default = f"`{literal(field.default)}`"
+        lines.append(f"| `{name}` | {kinds[name].__name__} | {default} | {_cell('; '.join(notes))} |")
+    return "\n".join(lines) + "\n"
+
+
+def rendered() -> dict[Path, str]:
+    """Every rendered file and its text."""
+    files = {}
+    for step in steps().values():
+        folder = FOLDER / step.identifier
+        files[folder / "__init__.py"] = ""
+        files[folder / "component.py"] = component_source(step)
+        files[folder / "README.md"] = readme(step)
+    return files
+
+
+def _argument(parameter: Parameter) -> str:
+    return _paragraph(f"{parameter.name}: {parameter.help}.", 8, hanging=4)
+
+
+def _paragraph(text: str, indent: int, hanging: int = 0) -> str:
+    first, later = " " * indent, " " * (indent + hanging)
+    return textwrap.fill(text.replace("\\", "\\\\"), WIDTH, initial_indent=first, subsequent_indent=later)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    for path, text in rendered().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

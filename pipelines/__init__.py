@@ -1,0 +1,1 @@
+"""Kubeflow pipelines, composed of the components; nothing else composes them."""

@@ -1,0 +1,198 @@
+"""The rules that a corpus keeps: rows that break one are rejected with the reason, all others become tables.
+
+The rules, in the order in which they are applied:
+
+1. a passage or query has an id without white space (a TREC run file could not hold it), valid Unicode and a text;
+2. ids are unique among passages and among queries; of two the first is kept (a passage and a query may share one);
+3. a link leads from an article of the corpus to another one; repeats and self-links are dropped without a word;
+4. a qrel names a query and a passage that are there, once a split, and its relevance is a whole number from 0 up;
+5. a query is in one split (test before dev before train, by id and by text) and has a relevant passage there.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Qrel, Query, Rejected, Row
+
+PRECEDENCE = ("test", "dev", "train")
+"""The split that keeps a query which stands in several: what evaluates must not have been trained on."""
+
+MAX_RELEVANCE = 2**31 - 1
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+@dataclass
+class CleanCorpus:
+    """The rows that were taken, in source order, and those that were not."""
+
+    passages: dict[str, Passage] = field(default_factory=dict)
+    links: dict[tuple[str, str], None] = field(default_factory=dict)
+    queries: dict[str, Query] = field(default_factory=dict)
+    split_of: dict[str, str] = field(default_factory=dict)
+    qrels: list[tuple[Qrel, int]] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def reasons(self) -> dict[str, int]:
+        """How many rows were rejected for each `kind: reason`, most frequent first."""
+        counts = Counter(f"{row.kind}: {row.reason}" for row in self.rejected)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def normalise(text: str) -> str:
+    """The form in which two queries count as the same text: NFKC, case folded, white space as single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def clean(rows: Iterable[Row]) -> CleanCorpus:
+    """Applies the rules to the rows of a source, which come in the order passages and links, queries, qrels."""
+    corpus = CleanCorpus()
+    links: list[Link] = []
+    qrels: list[Qrel] = []
+    for row in rows:
+        match row:
+            case Passage():
+                _take_passage(corpus, row)
+            case Query():
+                _take_query(corpus, row)
+            case Link():
+                links.append(row)
+            case Qrel():
+                qrels.append(row)
+            case Rejected():
+                _reject(corpus, row.kind, row.id, row.reason, row.where, row.content)
+    _take_links(corpus, links)
+    _assign_splits(corpus, _take_qrels(corpus, qrels))
+    return corpus
+
+
+def _reject(corpus: CleanCorpus, kind: str, id: str, reason: str, where: str, content: str) -> None:
+    # Lone surrogates, which JSON can spell, have no UTF-8 form; they are shown as question marks.
+    shown = (text.encode("utf-8", errors="replace").decode() for text in (id, reason, where, content[:CONTENT_LENGTH]))
+    corpus.rejected.append(Rejected(kind, *shown))
+
+
+def _id_fault(id: str) -> str:
+    if not id:
+        return "empty id"
+    if any(character.isspace() for character in id):
+        return "id holds white space"
+    return "" if _is_unicode(id) else "not valid Unicode"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _take_passage(corpus: CleanCorpus, row: Passage) -> None:
+    reason = _id_fault(row.id)
+    if not reason and not all(map(_is_unicode, (row.title, row.text, row.section))):
+        reason = "not valid Unicode"
+    if not reason and not row.text.strip():
+        reason = "empty passage"
+    if not reason and row.id in corpus.passages:
+        first = corpus.passages[row.id]
+        same = (first.title, first.text) == (row.title, row.text)
+        reason = "duplicate id, same text" if same else "duplicate id, different text"
+    if reason:
+        _reject(corpus, "passage", row.id, reason, row.where, row.text)
+    else:
+        corpus.passages[row.id] = row
+
+
+def _take_query(corpus: CleanCorpus, row: Query) -> None:
+    reason = _id_fault(row.id)
+    if not reason and not _is_unicode(row.text):
+        reason = "not valid Unicode"
+    if not reason and not row.text.strip():
+        reason = "empty query"
+    if not reason and row.id in corpus.queries:
+        same = corpus.queries[row.id].text == row.text
+        reason = "duplicate id, same text" if same else "duplicate id, different text"
+    if reason:
+        _reject(corpus, "query", row.id, reason, row.where, row.text)
+    else:
+        corpus.queries[row.id] = row
+
+
+def _take_links(corpus: CleanCorpus, links: list[Link]) -> None:
+    articles = {passage.article_id for passage in corpus.passages.values()}
+    for row in links:
+        content = f"{row.source} -> {row.target}"
+        if row.source not in articles:
+            _reject(corpus, "link", row.source, "source article was not taken", row.where, content)
+        elif row.target not in articles:
+            _reject(corpus, "link", row.source, "points to no article", row.where, content)
+        elif row.source != row.target:
+            corpus.links[row.source, row.target] = None
+
+
+def _take_qrels(corpus: CleanCorpus, qrels: list[Qrel]) -> list[tuple[Qrel, int]]:
+    """The qrels that hold by themselves, with their relevance as a number."""
+    taken: dict[tuple[str, str, str], tuple[Qrel, int]] = {}
+    for row in qrels:
+        key = (row.split, row.query_id, row.passage_id)
+        text = row.relevance.strip()
+        relevance = int(text) if _WHOLE_NUMBER.fullmatch(text) and len(text) <= 11 else None
+        if row.query_id not in corpus.queries:
+            reason = "points to no query"
+        elif row.passage_id not in corpus.passages:
+            reason = "points to no passage"
+        elif relevance is None or relevance > MAX_RELEVANCE:
+            reason = "relevance is not a whole number"
+        elif relevance < 0:
+            reason = "negative relevance"
+        elif key in taken:
+            reason = "duplicate qrel" if taken[key][1] == relevance else "duplicate qrel, different relevance"
+        else:
+            taken[key] = (row, relevance)
+            continue
+        _reject_qrel(corpus, row, reason)
+    return list(taken.values())
+
+
+def _reject_qrel(corpus: CleanCorpus, row: Qrel, reason: str) -> None:
+    content = f"{row.query_id} {row.passage_id} {row.relevance}"
+    _reject(corpus, "qrel", row.query_id, reason, row.where, content)
+
+
+def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]]) -> None:
+    """Gives every query with gold its one split; drops the queries and qrels that have none."""
+    golden = {
+        split: {row.query_id for row, relevance in qrels if relevance > 0 and row.split == split}
+        for split in PRECEDENCE
+    }
+    fault: dict[str, str] = {}
+    held_out: dict[str, str] = {}
+    for split in PRECEDENCE:
+        texts: dict[str, str] = {}
+        for id, query in corpus.queries.items():
+            if id not in golden[split] or id in corpus.split_of or id in fault:
+                continue
+            text = normalise(query.text)
+            if text in held_out:
+                fault[id] = f"the same text is in {held_out[text]}"
+            else:
+                corpus.split_of[id] = texts[text] = split
+        held_out |= texts
+    for row, relevance in qrels:
+        own = corpus.split_of.get(row.query_id)
+        if own == row.split:
+            corpus.qrels.append((row, relevance))
+        elif own is not None:
+            _reject_qrel(corpus, row, f"its query is in {own}")
+        elif row.query_id in fault:
+            _reject_qrel(corpus, row, f"its query: {fault[row.query_id]}")
+        else:
+            _reject_qrel(corpus, row, "its query has no relevant passage")
+    for id in [id for id in corpus.queries if id not in corpus.split_of]:
+        query = corpus.queries.pop(id)
+        _reject(corpus, "query", id, fault.get(id, "no relevant passage"), query.where, query.text)

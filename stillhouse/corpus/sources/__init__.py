@@ -1,0 +1,1 @@
+"""Sources of a corpus, one file a format. Each yields rows that know where they stood; `cleaning` judges them."""

@@ -1,0 +1,83 @@
+"""Articles as JSON lines: `_id`, `title`, `sections` [{heading, level, paragraphs}], `links` [_id]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.lines import Fields, IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Rejected, Row, Source
+from stillhouse.errors import InputError
+
+ARTICLE_JSONL = "article-jsonl"
+ARTICLE_ID = ("_id", "id")
+
+
+def open_article_jsonl(location: Path) -> Source:
+    """A `.jsonl[.gz]` file of articles or a folder with `articles.jsonl[.gz]`; queries, qrels may lie beside."""
+    path = location if location.is_file() else find_file(location, "articles.jsonl")
+    if path is None:
+        raise InputError(f"{location} has no articles.jsonl or articles.jsonl.gz")
+    labels = find_labels(path.parent)
+    labels.pop(path.name, None)
+
+    def rows() -> Iterator[Row]:
+        yield from _read_articles(path)
+        yield from read_labels(labels)
+
+    return Source(ARTICLE_JSONL, {path.name: path} | labels, rows)
+
+
+def _read_articles(path: Path) -> Iterator[Row]:
+    seen: set[str] = set()
+    for fields in read_objects(path, path.name):
+        if isinstance(fields, Rejected):
+            yield fields
+            continue
+        try:
+            id = identifier(fields, ARTICLE_ID)
+            if id in seen:
+                raise IllTyped("duplicate article id")
+            rows = list(_article_rows(id, fields))
+        except IllTyped as reason:
+            yield Rejected("passage", shown_id(fields, ARTICLE_ID), str(reason), fields.where, fields.content)
+            continue
+        seen.add(id)
+        yield from rows
+
+
+def _article_rows(id: str, fields: Fields) -> Iterator[Row]:
+    """The paragraphs of an article, each a passage `<id>#<k>`, and its links. Raises `IllTyped` for a broken shape."""
+    title = text_field(fields, "title", optional=True)
+    position = 0
+    for section in _list(fields, "sections"):
+        if not isinstance(section, dict):
+            raise IllTyped("a section is not an object")
+        heading = text_field(Fields(section, "", ""), "heading", optional=True)
+        for paragraph in _list(section, "paragraphs"):
+            passage_id = f"{id}#{position + 1}"
+            if isinstance(paragraph, str):
+                yield Passage(passage_id, title, paragraph, id, heading, position, fields.where)
+            else:
+                content = str(paragraph)[:CONTENT_LENGTH]
+                yield Rejected("passage", passage_id, "paragraph is not text", fields.where, content)
+            position += 1
+    if position == 0:
+        raise IllTyped("article without a paragraph")
+    for target in _list(fields, "links", optional=True):
+        if not isinstance(target, str):
+            raise IllTyped("a link is not text")
+        yield Link(id, target, fields.where)
+
+
+def _list(fields: dict[str, Any], name: str, *, optional: bool = False) -> list[Any]:
+    if name not in fields:
+        if optional:
+            return []
+        raise IllTyped(f"no {name}")
+    value = fields[name]
+    if not isinstance(value, list):
+        raise IllTyped(f"{name} is not a list")
+    return value

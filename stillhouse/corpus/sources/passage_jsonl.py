@@ -1,0 +1,57 @@
+"""Passages as JSON lines: the BEIR folder, and plain JSONL whose id field may be called otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.rows import Passage, Rejected, Row, Source
+from stillhouse.errors import InputError
+
+BEIR = "beir"
+JSONL = "jsonl"
+PASSAGE_ID = ("_id", "id", "passage_id")
+
+
+def open_beir(folder: Path) -> Source:
+    """A folder with `corpus.jsonl[.gz]` (_id, title, text), optionally `queries.jsonl[.gz]` and `qrels/<split>.tsv`."""
+    path = find_file(folder, "corpus.jsonl")
+    if path is None:
+        raise InputError(f"{folder} has no corpus.jsonl or corpus.jsonl.gz, so it is not a BEIR folder")
+    return _open(BEIR, path)
+
+
+def open_jsonl(location: Path) -> Source:
+    """One `.jsonl[.gz]` file, or a folder with `passages.jsonl[.gz]`; queries and qrels may lie beside it."""
+    path = location if location.is_file() else find_file(location, "passages.jsonl")
+    if path is None:
+        raise InputError(f"{location} has no passages.jsonl or passages.jsonl.gz")
+    return _open(JSONL, path)
+
+
+def _open(format: str, path: Path) -> Source:
+    labels = find_labels(path.parent)
+    labels.pop(path.name, None)
+
+    def rows() -> Iterator[Row]:
+        yield from _read_passages(path)
+        yield from read_labels(labels)
+
+    return Source(format, {path.name: path} | labels, rows)
+
+
+def _read_passages(path: Path) -> Iterator[Row]:
+    for fields in read_objects(path, path.name):
+        if isinstance(fields, Rejected):
+            yield fields
+            continue
+        try:
+            id = identifier(fields, PASSAGE_ID)
+            title, text = text_field(fields, "title", optional=True), text_field(fields, "text")
+        except IllTyped as reason:
+            yield Rejected("passage", shown_id(fields, PASSAGE_ID), str(reason), fields.where, fields.content)
+            continue
+        # A passage without an article is an article of its own.
+        yield Passage(id, title, text, article_id=id, section="", position=0, where=fields.where)

@@ -1,0 +1,52 @@
+"""Seeded choices among the clean queries: dev drawn from train, and samples of a size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from stillhouse.corpus.cleaning import CleanCorpus, normalise
+from stillhouse.corpus.store import SPLITS
+
+
+def draw_dev(corpus: CleanCorpus, fraction: float, seed: int) -> int:
+    """Moves a part of the train queries to dev when there are train queries and no dev ones; returns how many.
+
+    Queries of the same text move together. At least one text moves and at least one stays.
+    """
+    train = [id for id, split in corpus.split_of.items() if split == "train"]
+    if fraction == 0 or "dev" in corpus.split_of.values():
+        return 0
+    texts: dict[str, list[str]] = {}
+    for id in sorted(train):
+        texts.setdefault(normalise(corpus.queries[id].text), []).append(id)
+    if len(texts) < 2:
+        return 0
+    count = min(max(round(fraction * len(texts)), 1), len(texts) - 1)
+    groups = [texts[text] for text in sorted(texts)]
+    chosen = np.random.default_rng([seed, SPLITS.index("dev")]).choice(len(groups), size=count, replace=False)
+    moved = {id for group in chosen for id in groups[group]}
+    for id in moved:
+        corpus.split_of[id] = "dev"
+    corpus.qrels = [
+        (row._replace(split="dev") if row.query_id in moved else row, relevance) for row, relevance in corpus.qrels
+    ]
+    return len(moved)
+
+
+def sample_queries(corpus: CleanCorpus, limits: Mapping[str, int], seed: int) -> dict[str, int]:
+    """Keeps at most `limits[split]` queries of each split (0 = all) and their qrels; returns how many left."""
+    left: dict[str, int] = {}
+    removed: set[str] = set()
+    for split, limit in limits.items():
+        ids = sorted(id for id, own in corpus.split_of.items() if own == split)
+        if not limit or len(ids) <= limit:
+            continue
+        order = np.random.default_rng([seed, SPLITS.index(split)]).permutation(len(ids))
+        removed |= {ids[i] for i in order[limit:]}
+        left[split] = len(ids) - limit
+    for id in removed:
+        del corpus.queries[id], corpus.split_of[id]
+    corpus.qrels = [(row, relevance) for row, relevance in corpus.qrels if row.query_id not in removed]
+    return left

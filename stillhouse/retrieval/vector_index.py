@@ -42,4 +42,4 @@ class VectorIndex:
             return np.empty((0, depth), np.int32), np.empty((0, depth), np.float32)
         scores_QK, rows_QK = self._index.search(np.ascontiguousarray(queries_QD, dtype=np.float32), depth)
         scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
-        return rows_QK, scores_QK
+        return rows_QK.astype(np.int32), scores_QK.astype(np.float32)

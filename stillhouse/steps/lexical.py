@@ -26,12 +26,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.runs import write_run
 
     corpus = Corpus.open(inputs["corpus"])
+    passage_ids = list(corpus.passage_row)
     bm25 = BM25(passage_texts(corpus), config.k1, config.b)
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
         rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
         write_run(
-            outputs["run"] / f"{split}.trec", list(queries["query_id"]), corpus.passage_row, rows_QK, scores_QK, "bm25"
+            outputs["run"] / f"{split}.trec", list(queries["query_id"]), passage_ids, rows_QK, scores_QK, "bm25"
         )
     queries = training_queries(corpus)
     # Relevant passages are taken out afterwards: so many more are asked for.

@@ -29,6 +29,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.runs import top_rows, write_run
 
     corpus = Corpus.open(inputs["corpus"])
+    passage_ids = list(corpus.passage_row)
     model = CrossEncoder.load(inputs["reranker"])
     texts = np.array(passage_texts(corpus), dtype=object)
     scored = 0
@@ -48,7 +49,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             precision=config.precision,
             batch_tokens=config.batch_tokens,
         )
-        write_run(outputs["run"] / f"{split}.trec", ids, corpus.passage_row, rows_QK, scores_QK, config.system)
+        write_run(outputs["run"] / f"{split}.trec", ids, passage_ids, rows_QK, scores_QK, config.system)
         scored += len(query_P)
     return Report(f"{scored} pairs re-ranked, the best {config.depth} passages a query", facts={"pairs": scored})
 

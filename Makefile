@@ -1,0 +1,40 @@
+# Two commands: `make reproduce` runs the whole pipeline on the built-in sample, `make test` runs lint, types and tests.
+# Both set up everything they need in .venv; a machine with git, make and Python 3.11 is enough.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+EXTRAS ?= cpu,validation,platform,metrics,sample,dev
+RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
+
+.PHONY: reproduce test test-full lint render install clean
+
+reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
+	$(RUN) dvc repro
+	$(RUN) dvc metrics show
+	@echo "The report: artifacts/evaluate/evaluation/report.html"
+	@echo "Ask it something: $(VENV)/bin/stillhouse search why do ships carry accurate clocks"
+
+test: lint  ## lint, types and every test but those of the whole sample
+	$(RUN) pytest -m "not sample"
+
+test-full: lint  ## the same, and the whole sample
+	$(RUN) pytest
+
+lint: install
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+
+render: install  ## dvc.yaml and components/ from the graph and the steps
+	$(RUN) python -m stillhouse.surfaces.dvc_file
+	$(RUN) python -m components.render
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	touch $@
+
+clean:
+	rm -rf artifacts .stillhouse

@@ -1,0 +1,157 @@
+"""The report's plots as SVG text: figures of all systems with intervals, and the loss curves of every training.
+
+Figures are built without pyplot's global state and saved with a fixed hash salt and without a date, so that the same
+numbers give the same bytes. Text stays text, in the page's own font. Colours are placeholders that the page's style
+sheet replaces by its variables, so that a plot follows the light or dark scheme.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from stillhouse.errors import InputError
+
+STYLE = {
+    "svg.hashsalt": "stillhouse",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+INK, FAINT, ACCENT, SECOND, GROUND = "#010101", "#020202", "#030303", "#040404", "#050505"
+VARIABLES = {INK: "--ink", FAINT: "--rule", ACCENT: "--accent", SECOND: "--muted", GROUND: "--ground"}
+COLUMNS = ["step", "train_loss", "heldout_loss"]
+
+
+def read_curves(folder: Path) -> pd.DataFrame:
+    """Reads `curves.csv`: `step` (int64), `train_loss`, `heldout_loss` (float64).
+
+    Raises `InputError` when the file is missing, has no row or other columns.
+    """
+    path = folder / "curves.csv"
+    try:
+        curves = pd.read_csv(path)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; run the training that writes {folder} again") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a CSV file: {error}") from None
+    if list(curves.columns) != COLUMNS or curves.empty:
+        raise InputError(f"{path} must have the columns {', '.join(COLUMNS)} and at least one row")
+    return curves.astype({"step": np.int64, "train_loss": np.float64, "heldout_loss": np.float64})
+
+
+def interval_plot(labels: Sequence[str], means: np.ndarray, low: np.ndarray, high: np.ndarray, measure: str) -> str:
+    """A dot and its interval for every system, the first at the top; the best dot is filled with the accent."""
+    with _style():
+        figure = Figure(figsize=(7.6, 0.9 + 0.42 * len(labels)), layout="constrained")
+        axes = figure.add_subplot()
+        place = np.arange(len(labels))
+        best = int(np.argmax(means))
+        for i in place:
+            colour = ACCENT if i == best else INK
+            axes.plot([low[i], high[i]], [i, i], color=colour, linewidth=2, solid_capstyle="round", zorder=2)
+            axes.plot([means[i]], [i], marker="o", markersize=8, color=colour, zorder=3)
+            axes.annotate(
+                f"{means[i]:.3f}",
+                (means[i], i),
+                (0, 7),
+                textcoords="offset points",
+                ha="center",
+                fontsize=9,
+                color=colour,
+            )
+        axes.set_yticks(place, labels)
+        axes.set_ylim(len(labels) - 0.5, -0.75)
+        axes.set_xlabel(f"{measure} on the test split, mean and 95 % interval")
+        axes.grid(axis="x", color=FAINT, linewidth=0.8, zorder=0)
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        _colour(axes)
+        return _svg(figure, f"{measure} of every system: mean and 95 % interval")
+
+
+def loss_plot(curves: pd.DataFrame, name: str) -> str:
+    """Training and held-out loss over steps; a ring marks the lowest held-out loss, whose parameters are kept.
+
+    The training loss of step 0 is left out: it is the held-out loss again, as nothing was trained before.
+    """
+    with _style():
+        figure = Figure(figsize=(3.6, 2.5), layout="constrained")
+        axes = figure.add_subplot()
+        trained = curves[curves["step"] > 0]
+        axes.plot(trained["step"], trained["train_loss"], color=SECOND, linewidth=1.4, label="training")
+        axes.plot(curves["step"], curves["heldout_loss"], color=ACCENT, linewidth=2, label="held-out")
+        kept = curves.iloc[kept_row(curves)]
+        axes.plot(
+            [kept["step"]], [kept["heldout_loss"]], "o", markersize=7, color=ACCENT, markerfacecolor=GROUND, zorder=4
+        )
+        axes.set_xlabel("step")
+        axes.set_ylabel("loss")
+        axes.locator_params(axis="x", nbins=5, integer=True)
+        axes.locator_params(axis="y", nbins=5)
+        axes.grid(axis="y", color=FAINT, linewidth=0.8)
+        axes.legend(frameon=False, fontsize=9, labelcolor=INK, loc="upper right")
+        _colour(axes)
+        return _svg(figure, f"loss curves of {name}")
+
+
+def kept_row(curves: pd.DataFrame) -> int:
+    """The position of the row whose parameters a training keeps: the lowest held-out loss, the last of equals."""
+    heldout = curves["heldout_loss"].to_numpy()
+    return int(len(heldout) - 1 - np.argmin(heldout[::-1]))
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """Matplotlib's defaults and `STYLE`, whatever settings file a machine has."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        with mpl.rc_context(STYLE):
+            yield
+
+
+def _colour(axes: Axes) -> None:
+    axes.tick_params(colors=INK, labelcolor=INK)
+    axes.xaxis.label.set_color(INK)
+    axes.yaxis.label.set_color(INK)
+    for spine in axes.spines.values():
+        spine.set_color(FAINT)
+
+
+def _svg(figure: Figure, description: str) -> str:
+    """The figure as an `<svg>` element for inlining, with the description for those who cannot see it."""
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    FigureCanvasSVG(figure)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].rstrip()
+    return _for_page(svg, VARIABLES, description)
+
+
+def _for_page(svg: str, variables: Mapping[str, str], description: str) -> str:
+    for colour, variable in variables.items():
+        svg = svg.replace(colour, f"var({variable})")
+    # A style element would reach the whole page, and the page's own font is better than a list of fonts.
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
+    # An identifier must be unique on the page that all plots share.
+    prefix = "svg-" + re.sub(r"[^a-z0-9]+", "-", description.lower()) + "-"
+    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
+    svg = svg.replace('href="#', f'href="#{prefix}').replace("url(#", f"url(#{prefix}")
+    label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -1,0 +1,114 @@
+"""Example queries for the report: where the systems differ most, and what each of them ranked first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.figures import Measured
+
+SNIPPET = 240  # characters
+
+
+@dataclass(frozen=True)
+class Passage:
+    passage_id: str
+    title: str
+    snippet: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one system made of a query; `gold_rank` is the best rank of a relevant passage, 0 when it found none."""
+
+    system: str
+    first: Passage | None
+    right: bool
+    gold_rank: int
+
+
+@dataclass(frozen=True)
+class Example:
+    query: str
+    gold: Passage
+    more_gold: int
+    answers: list[Answer]
+
+
+def choose_queries(measured: Measured, count: int) -> list[str]:
+    """The ids of `count` queries that tell the systems apart by the first measure.
+
+    Queries that the last system answers better than the first one and queries that it answers worse take turns, the
+    largest difference first, so that losses show as well as gains; then come those with the widest spread over all
+    systems. Equal queries stand in the order of the judgements.
+    """
+    measure = measured.measures[0]
+    values_SQ = np.stack([table[measure].to_numpy() for table in measured.values.values()])
+    gain_Q, spread_Q = values_SQ[-1] - values_SQ[0], np.ptp(values_SQ, axis=0)
+    better = [int(i) for i in np.lexsort((-spread_Q, -gain_Q)) if gain_Q[i] > 0]
+    worse = [int(i) for i in np.lexsort((-spread_Q, gain_Q)) if gain_Q[i] < 0]
+    turns = [i for pair in zip(better, worse) for i in pair]
+    widest = [int(i) for i in np.argsort(-spread_Q, kind="stable")]
+    chosen = list(dict.fromkeys(turns + better + worse + widest))[:count]
+    query_ids = next(iter(measured.values.values())).index
+    return [str(query_ids[i]) for i in chosen]
+
+
+def example_queries(corpus: Corpus, measured: Measured, count: int) -> list[Example]:
+    """At most `count` examples; queries without a relevant passage in the corpus are never among them."""
+    relevant = corpus.relevant(measured.split).sort_values("relevance", ascending=False, kind="stable")
+    gold_of = {str(query_id): list(ids) for query_id, ids in relevant.groupby("query_id", sort=False)["passage_id"]}
+    query_ids = [query_id for query_id in choose_queries(measured, measured.queries) if query_id in gold_of][:count]
+    text = corpus.queries_of(measured.split).set_index("query_id")["text"]
+    runs = {
+        system: dict(list(run[run["query_id"].isin(query_ids)].sort_values("rank").groupby("query_id")["passage_id"]))
+        for system, run in measured.runs.items()
+    }
+    return [
+        Example(
+            query=str(text[query_id]),
+            gold=_passage(corpus, gold_of[query_id][0]),
+            more_gold=len(gold_of[query_id]) - 1,
+            answers=[
+                _answer(corpus, system, by_query.get(query_id), set(gold_of[query_id]))
+                for system, by_query in runs.items()
+            ],
+        )
+        for query_id in query_ids
+    ]
+
+
+def first_is_right(corpus: Corpus, measured: Measured) -> dict[str, int]:
+    """{system: for how many judged queries the passage ranked first is a relevant one}."""
+    relevant = pd.MultiIndex.from_frame(corpus.relevant(measured.split)[["query_id", "passage_id"]])
+    result = {}
+    for system, run in measured.runs.items():
+        first = run.sort_values("rank", kind="stable").drop_duplicates("query_id")
+        result[system] = int(pd.MultiIndex.from_frame(first[["query_id", "passage_id"]]).isin(relevant).sum())
+    return result
+
+
+def _answer(corpus: Corpus, system: str, ranked: pd.Series | None, gold: set[str]) -> Answer:
+    if ranked is None:
+        return Answer(system, None, False, 0)
+    hits = np.flatnonzero(ranked.isin(gold).to_numpy())
+    rank = int(hits[0]) + 1 if len(hits) else 0
+    return Answer(system, _passage(corpus, str(ranked.iloc[0])), rank == 1, rank)
+
+
+def _passage(corpus: Corpus, passage_id: str) -> Passage:
+    row = corpus.passages.iloc[int(corpus.rows_of([passage_id])[0])]
+    return Passage(passage_id, str(row["title"]), snippet(str(row["text"])))
+
+
+def snippet(text: str, length: int = SNIPPET) -> str:
+    """The beginning of a text on one line, cut between words, with an ellipsis where something was cut."""
+    line = " ".join(text.split())
+    if len(line) <= length:
+        return line
+    head = line[: length - 1]
+    cut = head.rsplit(" ", 1)[0] if " " in head[length // 2 :] else head
+    return cut.rstrip(",.;:") + "…"

@@ -1,0 +1,196 @@
+"""The report as one self-contained HTML page: no script, no outside resource, everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from stillhouse.corpus.store import SPLITS, Corpus
+from stillhouse.evaluation.figures import Measured
+from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot
+from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right
+from stillhouse.evaluation.significance import Comparison
+from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
+
+NAMES = {
+    "bm25": "BM25",
+    "zero_shot": "zero-shot",
+    "retriever_1_unpretrained": "retriever 1, not pre-trained",
+    "retriever_1": "retriever 1",
+    "retriever_2": "retriever 2",
+    "reranked": "re-ranked",
+    "distilled": "distilled",
+}
+SIGNIFICANT = 0.05
+NOT_A_RETRIEVER = ("bm25", "reranked")
+
+
+@dataclass(frozen=True)
+class Content:
+    """What the page is made from. `intervals` and `comparisons` are of the test split."""
+
+    title: str
+    corpus: Corpus
+    corpus_facts: Mapping[str, Any]
+    dev: Measured
+    test: Measured
+    intervals: Mapping[str, Mapping[str, list[float]]]
+    comparisons: Mapping[tuple[str, str], Mapping[str, Comparison]]
+    curves: Mapping[str, pd.DataFrame]
+    examples: int
+    bootstrap_samples: int
+    randomisation_samples: int
+
+
+def render(content: Content) -> str:
+    """The page as text; the same content gives the same text."""
+    folder = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(signed=signed, p_value=p_value, name=lambda system: NAMES[system], count=count)
+    test = content.test
+    return environment.get_template("page.html").render(
+        title=content.title,
+        style=Markup((folder / "style.css").read_text(encoding="utf-8")),
+        main=test.measures[0],
+        measures=test.measures,
+        queries=test.queries,
+        dev_queries=content.dev.queries,
+        headline=headline(content),
+        rows=stage_rows(content),
+        dots=Markup(_dots(content)),
+        comparisons=[(pair, by_measure[test.measures[0]]) for pair, by_measure in content.comparisons.items()],
+        trainings=[_training(name, curves) for name, curves in content.curves.items()],
+        examples=examples_of(content),
+        facts=corpus_facts(content.corpus, content.corpus_facts),
+        bootstrap_samples=content.bootstrap_samples,
+        randomisation_samples=content.randomisation_samples,
+        significant=SIGNIFICANT,
+    )
+
+
+def headline(content: Content) -> dict[str, Any]:
+    """The retriever that is best on dev (without dev, the last stage) against BM25, by the first measure on test."""
+    test, dev = content.test, content.dev
+    measure, means = test.measures[0], test.means()
+    retrievers = [system for system in test.systems if system not in NOT_A_RETRIEVER] or test.systems
+    dev_means = dev.means()
+    best = max(retrievers, key=lambda system: dev_means[system][measure]) if dev_means else retrievers[-1]
+    right = first_is_right(content.corpus, test)
+    baseline = "bm25" if "bm25" in test.systems and best != "bm25" else ""
+    comparison = content.comparisons.get((best, baseline), {}).get(measure)
+    difference = means[best][measure] - means[baseline][measure] if baseline else 0.0
+    verdict = "better than" if difference > 0 else "worse than" if difference < 0 else "level with"
+    if comparison and comparison.low <= 0 <= comparison.high:
+        verdict = "not to be told apart from"
+    return {
+        "best": best,
+        "baseline": baseline,
+        "by_dev": bool(dev_means),
+        "value": means[best][measure],
+        "baseline_value": means[baseline][measure] if baseline else 0.0,
+        "difference": difference,
+        "comparison": comparison,
+        "verdict": verdict,
+        "right": right[best],
+        "baseline_right": right[baseline] if baseline else 0,
+    }
+
+
+def stage_rows(content: Content) -> list[dict[str, Any]]:
+    """One row a system: mean, interval and difference to the stage before in every measure, and the mean on dev."""
+    test, means, dev_means = content.test, content.test.means(), content.dev.means()
+    best = {measure: max(values[measure] for values in means.values()) for measure in test.measures}
+    rows, before = [], ""
+    for system in test.systems:
+        step = content.comparisons.get((system, before), {})
+        cells = [
+            {
+                "mean": means[system][measure],
+                "low": content.intervals[system][measure][0],
+                "high": content.intervals[system][measure][1],
+                "best": means[system][measure] == best[measure],
+                "change": step.get(measure),
+            }
+            for measure in test.measures
+        ]
+        dev_mean = dev_means[system][test.measures[0]] if dev_means else None
+        rows.append({"system": system, "text": SYSTEMS[system], "before": before, "cells": cells, "dev": dev_mean})
+        before = system
+    return rows
+
+
+def examples_of(content: Content) -> list[Example]:
+    return example_queries(content.corpus, content.test, content.examples) if content.examples else []
+
+
+def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(name, value) pairs: counts of the corpus's tables, then what else its manifest says in plain scalars."""
+    queries = corpus.queries["split"].value_counts()
+    found = {
+        "passages": count(len(corpus.passages)),
+        "articles": count(int(corpus.passages["article_id"].nunique())),
+        "links": count(len(corpus.links)),
+        **{f"{split} queries": count(int(queries.get(split, 0))) for split in SPLITS},
+        "median words a passage": _median_words(corpus.passages["text"]),
+        "rejected rows": count(len(corpus.rejected)),
+    }
+    for name, value in facts.items():
+        # Text facts such as the kind of source; lists, tables and the counts above say nothing new to a reader.
+        if isinstance(value, str) and value and len(value) < 60:
+            found.setdefault(name.replace("_", " "), value)
+    return list(found.items())
+
+
+def _median_words(texts: pd.Series) -> str:
+    return count(int(np.median(texts.str.count(r"\S+")))) if len(texts) else "0"
+
+
+def _dots(content: Content) -> str:
+    test, means = content.test, content.test.means()
+    measure = test.measures[0]
+    bounds = np.array([content.intervals[system][measure] for system in test.systems])
+    values = np.array([means[system][measure] for system in test.systems])
+    return interval_plot([NAMES[system] for system in test.systems], values, bounds[:, 0], bounds[:, 1], measure)
+
+
+def _training(name: str, curves: pd.DataFrame) -> dict[str, Any]:
+    heldout, kept = curves["heldout_loss"], kept_row(curves)
+    return {
+        "name": name,
+        "text": TRAININGS[name],
+        "plot": Markup(loss_plot(curves, TRAININGS[name])),
+        "steps": int(curves["step"].iloc[-1]),
+        "start": float(heldout.iloc[0]),
+        "end": float(heldout.iloc[-1]),
+        "kept": float(heldout.iloc[kept]),
+        "kept_step": int(curves["step"].iloc[kept]),
+        "fell": bool(heldout.iloc[kept] < heldout.iloc[0]),
+    }
+
+
+def signed(value: float) -> str:
+    """A difference with its sign and three decimals: +0.012, −0.012 or 0.000."""
+    text = f"{abs(value):.3f}"
+    return text if text == "0.000" else ("+" if value > 0 else "−") + text
+
+
+def p_value(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def count(number: int) -> str:
+    """A whole number with thin spaces between thousands."""
+    return f"{number:,}".replace(",", "\u202f")

@@ -1,0 +1,125 @@
+"""Uncertainty of the figures: bootstrap intervals of means, paired tests between systems, Holm's correction.
+
+Shapes: Q queries, V columns of per-query values (say systems x measures), C columns of per-query differences, B
+samples. All random draws come from the seed alone, and all columns share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from stillhouse.evaluation.systems import SYSTEMS
+
+DRAWN_AT_ONCE = 4_000_000  # random numbers held in memory, which bounds a block of samples
+AGAINST = (
+    ("distilled", "bm25"),
+    ("distilled", "zero_shot"),
+    ("distilled", "retriever_1"),
+    ("retriever_1", "zero_shot"),
+    ("retriever_1", "retriever_1_unpretrained"),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A paired comparison of two systems in one measure; `difference` is the mean of system - baseline."""
+
+    difference: float
+    low: float
+    high: float
+    t_test_p: float
+    randomisation_p: float
+    t_test_p_holm: float
+    randomisation_p_holm: float
+
+
+def compared_pairs(systems: Iterable[str]) -> list[tuple[str, str]]:
+    """(system, baseline) pairs: each stage against the stage before, then those of `AGAINST`, without repeats."""
+    given = set(systems)
+    stages = [system for system in SYSTEMS if system in given]
+    pairs = list(zip(stages[1:], stages[:-1]))
+    return pairs + [pair for pair in AGAINST if set(pair) <= given and pair not in pairs]
+
+
+def bootstrap_intervals(
+    values_QV: np.ndarray, samples: int, seed: int, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    """Percentile bootstrap intervals of the column means: `(low_V, high_V)`, float64; a sample draws Q queries anew."""
+    queries = len(values_QV)
+    assert queries and samples, (queries, samples)
+    rng = np.random.default_rng([seed, 0])
+    blocks = []
+    for size in _blocks(samples, queries):
+        drawn_BQ = rng.integers(queries, size=(size, queries))
+        drawn_BQ += np.arange(size)[:, None] * queries
+        counts_BQ = np.bincount(drawn_BQ.ravel(), minlength=size * queries).reshape(size, queries)
+        blocks.append(counts_BQ.astype(np.float64) @ values_QV / queries)
+    low_V, high_V = np.quantile(np.concatenate(blocks), [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low_V, high_V
+
+
+def sign_flip_p(differences_QC: np.ndarray, samples: int, seed: int) -> np.ndarray:
+    """Two-sided paired randomisation test of each column's mean against 0.
+
+    Under the null hypothesis the two systems of a pair could be exchanged in any query, which flips the difference's
+    sign. p is the share of random flips whose mean is at least as far from 0 as the observed one; the observed
+    arrangement is counted too, so p is never 0. Returns p_C, float64.
+    """
+    queries = len(differences_QC)
+    rng = np.random.default_rng([seed, 1])
+    observed_C = np.abs(differences_QC.sum(axis=0))
+    # Arrangements that are equal in exact arithmetic must not fall apart by rounding.
+    reached_C = observed_C - 1e-9 * np.abs(differences_QC).sum(axis=0)
+    hits_C = np.zeros(differences_QC.shape[1], dtype=np.int64)
+    for size in _blocks(samples, queries):
+        signs_BQ = 1.0 - 2.0 * rng.integers(2, size=(size, queries), dtype=np.int8)
+        hits_C += (np.abs(signs_BQ @ differences_QC) >= reached_C).sum(axis=0)
+    return (1 + hits_C) / (1 + samples)
+
+
+def _blocks(samples: int, queries: int) -> Iterator[int]:
+    """Sizes of blocks of samples that sum to `samples`."""
+    size = max(1, DRAWN_AT_ONCE // queries)
+    while samples > 0:
+        yield min(size, samples)
+        samples -= size
+
+
+def t_test_p(differences_QC: np.ndarray) -> np.ndarray:
+    """Two-sided paired t-test of each column's mean against 0: p_C, float64.
+
+    Without any difference, or with a single query, nothing can be told apart: p is 1.
+    """
+    p_C = np.ones(differences_QC.shape[1])
+    if len(differences_QC) < 2:
+        return p_C
+    spread_C = np.ptp(differences_QC, axis=0) > 0
+    p_C[~spread_C & (differences_QC[0] != 0)] = 0.0
+    if spread_C.any():
+        p_C[spread_C] = stats.ttest_1samp(differences_QC[:, spread_C], 0.0, axis=0).pvalue
+    return p_C
+
+
+def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Holm's step-down correction of p-values of one family, in the order given, at most 1."""
+    p_C = np.asarray(p, dtype=np.float64)
+    order = np.argsort(p_C, kind="stable")
+    adjusted = np.maximum.accumulate(p_C[order] * np.arange(len(p_C), 0, -1))
+    result = np.empty_like(p_C)
+    result[order] = np.minimum(adjusted, 1.0)
+    return result
+
+
+def compare(
+    differences_QC: np.ndarray, *, bootstrap_samples: int, randomisation_samples: int, seed: int
+) -> list[Comparison]:
+    """Compares C pairs of systems by their per-query differences in one measure; the C pairs are one Holm family."""
+    low_C, high_C = bootstrap_intervals(differences_QC, bootstrap_samples, seed)
+    t_C = t_test_p(differences_QC)
+    flip_C = sign_flip_p(differences_QC, randomisation_samples, seed)
+    columns = (differences_QC.mean(axis=0), low_C, high_C, t_C, flip_C, holm(t_C), holm(flip_C))
+    return [Comparison(*(float(value) for value in row)) for row in zip(*columns)]

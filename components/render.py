@@ -123,9 +123,9 @@ def readme(step: Step) -> str:
     lines += ["", "| parameter | type | default | what it sets |", "|---|---|---|---|"]
     for name, field in settings.items():
         rules = field.metadata
-        notes = [rules["help"]] + ([f"one of {', '.join(rules['choices'])}"] if rules["choices"] else [])
+        listed = f"; one of {', '.join(rules['choices'])}" if rules["choices"] else ""
         default = f"`{literal(field.default)}`"
-        lines.append(f"| `{name}` | {kinds[name].__name__} | {default} | {_cell('; '.join(notes))} |")
+        lines.append(f"| `{name}` | {kinds[name].__name__} | {default} | {_cell(rules['help'])}{listed} |")
     return "\n".join(lines) + "\n"
 
 
@@ -141,7 +141,9 @@ def rendered() -> dict[Path, str]:
 
 
 def _argument(parameter: Parameter) -> str:
-    return _paragraph(f"{parameter.name}: {parameter.help}.", 8, hanging=4)
+    first, *later = _lines(parameter.help)
+    parts = [_paragraph(f"{parameter.name}: {first}", 8, hanging=4)]
+    return "\n".join(parts + [_paragraph(line, 12, hanging=4) for line in later]) + "."
 
 
 def _paragraph(text: str, indent: int, hanging: int = 0) -> str:
@@ -154,7 +156,12 @@ def _sentence(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return "<br>".join(_lines(text)).replace("|", "\\|")
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a help text, as in a list of choices, without indentation and empty ones."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def main() -> None:

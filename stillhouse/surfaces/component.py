@@ -35,7 +35,8 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     elsewhere. Figures are logged for Kubeflow and written to the metrics artifact as JSON.
     """
     step = find_step(step_name)
-    config = build(step.config, {name: values[name] for name in field_types(step.config)}, f"component {step.identifier}")
+    settings = {name: values[name] for name in field_types(step.config)}
+    config: Any = build(step.config, settings, f"component {step.identifier}")
     inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
     outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
     report = execute(step, config, inputs, outputs)

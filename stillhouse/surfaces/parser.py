@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -45,3 +46,7 @@ class Parser(argparse.ArgumentParser):
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34, width=min(shutil.get_terminal_size().columns, 120))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        """Keeps the line breaks of a help text, as in a list of choices."""
+        return [line for part in text.splitlines() for line in textwrap.wrap(part, width, subsequent_indent="  ")]

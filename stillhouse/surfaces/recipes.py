@@ -15,9 +15,7 @@ from stillhouse.steps.spec import Step
 
 Recipe = Mapping[str, Mapping[str, Any]]
 
-PACKAGE = Path(__file__).resolve().parent.parent
-SHIPPED = PACKAGE / "recipes"
-SAMPLE = PACKAGE / "sample"
+SHIPPED = Path(__file__).resolve().parent.parent / "recipes"
 
 
 def find_recipe(name: str) -> Path:

@@ -8,15 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stillhouse import context
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, find_uses
+from stillhouse.steps.execute import _refuse_mismatch as refuse_mismatch
+from stillhouse.steps.execute import open_inputs
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
-    from stillhouse.retrieval.search import Hit
+    from stillhouse.retrieval.search import Hit, Searcher
 
-INPUTS = find_uses()["distilled_run"].input_paths(ARTIFACTS)
+USE = find_uses()["distilled_run"]
+INPUTS = USE.input_paths(ARTIFACTS)
 WIDEST = 100
 
 
@@ -45,15 +49,24 @@ def main(argv: Sequence[str]) -> int:
     for name, folder in folders.items():
         if not folder.is_dir():
             raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a folder of `stillhouse new`")
+    refuse_mismatch(USE.step, open_inputs(USE.step, folders))
     with environment(arguments):
+        searcher = open_searcher(folders)
         if arguments.question:
-            answer(" ".join(arguments.question), folders, arguments.top)
+            answer(searcher, " ".join(arguments.question), arguments.top)
         else:
-            converse(folders, arguments.top)
+            converse(searcher, arguments.top)
     return 0
 
 
-def converse(folders: dict[str, Path], top: int) -> None:
+def open_searcher(folders: dict[str, Path]) -> Searcher:
+    from stillhouse.retrieval.search import Searcher
+
+    surroundings = context.Context(work=context.work_root(), device=context.device(), quiet=True)
+    return Searcher(folders["corpus"], folders["retriever"], folders["index"], surroundings)
+
+
+def converse(searcher: Searcher, top: int) -> None:
     """Asks for questions and answers them until an empty line or the end of the input."""
     print("Type a question; an empty line ends.")
     while True:
@@ -64,14 +77,12 @@ def converse(folders: dict[str, Path], top: int) -> None:
             return
         if not question:
             return
-        answer(question, folders, top)
+        answer(searcher, question, top)
 
 
-def answer(question: str, folders: dict[str, Path], top: int) -> None:
-    from stillhouse.retrieval.search import search
-
-    hits = search(folders["corpus"], folders["retriever"], folders["index"], question, top)
+def answer(searcher: Searcher, question: str, top: int) -> None:
     width = min(shutil.get_terminal_size().columns, WIDEST)
+    hits = searcher.search(question, top)
     print("\n\n".join(layout(hit, width) for hit in hits) or "no passage found")
 
 

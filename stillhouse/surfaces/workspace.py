@@ -7,9 +7,8 @@ from pathlib import Path
 from stillhouse.errors import InputError
 from stillhouse.graph import find_uses
 from stillhouse.surfaces.dvc_file import render
-from stillhouse.surfaces.recipes import SAMPLE, configs, find_recipe, load_recipe, moved
+from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, moved
 
-BUILT_IN = "sample"
 IGNORED_BY_GIT = "/artifacts/\n/.stillhouse/\n"
 IGNORED_BY_DVC = "# What DVC need not look at: unfinished work.\n.stillhouse\n"
 OWN_FILES = ("params.yaml", "dvc.yaml", ".dvc")
@@ -18,8 +17,8 @@ OWN_FILES = ("params.yaml", "dvc.yaml", ".dvc")
 def make_workspace(folder: Path, source: str, recipe: str) -> None:
     """Makes `folder`, or fills an existing one that is no workspace yet.
 
-    `source` is a path relative to the current folder, an absolute path, a name that `ingest` knows, or `sample` for the
-    built-in corpus. Raises `InputError` when `folder` is a workspace already, and for an unknown recipe or setting.
+    `source` is a path relative to the current folder, an absolute path, or a name that `ingest` knows (`sample`: the
+    built-in corpus). Raises `InputError` when `folder` is a workspace already, and for an unknown recipe or setting.
     """
     try:
         from dvc.repo import Repo
@@ -32,9 +31,9 @@ def make_workspace(folder: Path, source: str, recipe: str) -> None:
         if (folder / name).exists():
             raise InputError(f"{folder} has a {name} already; name another folder, or edit its params.yaml")
     path = find_recipe(recipe)
-    settings = load_recipe(path)
-    located = str(SAMPLE) if source == BUILT_IN and not Path(source).exists() else str(Path(source).expanduser())
-    settings["ingest"] = settings.get("ingest", {}) | {"source": located}
+    original = load_recipe(path)
+    settings = dict(original)
+    settings["ingest"] = settings.get("ingest", {}) | {"source": str(Path(source).expanduser())}
     settings = moved(settings, Path(), folder)
     configs(settings, str(path))
 
@@ -47,7 +46,7 @@ def make_workspace(folder: Path, source: str, recipe: str) -> None:
         if text[name] is None:
             text[name] = {}
         for key, value in settings.get(name, {}).items():
-            if text[name].get(key) != value:
+            if original.get(name, {}).get(key) != value:
                 text[name][key] = value
 
     folder.mkdir(parents=True, exist_ok=True)

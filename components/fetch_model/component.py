@@ -1,0 +1,31 @@
+# Rendered by `python -m components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Metrics, Model, Output
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def fetch_model(
+    encoder: Output[Model],
+    metrics: Output[Metrics],
+    model: str = "bert-base-uncased",
+    layers: int = 0,
+    pooling: str = "own",
+    query_length: int = 32,
+    passage_length: int = 144,
+):
+    """Fetches the model that training starts from and freezes it as a folder.
+
+    Args:
+        encoder: the starting model.
+        metrics: the step's figures.
+        model: a model folder, package:NAME of an installed package, or a hub name.
+        layers: keep only the first so many Transformer layers; 0 = all.
+        pooling: how token states become a vector; own = the model's own, [CLS] if it says nothing.
+        query_length: tokens of a query, special tokens included (001 Table 13).
+        passage_length: tokens of a passage, special tokens included (001 Table 13).
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("fetch-model", locals())

@@ -1,0 +1,35 @@
+# Rendered by `python -m components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Output
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def lexical(
+    corpus: Input[Dataset],
+    run: Output[Dataset],
+    negatives: Output[Dataset],
+    metrics: Output[Metrics],
+    validation: Input[Dataset] = None,
+    k1: float = 1.5,
+    b: float = 0.75,
+    depth: int = 200,
+    negatives_depth: int = 200,
+):
+    """Retrieves with BM25: a run, and negatives for the first retriever.
+
+    Args:
+        corpus: the corpus folder.
+        run: BM25's run.
+        negatives: BM25's hard negatives.
+        metrics: the step's figures.
+        validation: the verdict that lets the run go on.
+        k1: BM25's saturation of term frequency.
+        b: BM25's length normalisation.
+        depth: passages in the run of a query.
+        negatives_depth: hard negatives of a query (001 Table 13; K1 of 003 §3.4).
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("lexical", locals())

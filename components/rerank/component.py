@@ -1,0 +1,35 @@
+# Rendered by `python -m components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def rerank(
+    corpus: Input[Dataset],
+    candidates: Input[Dataset],
+    reranker: Input[Model],
+    run: Output[Dataset],
+    metrics: Output[Metrics],
+    depth: int = 200,
+    system: str = "reranked",
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+):
+    """Re-orders a run's best passages with the cross-encoder.
+
+    Args:
+        corpus: the corpus folder.
+        candidates: the run to re-order.
+        reranker: the cross-encoder.
+        run: the re-ordered passages.
+        metrics: the step's figures.
+        depth: re-order the best so many passages of a query (001 Table 13).
+        system: the name in the run file's last column.
+        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        batch_tokens: padded tokens scored at once.
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("rerank", locals())

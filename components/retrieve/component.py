@@ -1,0 +1,33 @@
+# Rendered by `python -m components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def retrieve(
+    corpus: Input[Dataset],
+    retriever: Input[Model],
+    index: Input[Dataset],
+    run: Output[Dataset],
+    metrics: Output[Metrics],
+    depth: int = 200,
+    system: str = "dense",
+    precision: str = "auto",
+):
+    """Searches the index for every dev and test query.
+
+    Args:
+        corpus: the corpus folder.
+        retriever: the bi-encoder.
+        index: its index of the corpus.
+        run: the ranked passages.
+        metrics: the step's figures.
+        depth: passages in the run of a query.
+        system: the name in the run file's last column.
+        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("retrieve", locals())

@@ -1,0 +1,33 @@
+# Rendered by `python -m components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def score(
+    corpus: Input[Dataset],
+    negatives: Input[Dataset],
+    reranker: Input[Model],
+    teacher: Output[Dataset],
+    metrics: Output[Metrics],
+    depth: int = 200,
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+):
+    """Scores positives and negatives with the cross-encoder, for distillation.
+
+    Args:
+        corpus: the corpus folder.
+        negatives: hard negatives.
+        reranker: the cross-encoder.
+        teacher: the scores.
+        metrics: the step's figures.
+        depth: score the best so many negatives of a query.
+        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        batch_tokens: padded tokens scored at once.
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("score", locals())

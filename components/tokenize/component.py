@@ -1,0 +1,29 @@
+# Rendered by `python -m components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def tokenize(
+    corpus: Input[Dataset],
+    tokenizer: Input[Model],
+    tokens: Output[Dataset],
+    metrics: Output[Metrics],
+    validation: Input[Dataset] = None,
+    max_length: int = 144,
+):
+    """Cuts every passage into tokens once, as flat arrays.
+
+    Args:
+        corpus: the corpus folder.
+        tokenizer: a model folder whose tokenizer is used.
+        tokens: the token arrays.
+        metrics: the step's figures.
+        validation: the verdict that lets the run go on.
+        max_length: tokens of a passage that are kept, [CLS] and [SEP] included (001 Table 11).
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("tokenize", locals())

@@ -1,0 +1,61 @@
+# Rendered by `python -m components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def train_retriever(
+    corpus: Input[Dataset],
+    encoder: Input[Model],
+    negatives: Input[Dataset],
+    retriever: Output[Model],
+    curves: Output[Dataset],
+    metrics: Output[Metrics],
+    teacher: Input[Dataset] = None,
+    epochs: float = 3.0,
+    max_steps: int = 0,
+    batch_size: int = 64,
+    learning_rate: float = 2e-05,
+    warmup: float = 0.1,
+    weight_decay: float = 0.0,
+    clip: float = 1.0,
+    heldout_every: int = 0,
+    precision: str = "auto",
+    seed: int = 42,
+    negatives_per_query: int = 15,
+    negatives_depth: int = 200,
+    similarity: str = "cosine",
+    temperature: float = 0.02,
+    alpha: float = 0.2,
+):
+    """Trains a bi-encoder on positives and hard negatives, with a teacher's scores when given.
+
+    Args:
+        corpus: the corpus folder.
+        encoder: the encoder to start from.
+        negatives: hard negatives.
+        retriever: the bi-encoder.
+        curves: training and held-out loss.
+        metrics: the step's figures.
+        teacher: the re-ranker's scores: distillation.
+        epochs: passes over the training examples.
+        max_steps: stop after this many steps; 0 = by epochs.
+        batch_size: training examples a step.
+        learning_rate: peak learning rate of AdamW.
+        warmup: fraction of the steps in which the learning rate rises.
+        weight_decay: weight decay of AdamW.
+        clip: gradients are scaled down to this norm; 0 = never.
+        heldout_every: steps between two held-out losses; 0 = ten times a training.
+        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        seed: seed of every random choice.
+        negatives_per_query: hard negatives drawn for a query each time it is seen.
+        negatives_depth: draw them from the best so many.
+        similarity: how vectors are compared.
+        temperature: scores are divided by it.
+        alpha: weight of the contrastive loss beside the teacher's (001 eq. 5).
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("train-retriever", locals())

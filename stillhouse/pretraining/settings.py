@@ -24,7 +24,7 @@ class PretrainingConfig(TrainingConfig):
     decoder_mask: float = setting(0.5, "share of the decoder's tokens that is corrupted", minimum=0.01, maximum=0.9)
     mask_unit: str = setting(
         "token",
-        "what random masking draws: token = single tokens, as in the papers; word = whole words, as in the code of 001 and 002",
+        "what random masking draws: token = single tokens, as in the papers; word = whole words, as in the code of 001",
         choices=("token", "word"),
     )
     importance_noise: float = setting(1.0, "standard deviation of the noise on AMI (003 Algorithm 1)", minimum=0)

@@ -2,33 +2,80 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
+REPORT = "report.html"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of `validate`."""
+    """Settings of `validate`: the thresholds."""
 
-    seed: int = setting(42, "seed of every random choice", minimum=0)
+    max_rejected_fraction: float = setting(
+        0.01,
+        "at most this part of all rows, and of each kind of them, was rejected (links apart)",
+        minimum=0,
+        maximum=1,
+    )
+    max_rejected_link_fraction: float = setting(
+        1.0, "at most this part of the links was rejected", minimum=0, maximum=1
+    )
+    min_passages: int = setting(1, "at least so many passages", minimum=0)
+    min_train_queries: int = setting(0, "at least so many train queries", minimum=0)
+    min_dev_queries: int = setting(0, "at least so many dev queries", minimum=0)
+    min_test_queries: int = setting(0, "at least so many test queries", minimum=0)
+    max_passage_words: int = setting(
+        110, "a passage of more words counts as cut off by the model; 110 words are some 144 tokens", minimum=1
+    )
+    max_truncated_fraction: float = setting(
+        1.0, "at most this part of the passages is cut off by the model; 1 warns only", minimum=0, maximum=1
+    )
+    max_duplicate_text_fraction: float = setting(
+        0.1, "at most this part of the passages repeats the title and text of another", minimum=0, maximum=1
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    raise RuntimeError("not written yet")
+    """The fact `passed` is false when a check fails; the report is written all the same."""
+    from stillhouse.artifacts import write_json
+    from stillhouse.corpus.checks import Thresholds, run_checks
+    from stillhouse.corpus.expectations import run_suites
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.corpus.validation_report import all_checks, checks_json, render_report
+
+    corpus = Corpus.open(inputs["corpus"])
+    checks = run_checks(corpus, Thresholds(**asdict(config)))
+    suites = run_suites(corpus)
+    every = all_checks(checks, suites)
+    failed = [check for check in every if not check.passed]
+
+    kinds = (corpus.rejected["kind"] + ": " + corpus.rejected["reason"]).value_counts()
+    reasons = {str(reason): int(kinds[reason]) for reason in sorted(kinds.index, key=lambda name: (-kinds[name], name))}
+    write_json(outputs["validation"] / "checks.json", checks_json(every))
+    (outputs["validation"] / REPORT).write_text(render_report(checks, suites, reasons), encoding="utf-8")
+
+    values = {check.name: float(check.value) for check in checks}
+    if values["truncated_fraction"] > 0:
+        context.log(
+            f"[validate] {values['truncated_fraction']:.1%} of the passages have more than "
+            f"{config.max_passage_words} words; a model of that length reads their beginning only"
+        )
+    for check in failed:
+        context.log(f"[validate] failed: {check.sentence()}")
+    verdict = f"{len(failed)} of {len(every)} checks failed" if failed else f"all {len(every)} checks passed"
+    facts = {"passed": not failed, "checks": len(every), "failed": [check.name for check in failed]}
+    return Report(verdict, values | {"failed_checks": float(len(failed))}, facts, html=REPORT)
 
 
 STEP = Step(
     "validate",
     "checks the corpus with Great Expectations and stops the run when it breaks a threshold",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-    ),
-    outputs=(
-        Port("validation", "the report and the verdict"),
-    ),
+    inputs=(Port("corpus", "the corpus folder"),),
+    outputs=(Port("validation", "the report and the verdict"),),
     run=run,
 )

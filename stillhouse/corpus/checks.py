@@ -1,0 +1,152 @@
+"""The checks that see every row of a corpus: shares and counts, each against a threshold of `validate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.store import SPLITS, Corpus, passage_texts
+
+AT_LEAST = ">="
+AT_MOST = "<="
+
+
+@dataclass(frozen=True)
+class Check:
+    """One value against one threshold. `remedy` tells a person what to do when it fails."""
+
+    name: str
+    what: str
+    value: float
+    rule: str
+    threshold: float
+    remedy: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.value >= self.threshold if self.rule == AT_LEAST else self.value <= self.threshold
+
+    def sentence(self) -> str:
+        """The outcome in a sentence."""
+        word = "at least" if self.rule == AT_LEAST else "at most"
+        return f"{self.what} is {self.value:g} and must be {word} {self.threshold:g}" + (
+            f"; {self.remedy}" if self.remedy and not self.passed else ""
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """What a corpus must hold; the settings of `validate` have the same names and say what each means."""
+
+    max_rejected_fraction: float
+    max_rejected_link_fraction: float
+    min_passages: int
+    min_train_queries: int
+    min_dev_queries: int
+    min_test_queries: int
+    max_passage_words: int
+    max_truncated_fraction: float
+    max_duplicate_text_fraction: float
+
+
+def run_checks(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
+    """Every check on every row, in the order of a report."""
+    return [
+        *_sizes(corpus, thresholds),
+        *_rejects(corpus, thresholds),
+        *_texts(corpus, thresholds),
+        *_integrity(corpus),
+    ]
+
+
+def _sizes(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
+    checks = [Check("passages", "the number of passages", len(corpus.passages), AT_LEAST, thresholds.min_passages)]
+    for split in SPLITS:
+        minimum = getattr(thresholds, f"min_{split}_queries")
+        count = int((corpus.queries["split"] == split).sum())
+        checks.append(Check(f"{split}_queries", f"the number of {split} queries", count, AT_LEAST, minimum))
+    return checks
+
+
+def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
+    """The share of rejected rows: of all but links, and of each kind. An unreadable line counts in the first."""
+    remedy = "rejected.parquet of the corpus names each row and its reason: mend the source, or raise the threshold"
+    taken = {"passage": corpus.passages, "query": corpus.queries, "qrel": corpus.qrels, "link": corpus.links}
+    kinds = corpus.rejected["kind"]
+    rejected = {kind: int((kinds == kind).sum()) for kind in (*taken, "line")}
+
+    def share(*counted: str) -> float:
+        out = sum(rejected[kind] for kind in counted)
+        total = out + sum(len(taken[kind]) for kind in counted if kind in taken)
+        return out / total if total else 0.0
+
+    limit = thresholds.max_rejected_fraction
+    rows = ("passage", "query", "qrel", "line")
+    checks = [Check("rejected_fraction", "the share of rejected rows", share(*rows), AT_MOST, limit, remedy)]
+    for kind, plural in (("passage", "passages"), ("query", "queries"), ("qrel", "qrels")):
+        name = f"rejected_{kind}_fraction"
+        checks.append(Check(name, f"the share of rejected {plural}", share(kind), AT_MOST, limit, remedy))
+    limit = thresholds.max_rejected_link_fraction
+    checks.append(Check("rejected_link_fraction", "the share of rejected links", share("link"), AT_MOST, limit, remedy))
+    return checks
+
+
+def _texts(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
+    texts = pd.Series(passage_texts(corpus), dtype=object)
+    words = np.fromiter((len(text.split()) for text in texts), dtype=np.int64, count=len(texts))
+    long = float((words > thresholds.max_passage_words).mean()) if len(texts) else 0.0
+    same = float(texts.duplicated().mean()) if len(texts) else 0.0
+    return [
+        Check(
+            "truncated_fraction",
+            f"the share of passages of more than {thresholds.max_passage_words} words, which a model cuts off,",
+            long,
+            AT_MOST,
+            thresholds.max_truncated_fraction,
+            "cut the source into shorter passages, or raise the model's passage length and max_passage_words",
+        ),
+        Check(
+            "duplicate_text_fraction",
+            "the share of passages that repeat the text of another",
+            same,
+            AT_MOST,
+            thresholds.max_duplicate_text_fraction,
+            "remove the repeats from the source: one of them is judged wrong whenever the other is found",
+        ),
+    ]
+
+
+def _integrity(corpus: Corpus) -> list[Check]:
+    """What `ingest` promises of every corpus; a value above 0 means that the tables were made by something else."""
+    passages, queries, qrels = corpus.passages, corpus.queries, corpus.qrels
+    gold = qrels[qrels["relevance"] > 0]
+    split_of = pd.Series(queries["split"].to_numpy(), index=queries["query_id"]).groupby(level=0).first()
+    texts = queries["text"].map(normalise)
+    counts = {
+        "repeated_passage_ids": (passages["passage_id"].duplicated().sum(), "passages whose id another one has"),
+        "repeated_query_ids": (queries["query_id"].duplicated().sum(), "queries whose id another one has"),
+        "empty_passages": ((passages["text"].str.strip() == "").sum(), "passages without text"),
+        "empty_queries": ((queries["text"].str.strip() == "").sum(), "queries without text"),
+        "qrels_without_passage": ((~qrels["passage_id"].isin(passages["passage_id"])).sum(), "qrels to no passage"),
+        "qrels_without_query": ((~qrels["query_id"].isin(queries["query_id"])).sum(), "qrels to no query"),
+        "qrels_of_another_split": (
+            (qrels["query_id"].map(split_of).fillna(qrels["split"]) != qrels["split"]).sum(),
+            "qrels in another split than their query",
+        ),
+        "queries_without_gold": ((~queries["query_id"].isin(gold["query_id"])).sum(), "queries without gold"),
+        "texts_in_two_splits": (
+            (queries["split"].groupby(texts).nunique() > 1).sum(),
+            "query texts that stand in two splits",
+        ),
+        "ids_with_white_space": (
+            sum(any(map(str.isspace, id)) for id in (*passages["passage_id"], *queries["query_id"])),
+            "ids with white space",
+        ),
+    }
+    remedy = "run `stillhouse ingest` again"
+    return [
+        Check(name, f"the number of {what}", int(value), AT_MOST, 0, remedy) for name, (value, what) in counts.items()
+    ]

@@ -1,0 +1,117 @@
+"""Great Expectations suites for the tables of a corpus.
+
+Great Expectations holds a whole frame and its own copies in memory, so it sees at most `SAMPLED_ROWS` rows of a
+table, spread evenly over it; `corpus.checks` sees every row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stillhouse.corpus.checks import AT_MOST, Check
+from stillhouse.corpus.store import SCHEMAS, SPLITS, Corpus
+
+SAMPLED_ROWS = 200_000
+
+# Read by Great Expectations when it is imported: nothing is sent anywhere.
+TELEMETRY = "GX_ANALYTICS_ENABLED"
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """The outcome of one suite: its checks, and the sections of its page as HTML fragments."""
+
+    table: str
+    rows: int
+    checks: tuple[Check, ...]
+    sections: tuple[str, ...]
+
+
+def run_suites(corpus: Corpus) -> list[SuiteResult]:
+    """Validates passages, queries and qrels. A table without rows has its columns checked only."""
+    os.environ.setdefault(TELEMETRY, "False")
+    import great_expectations as gx
+
+    context = gx.get_context(mode="ephemeral")
+    source = context.data_sources.add_pandas("corpus")
+    results = []
+    for table, frame in (("passages", corpus.passages), ("queries", corpus.queries), ("qrels", corpus.qrels)):
+        sample = _spread(frame)
+        expectations = _expectations(table) if len(sample) else _expectations(table)[:1]
+        batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("rows")
+        suite = gx.ExpectationSuite(name=table, expectations=expectations)
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bars cannot be switched off otherwise
+            outcome = batch.get_batch({"dataframe": sample}).validate(suite)
+        checks = tuple(_as_check(table, result) for result in outcome.results)
+        results.append(SuiteResult(table, len(sample), checks, tuple(_render(outcome))))
+    return results
+
+
+def _spread(frame: pd.DataFrame) -> pd.DataFrame:
+    if len(frame) <= SAMPLED_ROWS:
+        return frame
+    rows = np.linspace(0, len(frame) - 1, SAMPLED_ROWS).astype(np.int64)
+    return frame.iloc[rows].reset_index(drop=True)
+
+
+def _expectations(table: str) -> Sequence[Any]:
+    """The suite of a table; the first expectation is the one on its columns."""
+    import great_expectations.expectations as gxe
+
+    columns = list(SCHEMAS[table].names)
+    splits = gxe.ExpectColumnValuesToBeInSet(column="split", value_set=list(SPLITS))
+    not_null = [gxe.ExpectColumnValuesToNotBeNull(column=column) for column in columns]
+    own: Mapping[str, Sequence[Any]] = {
+        "passages": [
+            gxe.ExpectColumnValuesToBeUnique(column="passage_id"),
+            gxe.ExpectColumnValuesToMatchRegex(column="passage_id", regex=r"^\S+$"),
+            gxe.ExpectColumnValuesToMatchRegex(column="text", regex=r"\S"),
+            gxe.ExpectColumnValuesToBeBetween(column="position", min_value=0),
+            gxe.ExpectCompoundColumnsToBeUnique(column_list=["article_id", "position"]),
+        ],
+        "queries": [
+            gxe.ExpectColumnValuesToBeUnique(column="query_id"),
+            gxe.ExpectColumnValuesToMatchRegex(column="query_id", regex=r"^\S+$"),
+            gxe.ExpectColumnValuesToMatchRegex(column="text", regex=r"\S"),
+            splits,
+        ],
+        "qrels": [
+            gxe.ExpectCompoundColumnsToBeUnique(column_list=["query_id", "passage_id"]),
+            gxe.ExpectColumnValuesToBeBetween(column="relevance", min_value=0),
+            splits,
+        ],
+    }
+    return [gxe.ExpectTableColumnsToMatchOrderedList(column_list=columns), *not_null, *own[table]]
+
+
+def _as_check(table: str, result: Any) -> Check:
+    """An expectation as a check: the number of rows that break it, none allowed."""
+    config = result.expectation_config
+    columns = config.kwargs.get("column") or "+".join(config.kwargs.get("column_list", []))
+    failed = result.result.get("unexpected_count")
+    if failed is None or (failed == 0 and not result.success):
+        failed = 0 if result.success else 1
+    name = f"{table}.{columns}.{config.type}"
+    return Check(name, f"the number of rows of {table} that break {config.type} ({columns})", failed, AT_MOST, 0)
+
+
+def _render(outcome: Any) -> list[str]:
+    """The sections of the result page, without the overview, which holds the time of the run."""
+    from great_expectations.render.renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaSectionView
+
+    outcome.meta["run_id"] = {"run_name": "", "run_time": ""}
+    document = ValidationResultsPageRenderer().render(outcome)
+    view = DefaultJinjaSectionView()
+    pages = []
+    for number, section in enumerate(document.to_json_dict()["sections"][1:], start=1):
+        pages.append(view.render({"section": section, "section_loop": {"index": number}}))
+    return pages

@@ -53,15 +53,11 @@ class CrossEncoder(nn.Module):
 
     def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
         """Tokenizes pairs; a pair that is too long loses the end of its passage."""
-        encoded = self.tokenizer(
-            list(queries),
-            list(passages),
-            truncation="only_second",
-            max_length=self.max_length,
-            return_token_type_ids=True,
-        )
-        types = TokenizedTexts(encoded["token_type_ids"], 0)
-        return PairTexts(TokenizedTexts(encoded["input_ids"], self.tokenizer.pad_token_id), types)
+        encoded = self.tokenizer(list(queries), list(passages), truncation="only_second", max_length=self.max_length)
+        # A tokenizer says whether its model reads token types; other tools go by that, so this does too.
+        types = encoded.get("token_type_ids") or [[0] * len(ids) for ids in encoded["input_ids"]]
+        ids = TokenizedTexts(encoded["input_ids"], self.tokenizer.pad_token_id)
+        return PairTexts(ids, TokenizedTexts(types, 0))
 
     def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
         """Raw scores [P], float32."""

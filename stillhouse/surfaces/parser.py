@@ -49,4 +49,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         """Keeps the line breaks of a help text, as in a list of choices."""
-        return [line for part in text.splitlines() for line in textwrap.wrap(part, width, subsequent_indent="  ")]
+        lines = []
+        for part in text.splitlines():
+            indent = part[: len(part) - len(part.lstrip())]
+            hanging = indent + "  " if indent else ""
+            lines += textwrap.wrap(part.strip(), width, initial_indent=indent, subsequent_indent=hanging)
+        return lines

@@ -1,0 +1,242 @@
+"""The command line: precedence of settings, errors with the nearest valid word, exit codes, help that teaches."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse import cli
+from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.config import field_types, recorded, setting
+from stillhouse.context import DEVICE, QUIET, WORK_ROOT, device
+from stillhouse.errors import ValidationFailed
+from stillhouse.steps import registry
+from stillhouse.steps.spec import Report
+
+STEPS = list(registry.steps())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MineConfig:
+    """Settings of a stand-in for `mine`."""
+
+    depth: int = setting(200, "how many", minimum=1, maximum=1000)
+    temperature: float = setting(0.02, "100% of it", minimum=0)
+    normalize: bool = setting(True, "unit length")
+    similarity: str = setting("cosine", "how", choices=("cosine", "dot"))
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """Replaces the body of a step; gives the list of settings that the body is called with."""
+
+    def install(name: str, config: type | None = None, error: BaseException | None = None, **facts: Any) -> list[Any]:
+        seen: list[Any] = []
+
+        def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+            seen.append(config)
+            for folder in outputs.values():
+                (folder / "data.txt").write_text(f"{config}\n")
+            if error is not None:
+                raise error
+            return Report("done", metrics={"passages": 3.0}, facts=facts)
+
+        step = registry.steps()[name]
+        changed = dataclasses.replace(step, run=run, config=config or step.config)
+        monkeypatch.setitem(registry.steps(), name, changed)
+        return seen
+
+    return install
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def artifact(path: Path, step: str) -> Path:
+    with whole_folder(path) as staging:
+        (staging / "rows.txt").write_text("1\n")
+        write_manifest(staging, step, {}, {}, {})
+    return path
+
+
+def mine(*flags: str) -> int:
+    """Calls the stand-in for `mine` with folders that are in order."""
+    for name in ("corpus", "retriever", "index"):
+        artifact(Path(name), name)
+    folders = ["--corpus", "corpus", "--retriever", "retriever", "--index", "index", "--negatives", "negatives"]
+    return cli.main(["mine", *folders, *flags])
+
+
+PRECEDENCE = {
+    "defaults": ("", [], {}),
+    "recipe": ("mine_1: {depth: 7}", ["--params", "params.yaml:mine_1"], {"depth": 7}),
+    "section of the step": ("mine: {depth: 8}", ["--params", "params.yaml"], {"depth": 8}),
+    "section left out": ("mine_2: {depth: 8}", ["--params", "params.yaml:mine_1"], {}),
+    "flag over recipe": ("mine_1: {depth: 7}", ["--params", "params.yaml:mine_1", "--depth", "9"], {"depth": 9}),
+    "flag beside recipe": (
+        "mine_1: {depth: 7}",
+        ["--params", "params.yaml:mine_1", "--similarity=dot"],
+        {"depth": 7, "similarity": "dot"},
+    ),
+    "exponent in YAML": ("mine_1: {temperature: 2e-5}", ["--params", "params.yaml:mine_1"], {"temperature": 2e-5}),
+    "exponent as flag": ("", ["--temperature", "2e-5"], {"temperature": 2e-5}),
+    "whole number for a number": ("", ["--temperature", "1"], {"temperature": 1.0}),
+    "switch": ("", ["--normalize", "false"], {"normalize": False}),
+    "bare switch": ("mine_1: {normalize: false}", ["--params", "params.yaml:mine_1", "--normalize"], {}),
+}
+
+
+@pytest.mark.parametrize("case", PRECEDENCE)
+def test_settings_come_from_default_then_recipe_then_flag(case: str, stand_in: Any) -> None:
+    recipe, flags, expected = PRECEDENCE[case]
+    Path("params.yaml").write_text(recipe)
+    seen = stand_in("mine", MineConfig)
+    assert mine(*flags) == 0
+    assert seen == [MineConfig(**expected)]
+
+
+BAD = {
+    "unknown command": (["minne"], "did you mean 'mine'?"),
+    "unknown flag of the command itself": (["--verson"], "did you mean '--version'?"),
+    "unknown flag": (["mine", "--dept", "3"], "no flag --dept; did you mean '--depth'?"),
+    "abbreviated flag": (["mine", "--sim", "dot"], "no flag --sim"),
+    "flag without value": (["mine", "--depth"], "--depth"),
+    "stray word": (["mine", "corpus"], "takes no argument 'corpus'"),
+    "not a whole number": (["mine", "--depth", "many"], "--depth must be a whole number, not 'many'"),
+    "not a switch": (["mine", "--normalize", "perhaps"], "--normalize must be true or false"),
+    "out of range": (["mine", "--depth", "0"], "--depth must be from 1 to 1000, not 0"),
+    "not a choice": (["mine", "--similarity", "cosin"], "--similarity is 'cosin'; did you mean 'cosine'?"),
+    "unknown device": (["mine", "--device", "gpu"], "--device"),
+    "no recipe": (["mine", "--params", "absent.yaml:mine_1"], "absent.yaml does not exist"),
+    "unknown section": (["mine", "--params", "good.yaml:mine_3"], "did you mean 'mine_"),
+    "section of another step": (["mine", "--params", "good.yaml:teacher"], "is for step 'score', not 'mine'"),
+    "unknown section in the file": (["mine", "--params", "section.yaml:mine_1"], "did you mean 'retriever_1'?"),
+    "unknown key": (
+        ["mine", "--params", "key.yaml:mine_1"],
+        "key.yaml: mine_1: unknown setting 'dept'; did you mean 'depth'?",
+    ),
+    "ill-typed value": (["mine", "--params", "type.yaml:mine_1"], "type.yaml: mine_1.depth must be a whole number"),
+    "broken YAML": (["mine", "--params", "broken.yaml:mine_1"], "broken.yaml is not a YAML file"),
+    "missing required input": (["mine", "--negatives", "out"], "needs --corpus"),
+    "missing folder": (["mine", "--corpus", "absent", "--negatives", "out"], "absent does not exist"),
+    "no output": (["mine", "--corpus", "corpus"], "needs --negatives"),
+    "search without artifacts": (["search", "why"], "`dvc repro`"),
+    "search for none": (["search", "--top", "0", "why"], "--top must be at least 1"),
+    "unknown recipe": (["run", "--recipe", "sampel"], "did you mean 'sample'?"),
+    "unknown action": (["pipeline", "compil"], "did you mean 'compile'?"),
+    "new without source": (["new", "folder"], "--source"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_exit_code_2(case: str, stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {
+        "good": "mine_1: {depth: 3}",
+        "section": "retriver_1: {}",
+        "key": "mine_1: {dept: 3}",
+        "type": "mine_1: {depth: much}",
+        "broken": "mine_1: {depth: 3",
+    }
+    for name, text in files.items():
+        Path(f"{name}.yaml").write_text(text)
+    seen = stand_in("mine", MineConfig)
+    argv, message = BAD[case]
+    assert cli.main(argv) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("stillhouse: ") and "Traceback" not in error
+    assert not seen and not Path("out").exists()
+
+
+def test_a_damaged_input_is_bad_input(stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in("mine", MineConfig)
+    artifact(Path("corpus"), "ingest")
+    Path("corpus/rows.txt").write_text("2\n")
+    assert cli.main(["mine", "--corpus", "corpus", "--negatives", "out"]) == 2
+    assert "rows.txt changed after it was written; run step 'ingest' again" in capsys.readouterr().err
+
+
+ENDS = {
+    "done": (None, 0, ""),
+    "crash": (ZeroDivisionError("division by zero"), 1, "ZeroDivisionError: division by zero"),
+    "full disk": (OSError(errno.ENOSPC, "No space left on device"), 1, "the disk is full"),
+    "failed validation": (ValidationFailed("12 passages are empty"), 3, "stillhouse: 12 passages are empty"),
+    "interrupted": (KeyboardInterrupt(), 130, "interrupted"),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_exit_code_tells_how_it_ended(case: str, stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    error, code, message = ENDS[case]
+    stand_in("mine", MineConfig, error)
+    assert mine() == code
+    said = capsys.readouterr().err
+    assert message in said
+    assert ("Traceback" in said) == (code == 1)
+    assert Path("negatives").exists() == (code == 0)
+
+
+def test_a_verdict_of_failed_ends_with_3_and_keeps_the_report(stand_in: Any) -> None:
+    artifact(Path("corpus"), "ingest")
+    stand_in("validate", passed=False)
+    assert cli.main(["validate", "--corpus", "corpus", "--validation", "validation"]) == 3
+    assert Path("validation/data.txt").is_file()
+
+
+def test_figures_are_written_where_asked(stand_in: Any) -> None:
+    stand_in("mine", MineConfig)
+    assert mine("--metrics", "figures/mine.json") == 0
+    assert json.loads(Path("figures/mine.json").read_text()) == {"passages": 3.0}
+
+
+def test_context_flags_reach_the_step_and_nothing_after_it(monkeypatch: pytest.MonkeyPatch, stand_in: Any) -> None:
+    for name in (WORK_ROOT, DEVICE, QUIET):
+        monkeypatch.delenv(name, raising=False)
+    stand_in("mine", MineConfig, RuntimeError("stopped"))
+    assert mine("--work", "unfinished", "--device", "cpu", "--quiet") == 1
+    assert len(list(Path("unfinished").iterdir())) == 1, "a stopped step keeps its work folder"
+    assert not Path(".stillhouse").exists()
+    assert device() == "auto"
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_help_of_a_step_names_every_folder_and_setting(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    step = registry.steps()[name]
+    assert cli.main([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    flags = [port.flag for port in (*step.inputs, *step.outputs)]
+    flags += ["--" + field.replace("_", "-") for field in field_types(step.config)]
+    for flag in flags:
+        assert f"  {flag} " in text
+    assert f"stillhouse {name} \\\n" in text, "an example command line"
+
+
+def test_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert listed == [*cli.COMMANDS, *STEPS]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = "{'torch', 'transformers', 'pandas', 'pyarrow', 'faiss', 'numpy', 'kfp', 'dvc', 'great_expectations'}"
+    code = f"import sys; from stillhouse.cli import main; main(['mine', '--help']); print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_manifest_of_a_default_run_records_the_defaults(stand_in: Any) -> None:
+    stand_in("mine", MineConfig)
+    assert mine() == 0
+    assert json.loads(Path("negatives/manifest.json").read_text())["config"] == recorded(MineConfig())

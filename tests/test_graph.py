@@ -1,0 +1,45 @@
+"""The graph of a whole run is well formed."""
+
+from __future__ import annotations
+
+import pytest
+
+from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
+from stillhouse.graph import USES, Use, find_uses
+from stillhouse.steps.registry import steps
+
+
+def test_names_are_unique_and_fit_every_surface() -> None:
+    names = [use.name for use in USES]
+    assert len(set(names)) == len(names)
+    assert all(name.isidentifier() and name == name.lower() for name in names)
+
+
+def test_every_step_is_used() -> None:
+    assert {use.step_name for use in USES} == set(steps())
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.name)
+def test_inputs_come_from_outputs_of_earlier_uses(use: Use) -> None:
+    earlier = {}
+    for other in USES:
+        if other.name == use.name:
+            break
+        earlier |= {f"{other.name}/{port.name}": port for port in other.step.outputs}
+    ports = {port.name: port for port in use.step.inputs}
+    assert use.inputs.keys() <= ports.keys()
+    assert {name for name, port in ports.items() if not port.optional} <= use.inputs.keys()
+    for name, source in use.inputs.items():
+        assert source in earlier, f"{source} is written by no earlier use"
+        assert earlier[source].kind == ports[name].kind
+
+
+def test_evaluation_reads_every_system_and_training() -> None:
+    assert set(find_uses()["evaluate"].inputs) == {"corpus", *SYSTEMS, *(f"{name}_curves" for name in TRAININGS)}
+
+
+def test_retrievers_start_from_the_same_pretrained_encoder() -> None:
+    """001 §3.2 and 003 §3.4: no stage goes on from the one before."""
+    starts = {name: find_uses()[name].inputs["encoder"] for name in ("retriever_1", "retriever_2", "distilled")}
+    assert set(starts.values()) == {"pretraining/encoder"}
+    assert find_uses()["retriever_1_unpretrained"].inputs["encoder"] == "fetch_model/encoder"

@@ -1,0 +1,96 @@
+"""Imports go one way: pipelines → components → stillhouse, and the science knows no step, surface or platform."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCIENCE = ("pretraining", "training", "retrieval", "evaluation", "corpus")
+PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
+HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s", "matplotlib", "ir_measures"}
+SURFACES = ("stillhouse.steps", "stillhouse.surfaces", "stillhouse.cli", "stillhouse.graph", "components", "pipelines")
+
+
+def modules(folder: str) -> list[Path]:
+    found = sorted((ROOT / folder).rglob("*.py"))
+    assert found, folder
+    return found
+
+
+def imports(path: Path, *, top: bool = False) -> Iterator[str]:
+    """Every module that a file imports; with `top`, only what importing the file itself imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    lazy = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or _is_for_types(node)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if top and id(node) in lazy:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def within(name: str, packages: tuple[str, ...] | set[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+@pytest.mark.parametrize("package", SCIENCE)
+def test_science_imports_no_step_surface_or_platform(package: str) -> None:
+    allowed = {"great_expectations"} if package == "corpus" else set()
+    for path in modules(f"stillhouse/{package}"):
+        wrong = [name for name in imports(path) if within(name, SURFACES) or within(name, PLATFORM - allowed)]
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_library_imports_pipelines_and_components_nowhere() -> None:
+    """The command line names the module of `pipeline` and loads it when called; no import statement does."""
+    for path in modules("stillhouse"):
+        wrong = [name for name in imports(path) if within(name, ("pipelines", "components", "kfp", "kubernetes"))]
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_components_import_no_pipeline() -> None:
+    for path in modules("components"):
+        assert not [name for name in imports(path) if within(name, ("pipelines",))], path
+
+
+def test_steps_import_no_surface_or_platform() -> None:
+    surfaces = tuple(name for name in SURFACES if name != "stillhouse.steps")
+    for path in modules("stillhouse/steps"):
+        wrong = [name for name in imports(path) if within(name, surfaces) or within(name, PLATFORM)]
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+@pytest.mark.parametrize("folder", ["stillhouse/steps", "stillhouse/surfaces"])
+def test_steps_and_surfaces_are_cheap_to_import(folder: str) -> None:
+    for path in modules(folder):
+        wrong = [name for name in imports(path, top=True) if within(name, HEAVY | PLATFORM)]
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong} at its top"
+
+
+def test_bodies_of_components_import_the_library_alone() -> None:
+    """A body is shipped as text, so what it uses must come from the image."""
+    for path in (ROOT / "components").glob("*/component.py"):
+        lazy = set(imports(path)) - set(imports(path, top=True))
+        assert lazy == {"stillhouse.surfaces.component.run_component"}, path
+
+
+def test_the_guard_sees_lazy_imports(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("import json\ndef f():\n    from kfp import dsl\nif TYPE_CHECKING:\n    import torch\n")
+    assert set(imports(path)) == {"json", "kfp.dsl", "torch"}
+    assert set(imports(path, top=True)) == {"json"}

@@ -1,0 +1,205 @@
+"""One contract for all surfaces: command line, dvc.yaml and Kubeflow use the names of the steps and of the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import compiler
+
+from components.catalog import find_component
+from components.render import rendered
+from pipelines.retriever import build_pipeline, pipeline_pairs
+from stillhouse.config import field_types
+from stillhouse.graph import USES, Use, find_uses
+from stillhouse.steps.registry import steps
+from stillhouse.steps.spec import Step
+from stillhouse.surfaces.component import PAGES
+from stillhouse.surfaces.dvc_file import render
+from stillhouse.surfaces.recipes import configs, load_recipe, location_fields
+from stillhouse.surfaces.step_command import COMMON_FLAGS, flag_of, step_parser
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
+USE_CASES = [pytest.param(use, id=use.name) for use in USES]
+IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
+IR_KINDS = {"data": "system.Dataset", "model": "system.Model"}
+LARGEST_IR = 200_000
+
+
+@cache
+def component_ir(step: Step) -> dict[str, Any]:
+    """The interface of a step's component as compiled, and its container."""
+    return _compiled(find_component(step))
+
+
+def _compiled(component: Any) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ir.yaml"
+        compiler.Compiler().compile(component, str(path))
+        return next(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+@cache
+def pipeline_ir() -> tuple[dict[str, Any], int]:
+    """The pipeline of params.yaml as compiled, and its size in bytes."""
+    content = _compiled(build_pipeline(load_recipe(ROOT / "params.yaml"), "params.yaml"))
+    return content, len(yaml.safe_dump(content).encode())
+
+
+@cache
+def dvc_stages() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_names_of_a_step_fit_every_surface(step: Step) -> None:
+    names = [port.name for port in (*step.inputs, *step.outputs)] + list(field_types(step.config))
+    assert len(set(names)) == len(names), "Kubeflow and the flags have one space of names"
+    assert not set(names) & {*COMMON_FLAGS, "html", "question"}
+    assert all(re.fullmatch("[a-z][a-z0-9_]*", name) for name in names)
+    assert set(field_types(step.config).values()) <= {bool, int, float, str}
+    assert all(field.metadata["help"] for field in dataclasses.fields(step.config))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_command_line_has_the_flags_of_the_step(step: Step) -> None:
+    flags = {flag for flag in step_parser(step)._option_string_actions if flag.startswith("--")}
+    expected = [port.flag for port in (*step.inputs, *step.outputs)]
+    expected += [flag_of(name) for name in (*field_types(step.config), *COMMON_FLAGS)]
+    assert flags == set(expected)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_component_has_the_interface_of_the_step(step: Step) -> None:
+    interface = component_ir(step)["root"]
+    inputs = interface.get("inputDefinitions", {})
+    artifacts = {
+        name: (entry["artifactType"]["schemaTitle"], entry.get("isOptional", False))
+        for name, entry in inputs.get("artifacts", {}).items()
+    }
+    assert artifacts == {port.name: (IR_KINDS[port.kind], port.optional) for port in step.inputs}
+    parameters = {
+        name: (entry["parameterType"], entry["defaultValue"]) for name, entry in inputs.get("parameters", {}).items()
+    }
+    kinds = field_types(step.config)
+    assert parameters == {
+        field.name: (IR_TYPES[kinds[field.name]], field.default) for field in dataclasses.fields(step.config)
+    }
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_component_has_the_outputs_of_the_step(step: Step) -> None:
+    [component] = component_ir(step)["components"].values()
+    outputs = {
+        name: entry["artifactType"]["schemaTitle"]
+        for name, entry in component["outputDefinitions"]["artifacts"].items()
+    }
+    expected = {port.name: IR_KINDS[port.kind] for port in step.outputs} | {"metrics": "system.Metrics"}
+    assert outputs == expected | ({"html": "system.HTML"} if step.name in PAGES else {})
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_component_runs_the_project_image_and_installs_nothing(step: Step) -> None:
+    [executor] = component_ir(step)["deploymentSpec"]["executors"].values()
+    assert executor["container"]["image"] == "stillhouse:0.1.0"
+    assert "pip" not in " ".join(executor["container"]["command"])
+    assert len(" ".join(executor["container"]["command"])) < 128 * 1024, "the longest word that Linux takes"
+
+
+def test_rendered_components_are_up_to_date() -> None:
+    stale = [
+        str(path.relative_to(ROOT)) for path, text in rendered().items() if path.read_text(encoding="utf-8") != text
+    ]
+    assert not stale, "run `python -m components.render`"
+    folders = {path.parent for path in (ROOT / "components").glob("*/component.py")}
+    assert folders == {path.parent for path in rendered()}, "a component without a step"
+
+
+def test_dvc_file_is_up_to_date() -> None:
+    expected = render(load_recipe(ROOT / "params.yaml"), ROOT)
+    assert (ROOT / "dvc.yaml").read_text(encoding="utf-8") == expected, (
+        "run `python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml`"
+    )
+
+
+def test_recipe_has_a_section_for_every_use() -> None:
+    """DVC wants every section that a stage names, an empty one too."""
+    assert set(load_recipe(ROOT / "params.yaml")) == set(find_uses())
+
+
+@pytest.mark.parametrize("use", USE_CASES)
+def test_stage_is_the_use_of_the_graph(use: Use) -> None:
+    stage = dvc_stages()[use.name]
+    sources = {f"${{{use.name}.{field}}}" for field in location_fields(use.step)}
+    inputs = {f"artifacts/{source}" for source in use.inputs.values()}
+    assert set(stage.get("deps", [])) - sources == inputs
+    assert stage["outs"] == [f"artifacts/{use.name}/{port.name}" for port in use.step.outputs]
+    assert stage["params"] == [use.name]
+
+
+@pytest.mark.parametrize("use", USE_CASES)
+def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
+    program, step_name, *flags = dvc_stages()[use.name]["cmd"].split()
+    assert (program, step_name) == ("stillhouse", use.step_name)
+    arguments = step_parser(use.step).parse(flags)
+    assert arguments.params == f"params.yaml:{use.name}"
+    folders = {port.name: getattr(arguments, port.name) for port in (*use.step.inputs, *use.step.outputs)}
+    expected = {port: Path("artifacts", source) for port, source in use.inputs.items()}
+    expected |= {port.name: Path("artifacts", use.name, port.name) for port in use.step.outputs}
+    assert {name: folder for name, folder in folders.items() if folder} == expected
+
+
+def test_stages_and_tasks_are_the_uses() -> None:
+    assert list(dvc_stages()) == [use.name for use in USES]
+    tasks = pipeline_ir()[0]["root"]["dag"]["tasks"]
+    assert sorted(task["taskInfo"]["name"] for task in tasks.values()) == sorted(find_uses())
+
+
+def task_of(use: Use) -> dict[str, Any]:
+    tasks = pipeline_ir()[0]["root"]["dag"]["tasks"]
+    return next(task for task in tasks.values() if task["taskInfo"]["name"] == use.name)
+
+
+@pytest.mark.parametrize("use", USE_CASES)
+def test_task_reads_what_the_stage_reads(use: Use) -> None:
+    tasks = pipeline_ir()[0]["root"]["dag"]["tasks"]
+    found = {}
+    for port, source in task_of(use)["inputs"].get("artifacts", {}).items():
+        origin = source["taskOutputArtifact"]
+        found[port] = f"{tasks[origin['producerTask']]['taskInfo']['name']}/{origin['outputArtifactKey']}"
+    assert found == dict(use.inputs)
+
+
+@pytest.mark.parametrize("use", USE_CASES)
+def test_task_has_the_settings_of_the_recipe(use: Use) -> None:
+    settings = configs(load_recipe(ROOT / "params.yaml"), "params.yaml")
+    filled = {pair: name for name, pairs in pipeline_pairs(settings).items() for pair in pairs}
+    expected: dict[str, Any] = {}
+    for field in field_types(use.step.config):
+        if (use.name, field) in filled:
+            expected[field] = {"componentInputParameter": filled[use.name, field]}
+        else:
+            expected[field] = {"runtimeValue": {"constant": getattr(settings[use.name], field)}}
+    assert task_of(use)["inputs"].get("parameters", {}) == expected
+
+
+def test_pipeline_parameters_default_to_the_recipe() -> None:
+    settings = configs(load_recipe(ROOT / "params.yaml"), "params.yaml")
+    declared = pipeline_ir()[0]["root"]["inputDefinitions"]["parameters"]
+    expected = {}
+    for name, ((use, field), *_) in pipeline_pairs(settings).items():
+        kind = field_types(find_uses()[use].step.config)[field]
+        expected[name] = (IR_TYPES[kind], getattr(settings[use], field))
+    assert {name: (entry["parameterType"], entry["defaultValue"]) for name, entry in declared.items()} == expected
+
+
+def test_pipeline_is_small() -> None:
+    """Kubernetes keeps it in one object; code is in the image and not in the pipeline."""
+    assert pipeline_ir()[1] < LARGEST_IR

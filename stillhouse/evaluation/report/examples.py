@@ -10,13 +10,16 @@ import pandas as pd
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured
 
-SNIPPET = 240  # characters
+SNIPPET = 170  # characters of a passage that a system ranked first
+WHOLE = 900  # characters of the right passage, so that a reader finds the answer in it
 
 
 @dataclass(frozen=True)
 class Passage:
+    """A passage as the report shows it; `heading` is its title and section, or its id where it has neither."""
+
     passage_id: str
-    title: str
+    heading: str
     snippet: str
 
 
@@ -70,7 +73,7 @@ def example_queries(corpus: Corpus, measured: Measured, count: int) -> list[Exam
     return [
         Example(
             query=str(text[query_id]),
-            gold=_passage(corpus, gold_of[query_id][0]),
+            gold=_passage(corpus, gold_of[query_id][0], WHOLE),
             more_gold=len(gold_of[query_id]) - 1,
             answers=[
                 _answer(corpus, system, by_query.get(query_id), set(gold_of[query_id]))
@@ -99,12 +102,13 @@ def _answer(corpus: Corpus, system: str, ranked: pd.Series | None, gold: set[str
     return Answer(system, _passage(corpus, str(ranked.iloc[0])), rank == 1, rank)
 
 
-def _passage(corpus: Corpus, passage_id: str) -> Passage:
+def _passage(corpus: Corpus, passage_id: str, length: int = SNIPPET) -> Passage:
     row = corpus.passages.iloc[int(corpus.rows_of([passage_id])[0])]
-    return Passage(passage_id, str(row["title"]), snippet(str(row["text"])))
+    names = [str(row[name]) for name in ("title", "section") if row[name]]
+    return Passage(passage_id, " · ".join(dict.fromkeys(names)) or passage_id, snippet(str(row["text"]), length))
 
 
-def snippet(text: str, length: int = SNIPPET) -> str:
+def snippet(text: str, length: int) -> str:
     """The beginning of a text on one line, cut between words, with an ellipsis where something was cut."""
     line = " ".join(text.split())
     if len(line) <= length:

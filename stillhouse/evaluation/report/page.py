@@ -97,6 +97,7 @@ def headline(content: Content) -> dict[str, Any]:
         verdict = "not to be told apart from"
     return {
         "best": best,
+        "subject": _subject(best),
         "baseline": baseline,
         "by_dev": bool(dev_means),
         "value": means[best][measure],
@@ -107,6 +108,12 @@ def headline(content: Content) -> dict[str, Any]:
         "right": right[best],
         "baseline_right": right[baseline] if baseline else 0,
     }
+
+
+def _subject(system: str) -> str:
+    """The system as the subject of a sentence."""
+    alone = system == "bm25" or NAMES[system].startswith("retriever")
+    return NAMES[system][0].upper() + NAMES[system][1:] if alone else f"The {NAMES[system]} retriever"
 
 
 def stage_rows(content: Content) -> list[dict[str, Any]]:

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import math
+
+import ir_measures
+import numpy as np
+import pandas as pd
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.evaluation.measures import parse_measures, per_query
+
+DEFAULT = "RR@10 nDCG@10 R@50 R@100"
+GAIN = [1 / math.log2(rank + 1) for rank in range(1, 12)]
+
+
+def qrels(*lines: tuple[str, str, int]) -> pd.DataFrame:
+    return pd.DataFrame(lines, columns=["query_id", "passage_id", "relevance"])
+
+
+def run(**ranked: list[str]) -> pd.DataFrame:
+    """A run in which every score is the same: only the ranks tell the order."""
+    lines = [(query, passage, rank + 1, 1.0) for query, ids in ranked.items() for rank, passage in enumerate(ids)]
+    return pd.DataFrame(lines, columns=["query_id", "passage_id", "rank", "score"])
+
+
+@pytest.mark.parametrize(
+    ("ranked", "relevant", "measure", "expected"),
+    [
+        (["a", "b", "c"], ["a"], "RR@10", 1.0),
+        (["a", "b", "c"], ["c"], "RR@10", 1 / 3),  # trec_eval would put c first: same scores, ids descending
+        (["c", "b", "a"], ["a"], "RR@10", 1 / 3),
+        ([f"x{i}" for i in range(10)] + ["a"], ["a"], "RR@10", 0.0),
+        (["x", "a", "b"], ["a", "b"], "RR@10", 1 / 2),
+        (["x", "a", "y", "b"], ["a", "b"], "nDCG@10", (GAIN[1] + GAIN[3]) / (GAIN[0] + GAIN[1])),
+        (["x", "y", "z"], ["z", "missing"], "nDCG@10", GAIN[2] / (GAIN[0] + GAIN[1])),
+        (["a", "x"], ["a", "missing", "gone"], "R@50", 1 / 3),
+        ([f"x{i}" for i in range(50)] + ["a"], ["a"], "R@50", 0.0),
+        ([f"x{i}" for i in range(50)] + ["a"], ["a"], "R@100", 1.0),
+    ],
+)
+def test_hand_computed(ranked: list[str], relevant: list[str], measure: str, expected: float) -> None:
+    judged = qrels(*(("q", passage, 1) for passage in relevant))
+    value = per_query(judged, run(q=ranked), parse_measures(measure)).loc["q", measure]
+    assert value == pytest.approx(expected, abs=1e-12)
+
+
+def test_every_judged_query_counts_and_no_other() -> None:
+    judged = qrels(("z", "a", 1), ("found", "a", 1), ("nothing", "a", 1), ("z", "b", 0))
+    table = per_query(judged, run(found=["a"], unjudged=["a"], z=["b", "a"]), parse_measures(DEFAULT))
+    assert table.index.tolist() == ["z", "found", "nothing"]
+    assert table["RR@10"].tolist() == [0.5, 1.0, 0.0]
+    assert table.loc["nothing"].tolist() == [0.0] * 4
+
+
+def test_an_empty_run_has_value_0() -> None:
+    table = per_query(qrels(("q", "a", 1)), run(), parse_measures(DEFAULT))
+    assert table.to_numpy().tolist() == [[0.0] * 4]
+
+
+def test_without_ties_the_values_are_those_of_ir_measures_on_the_scores() -> None:
+    rng = np.random.default_rng(5)
+    lines = []
+    for query in range(12):
+        scores = -np.sort(-rng.permutation(1000)[:120].astype(np.float32))
+        passages = rng.permutation(200)[:120]
+        lines += [(f"q{query}", f"p{p}", i + 1, float(s)) for i, (p, s) in enumerate(zip(passages, scores))]
+    table = pd.DataFrame(lines, columns=["query_id", "passage_id", "rank", "score"])
+    judged = qrels(*((f"q{q}", f"p{p}", int(rng.integers(0, 4))) for q in range(12) for p in rng.permutation(200)[:9]))
+    measures = parse_measures(DEFAULT + " P@5 AP")
+    found = per_query(judged, table.sample(frac=1, random_state=1), measures)
+    expected = ir_measures.iter_calc(
+        measures, judged.rename(columns={"passage_id": "doc_id"}), table.rename(columns={"passage_id": "doc_id"})
+    )
+    checked = 0
+    for metric in expected:
+        assert found.loc[metric.query_id, str(metric.measure)] == pytest.approx(metric.value, abs=1e-12)
+        checked += 1
+    assert checked == 12 * 6 and found.to_numpy().std() > 0.05
+
+
+def test_a_query_id_may_equal_a_passage_id() -> None:
+    assert per_query(qrels(("1", "1", 1)), run(**{"1": ["2", "1"]}), parse_measures("RR@10")).loc["1", "RR@10"] == 0.5
+
+
+def test_a_passage_ranked_twice_is_refused() -> None:
+    with pytest.raises(InputError, match="'a' twice for query 'q'"):
+        per_query(qrels(("q", "a", 1)), run(q=["a", "b", "a"]), parse_measures("RR@10"))
+
+
+@pytest.mark.parametrize("names", ["", "MRR10", "RR@10 nope@3", "RR@", "RR@x", "RR@10 RR@10", "alpha_nDCG@10"])
+def test_what_cannot_be_measured_is_refused(names: str) -> None:
+    with pytest.raises(InputError, match="measure"):
+        parse_measures(names)
+
+
+def test_names_are_those_of_ir_measures() -> None:
+    assert [str(measure) for measure in parse_measures("  RR@10  nDCG@10 R@50 ")] == ["RR@10", "nDCG@10", "R@50"]

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, read_curves
+
+CURVES = pd.DataFrame({"step": [0, 5, 10, 15], "train_loss": [3.0, 2, 1, 0.5], "heldout_loss": [3.0, 1.5, 1.5, 1.8]})
+
+
+def test_curves_are_read_back(tmp_path: Path) -> None:
+    CURVES.to_csv(tmp_path / "curves.csv", index=False)
+    assert read_curves(tmp_path).equals(CURVES)
+
+
+@pytest.mark.parametrize("content", [None, "", "step,loss\n1,2\n", "step,train_loss,heldout_loss\n"])
+def test_what_is_no_curve_is_refused(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "curves.csv").write_text(content)
+    with pytest.raises(InputError, match=r"curves\.csv"):
+        read_curves(tmp_path)
+
+
+def test_the_kept_row_is_the_last_of_the_lowest() -> None:
+    assert kept_row(CURVES) == 2
+
+
+def test_plots_are_labelled_svg_of_the_same_bytes_each_time() -> None:
+    first = loss_plot(CURVES, "retriever <1>")
+    assert first == loss_plot(CURVES, "retriever <1>")
+    root = ElementTree.fromstring(first)
+    texts = {"".join(element.itertext()).strip() for element in root.iter() if element.tag.endswith("text")}
+    assert {"step", "loss", "training", "held-out"} <= texts
+    assert root.get("aria-label") == "loss curves of retriever <1>"
+
+
+def test_interval_plot_names_every_system_and_its_mean() -> None:
+    svg = interval_plot(
+        ["BM25", "distilled"], np.array([0.25, 0.5]), np.array([0.2, 0.4]), np.array([0.3, 0.6]), "RR@10"
+    )
+    texts = {"".join(e.itertext()).strip() for e in ElementTree.fromstring(svg).iter() if e.tag.endswith("text")}
+    assert {"BM25", "distilled", "0.250", "0.500"} <= texts
+
+
+def test_plots_share_a_page_without_sharing_identifiers() -> None:
+    plots = [loss_plot(CURVES, name) for name in ("retriever 1", "retriever 2")]
+    found = [{e.get("id") for e in ElementTree.fromstring(plot).iter() if e.get("id")} for plot in plots]
+    assert found[0] and not found[0] & found[1]

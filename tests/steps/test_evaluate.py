@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.corpus.store import write_tables
+from stillhouse.errors import InputError
+from stillhouse.evaluation.report.page import NAMES
+from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
+from stillhouse.retrieval.runs import write_run
+from stillhouse.steps.evaluate import STEP, Config
+from stillhouse.steps.execute import execute
+
+PASSAGES = [f"p{i}" for i in range(12)]
+QUERIES = 20
+QUICK = Config(bootstrap_samples=200, randomisation_samples=200)
+
+
+def make_corpus(folder: Path, splits: tuple[str, ...] = ("dev", "test")) -> Path:
+    ids = [f"{split}{i}" for split in splits for i in range(QUERIES)]
+    split_of = [split for split in splits for _ in range(QUERIES)]
+    queries = {"query_id": ids, "text": [f"what is <script>alert({i})</script> & co?" for i in ids], "split": split_of}
+    passages = {
+        "passage_id": PASSAGES,
+        "title": [f"<b>Title {i}</b>" for i in PASSAGES],
+        "text": [f"Text of {i}." for i in PASSAGES],
+        "article_id": ["a"] * 12,
+        "section": [""] * 12,
+        "position": list(range(12)),
+    }
+    gold = [PASSAGES[i % 12] for i in range(len(ids))]
+    qrels = {"query_id": ids, "passage_id": gold, "relevance": [1] * len(ids), "split": split_of}
+    with whole_folder(folder) as staging:
+        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
+        write_manifest(staging, "ingest", {}, {}, {"source": "made by hand"})
+    return folder
+
+
+def make_run(folder: Path, system: str, right: int, depth: int = 12) -> Path:
+    """A run that ranks the gold passage first for the first `right` queries of each split, and second for the rest."""
+    with whole_folder(folder) as staging:
+        for s, split in enumerate(("dev", "test")):
+            scores = np.tile(-np.arange(12, dtype=np.float32), (QUERIES, 1))
+            gold = (np.arange(QUERIES) + s * QUERIES) % 12
+            order = np.stack([np.roll(np.arange(12), -g) for g in gold]).astype(np.int32)
+            order[right:, [0, 1]] = order[right:, [1, 0]]
+            ids = [f"{split}{i}" for i in range(QUERIES)]
+            write_run(staging / f"{split}.trec", ids, PASSAGES, order[:, :depth], scores[:, :depth], system)
+        write_manifest(staging, "retrieve", {}, {}, {})
+    return folder
+
+
+def make_curves(folder: Path) -> Path:
+    with whole_folder(folder) as staging:
+        (staging / "curves.csv").write_text("step,train_loss,heldout_loss\n0,3.25,3.25\n10,2,2.125\n20,1,1.5\n")
+        write_manifest(staging, "train-retriever", {}, {}, {})
+    return folder
+
+
+def whole_input(folder: Path) -> dict[str, Path]:
+    inputs = {"corpus": make_corpus(folder / "corpus")}
+    inputs |= {system: make_run(folder / system, system, 6 + 2 * i) for i, system in enumerate(SYSTEMS)}
+    return inputs | {f"{name}_curves": make_curves(folder / f"{name}_curves") for name in TRAININGS}
+
+
+def evaluate(inputs: Mapping[str, Path], output: Path, config: Config = QUICK) -> Path:
+    execute(STEP, config, inputs, {"evaluation": output})
+    return output
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STILLHOUSE_QUIET", "1")
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path]:
+    folder = tmp_path_factory.mktemp("evaluate")
+    inputs = whole_input(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_QUIET", "1")
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        return inputs, evaluate(inputs, folder / "evaluation")
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def test_figures_are_those_of_the_runs(whole: tuple[dict[str, Path], Path]) -> None:
+    metrics = read(whole[1] / "metrics.json")
+    assert list(SYSTEMS) == sorted(metrics, key=list(SYSTEMS).index) and len(metrics) == len(SYSTEMS)
+    for i, system in enumerate(SYSTEMS):
+        right = 6 + 2 * i
+        assert metrics[system]["RR@10"] == pytest.approx((right + (QUERIES - right) / 2) / QUERIES)
+        assert metrics[system]["R@50"] == 1.0
+    bounds = read(whole[1] / "intervals.json")
+    assert all(low <= metrics[s][m] <= high for s in bounds for m, (low, high) in bounds[s].items())
+    found = read(whole[1] / "significance.json")
+    assert found["distilled"]["bm25"]["RR@10"]["difference"] == pytest.approx(12 * 0.5 / QUERIES)
+    assert found["distilled"]["bm25"]["R@50"]["randomisation_p"] == 1.0
+    assert found["retriever_1"].keys() == {"retriever_1_unpretrained", "zero_shot"}
+
+
+def test_per_query_values_average_to_the_figures(whole: tuple[dict[str, Path], Path]) -> None:
+    table = pd.read_parquet(whole[1] / "per_query.parquet")
+    assert list(table.columns) == ["split", "system", "query_id", "RR@10", "nDCG@10", "R@50", "R@100"]
+    for split, name in (("test", "metrics.json"), ("dev", "dev_metrics.json")):
+        means = table[table["split"] == split].groupby("system")[["RR@10", "nDCG@10"]].mean()
+        for system, values in read(whole[1] / name).items():
+            assert means.loc[system, "nDCG@10"] == pytest.approx(values["nDCG@10"])
+
+
+class Page(HTMLParser):
+    """Collects what a browser would fetch, run or show."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.shown = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.shown += data
+
+
+def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[dict[str, Path], Path]) -> None:
+    text = (whole[1] / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert [a["data-system"] for _, a in page.tags if "data-system" in a] == list(SYSTEMS)
+    assert [a["data-training"] for _, a in page.tags if "data-training" in a] == list(TRAININGS)
+    assert sum(tag == "svg" for tag, _ in page.tags) == 1 + len(TRAININGS)
+    assert all(name in page.shown for name in NAMES.values())
+    assert "3.250" in page.shown and "kept 1.500 of step 20" in page.shown
+    references = [v for _, a in page.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
+    assert all(v and v.startswith("#") for v in references)
+    assert not re.search(r"url\((?!#)|@import", text)
+
+
+def test_the_page_escapes_what_the_corpus_says(whole: tuple[dict[str, Path], Path]) -> None:
+    text = (whole[1] / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert "what is <script>alert(test" in page.shown and "<b>Title p" in page.shown
+
+
+def test_the_same_inputs_give_the_same_bytes(whole: tuple[dict[str, Path], Path], tmp_path: Path) -> None:
+    again = evaluate(whole[0], tmp_path / "again")
+    names = sorted(path.name for path in whole[1].iterdir())
+    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 7
+    for name in names:
+        assert (whole[1] / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_only_the_given_systems_are_measured_and_an_empty_run_counts_0(tmp_path: Path) -> None:
+    inputs = {"corpus": make_corpus(tmp_path / "corpus"), "zero_shot": make_run(tmp_path / "run", "zero_shot", 3, 0)}
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, measures="nDCG@5", title="A & B"))
+    assert read(output / "metrics.json") == {"zero_shot": {"nDCG@5": 0.0}}
+    assert read(output / "significance.json") == {}
+    text = (output / "report.html").read_text()
+    assert "A &amp; B" in text and "found nothing" in text
+
+
+def test_a_corpus_without_dev_queries_is_evaluated_on_test(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path / "corpus", ("test",))
+    run = make_run(tmp_path / "run", "bm25", 20)
+    output = evaluate({"corpus": corpus, "bm25": run}, tmp_path / "out", QUICK)
+    assert read(output / "dev_metrics.json") == {}
+    assert "no judged dev query" in (output / "report.html").read_text()
+
+
+def test_bad_input_is_refused_with_its_remedy(tmp_path: Path) -> None:
+    corpus, run = make_corpus(tmp_path / "corpus"), make_run(tmp_path / "run", "bm25", 3)
+    with pytest.raises(InputError, match="--bm25"):
+        evaluate({"corpus": corpus}, tmp_path / "out")
+    with pytest.raises(InputError, match="'Recal@5'"):
+        evaluate({"corpus": corpus, "bm25": run}, tmp_path / "out", Config(measures="Recal@5"))
+    with pytest.raises(InputError, match="no judged query in its test split"):
+        evaluate({"corpus": make_corpus(tmp_path / "dev", ("dev",)), "bm25": run}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

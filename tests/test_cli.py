@@ -135,7 +135,7 @@ BAD = {
     "search for none": (["search", "--top", "0", "why"], "--top must be at least 1"),
     "unknown recipe": (["run", "--recipe", "sampel"], "did you mean 'sample'?"),
     "unknown action": (["pipeline", "compil"], "did you mean 'compile'?"),
-    "new without source": (["new", "folder"], "--source"),
+    "new without folder": (["new"], "FOLDER"),
 }
 
 

@@ -20,7 +20,7 @@ def new_parser() -> Parser:
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to make")
     parser.add_argument(
-        "--source", required=True, metavar="SOURCE", help="the corpus to read, or `sample`: the one that is built in"
+        "--source", metavar="SOURCE", help="the corpus to read; `sample` is the built-in one (default: the recipe's)"
     )
     parser.add_argument(
         "--recipe", default="sample", metavar="NAME|FILE", help="a shipped recipe, or a file (default: sample)"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stillhouse.errors import InputError
@@ -14,11 +17,12 @@ IGNORED_BY_DVC = "# What DVC need not look at: unfinished work.\n.stillhouse\n"
 OWN_FILES = ("params.yaml", "dvc.yaml", ".dvc")
 
 
-def make_workspace(folder: Path, source: str, recipe: str) -> None:
+def make_workspace(folder: Path, source: str | None, recipe: str) -> None:
     """Makes `folder`, or fills an existing one that is no workspace yet.
 
     `source` is a path relative to the current folder, an absolute path, or a name that `ingest` knows (`sample`: the
-    built-in corpus). Raises `InputError` when `folder` is a workspace already, and for an unknown recipe or setting.
+    built-in corpus); without it the recipe's own source stays. Raises `InputError` when `folder` is a workspace
+    already, and for an unknown recipe or setting.
     """
     try:
         from dvc.repo import Repo
@@ -33,7 +37,8 @@ def make_workspace(folder: Path, source: str, recipe: str) -> None:
     path = find_recipe(recipe)
     original = load_recipe(path)
     settings = dict(original)
-    settings["ingest"] = settings.get("ingest", {}) | {"source": str(Path(source).expanduser())}
+    if source is not None:
+        settings["ingest"] = settings.get("ingest", {}) | {"source": str(Path(source).expanduser())}
     settings = moved(settings, Path(), folder)
     configs(settings, str(path))
 
@@ -50,7 +55,8 @@ def make_workspace(folder: Path, source: str, recipe: str) -> None:
                 text[name][key] = value
 
     folder.mkdir(parents=True, exist_ok=True)
-    Repo.init(str(folder), no_scm=True).close()
+    with _quiet_dvc():
+        Repo.init(str(folder), no_scm=True).close()
     with (folder / ".dvc" / "config").open("a", encoding="utf-8") as file:
         file.write("    analytics = false\n")
     (folder / ".dvcignore").write_text(IGNORED_BY_DVC, encoding="utf-8")
@@ -58,3 +64,15 @@ def make_workspace(folder: Path, source: str, recipe: str) -> None:
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
         yaml.dump(text, file)
     (folder / "dvc.yaml").write_text(render(settings, folder), encoding="utf-8")
+
+
+@contextmanager
+def _quiet_dvc() -> Iterator[None]:
+    """Keeps DVC's own greeting away from the output of `stillhouse new`."""
+    logger = logging.getLogger("dvc")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

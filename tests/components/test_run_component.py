@@ -1,0 +1,103 @@
+"""The body of every component: arguments become settings and folders, the report becomes metrics, a page, metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.catalog import find_component
+from stillhouse.artifacts import digest_file
+from stillhouse.config import field_types
+from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.steps import registry
+from stillhouse.steps.spec import Report
+from stillhouse.surfaces.component import run_component
+
+
+@dataclasses.dataclass
+class Artifact:
+    """What a step sees of a Kubeflow artifact."""
+
+    path: str
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def log_metric(self, name: str, value: float) -> None:
+        self.metadata[name] = value
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """Every step notes its settings and the names of its inputs."""
+    seen: list[Any] = []
+
+    def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+        seen.append((config, sorted(inputs)))
+        for folder in outputs.values():
+            (folder / "report.html").write_text("<p>passed</p>")
+        return Report("done", {"passages": 3.0}, {"passed": True}, html="report.html")
+
+    for name, step in list(registry.steps().items()):
+        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=run))
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    return seen
+
+
+def arguments(name: str, folder: Path) -> dict[str, Any]:
+    """Arguments of a component with all its artifacts below `folder`; its optional inputs are left out."""
+    step = registry.steps()[name]
+    values: dict[str, Any] = {port.name: None for port in step.inputs}
+    for port in (*step.outputs, "metrics", "html"):
+        port_name = port if isinstance(port, str) else port.name
+        values[port_name] = Artifact(str(folder / name / port_name))
+    return values | {field.name: field.default for field in dataclasses.fields(step.config)}
+
+
+def test_report_reaches_kubeflow(tmp_path: Path, stand_ins: list[Any]) -> None:
+    ingest, validate = arguments("ingest", tmp_path), arguments("validate", tmp_path)
+    run_component("ingest", ingest | {"seed": 7, "something": "else"})
+    run_component("validate", validate | {"corpus": ingest["corpus"]})
+    assert stand_ins[0][0].seed == 7
+    assert stand_ins[1][1] == ["corpus"]
+    assert validate["metrics"].metadata == json.loads(Path(validate["metrics"].path).read_text()) == {"passages": 3.0}
+    assert Path(validate["html"].path).read_text() == "<p>passed</p>"
+    assert not Path(ingest["html"].path).exists(), "ingest has no page"
+    assert ingest["corpus"].metadata == {"digest": digest_file(tmp_path / "ingest/corpus/manifest.json")}
+
+
+def test_wrong_settings_and_inputs_stop_before_any_work(tmp_path: Path, stand_ins: list[Any]) -> None:
+    with pytest.raises(InputError, match=r"component ingest\.seed must be a whole number"):
+        run_component("ingest", arguments("ingest", tmp_path) | {"seed": "7"})
+    with pytest.raises(InputError, match="needs --corpus"):
+        run_component("validate", arguments("validate", tmp_path))
+    assert not stand_ins
+
+
+@pytest.mark.parametrize("name", list(registry.steps()))
+def test_component_hands_its_arguments_to_its_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls the component's function itself with a different object for every parameter."""
+    called: list[Any] = []
+    monkeypatch.setattr("stillhouse.surfaces.component.run_component", lambda *given: called.append(given))
+    step = registry.steps()[name]
+    function = find_component(step).python_func
+    parameters = list(function.__annotations__)
+    values = {parameter: object() for parameter in parameters}
+    function(**values)
+    [(called_name, passed)] = called
+    assert called_name == name
+    assert {parameter: passed[parameter] for parameter in parameters} == values
+    assert set(field_types(step.config)) <= set(parameters)
+
+
+def test_failed_validation_stops_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+        return Report("3 empty passages", facts={"passed": False}, html="report.html")
+
+    ingest, validate = arguments("ingest", tmp_path), arguments("validate", tmp_path)
+    run_component("ingest", ingest)
+    monkeypatch.setitem(registry.steps(), "validate", dataclasses.replace(registry.steps()["validate"], run=run))
+    with pytest.raises(ValidationFailed):
+        run_component("validate", validate | {"corpus": ingest["corpus"]})

@@ -1,0 +1,92 @@
+"""The pipeline of a recipe: what it refuses, what a person can set when a run is started, and where it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import compiler
+
+from pipelines.local import WORKSPACE, run_local
+from pipelines.retriever import PIPELINE_PARAMETERS, build_pipeline
+from stillhouse import cli
+from stillhouse.config import field_types
+from stillhouse.errors import InputError
+from stillhouse.graph import find_uses
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def compiled(recipe: dict[str, Any]) -> dict[str, Any]:
+    compiler.Compiler().compile(build_pipeline(recipe), "pipeline.yaml")
+    return yaml.safe_load(Path("pipeline.yaml").read_text())["root"]
+
+
+def setting_of(root: dict[str, Any], use: str, field: str) -> dict[str, Any]:
+    [task] = [task for task in root["dag"]["tasks"].values() if task["taskInfo"]["name"] == use]
+    return task["inputs"]["parameters"][field]
+
+
+BAD = {
+    "section": ({"retriver_1": {}}, "unknown section 'retriver_1'; did you mean 'retriever_1"),
+    "setting": (
+        {"distilled": {"learning_rat": 1.0}},
+        "recipe: distilled: unknown setting 'learning_rat'; did you mean",
+    ),
+    "type": ({"distilled": {"batch_size": "8"}}, "recipe: distilled.batch_size must be a whole number"),
+    "choice": ({"pretraining": {"objective": "simml"}}, "did you mean 'simlm'?"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_recipe_is_refused_when_compiled(case: str) -> None:
+    recipe, message = BAD[case]
+    with pytest.raises(InputError) as refusal:
+        build_pipeline(recipe)
+    assert message in str(refusal.value)
+
+
+def test_parameters_name_settings_of_one_type() -> None:
+    for name, pairs in PIPELINE_PARAMETERS.items():
+        assert len({field_types(find_uses()[use].step.config)[field] for use, field in pairs}) == 1, name
+
+
+def test_a_whole_number_fits_a_setting_that_is_a_number() -> None:
+    root = compiled({"distilled": {"temperature": 1}})
+    assert setting_of(root, "distilled", "temperature") == {"runtimeValue": {"constant": 1.0}}
+
+
+def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
+    root = compiled({"ingest": {"seed": 3}, "evaluate": {"seed": 5}})
+    assert root["inputDefinitions"]["parameters"]["seed"]["defaultValue"] == 3.0
+    assert setting_of(root, "ingest", "seed") == {"componentInputParameter": "seed"}
+    assert setting_of(root, "evaluate", "seed") == {"runtimeValue": {"constant": 5.0}}
+
+
+def test_what_reads_a_location_is_never_taken_from_the_cache() -> None:
+    tasks = compiled({})["dag"]["tasks"]
+    uncached = {task["taskInfo"]["name"] for task in tasks.values() if not task["cachingOptions"].get("enableCache")}
+    assert "ingest" in uncached and "evaluate" not in uncached
+
+
+def test_compile_writes_the_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("recipe.yaml").write_text("ingest: {source: articles}")
+    assert cli.main(["pipeline", "compile", "--recipe", "recipe.yaml", "--output", "build/retriever.yaml"]) == 0
+    content = yaml.safe_load(Path("build/retriever.yaml").read_text())
+    assert content["root"]["inputDefinitions"]["parameters"]["source"]["defaultValue"] == "articles"
+    assert "build/retriever.yaml" in capsys.readouterr().out
+
+
+def test_a_local_run_never_takes_a_folder_that_is_not_its_own(here: Path) -> None:
+    """kfp removes its workspace after a run, with whatever lies in it."""
+    (here / WORKSPACE).mkdir()
+    (here / WORKSPACE / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="another local run"):
+        run_local({}, "recipe", here)
+    assert (here / WORKSPACE / "thesis.txt").exists()

@@ -102,7 +102,7 @@ def _texts(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     return [
         Check(
             "truncated_fraction",
-            f"the share of passages of more than {thresholds.max_passage_words} words, which a model cuts off,",
+            f"the share of passages of more than {thresholds.max_passage_words} words (too long for the model)",
             long,
             AT_MOST,
             thresholds.max_truncated_fraction,

@@ -7,6 +7,7 @@ table, spread evenly over it; `corpus.checks` sees every row.
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import os
 from collections.abc import Mapping, Sequence
@@ -108,6 +109,8 @@ def _render(outcome: Any) -> list[str]:
     from great_expectations.render.renderer import ValidationResultsPageRenderer
     from great_expectations.render.view import DefaultJinjaSectionView
 
+    for result in outcome.results:
+        result.result = _escape(result.result)
     outcome.meta["run_id"] = {"run_name": "", "run_time": ""}
     document = ValidationResultsPageRenderer().render(outcome)
     view = DefaultJinjaSectionView()
@@ -115,3 +118,14 @@ def _render(outcome: Any) -> list[str]:
     for number, section in enumerate(document.to_json_dict()["sections"][1:], start=1):
         pages.append(view.render({"section": section, "section_loop": {"index": number}}))
     return pages
+
+
+def _escape(value: Any) -> Any:
+    """A result with its text escaped for HTML: Great Expectations shows unexpected values as they are."""
+    if isinstance(value, str):
+        return html.escape(value)
+    if isinstance(value, Mapping):
+        return {key: _escape(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_escape(item) for item in value]
+    return value

@@ -27,7 +27,7 @@ h1 span { padding: 0 .4em; border-radius: .2em; color: #fff; }
 .good { background: var(--good); } .bad { background: var(--bad); }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); }
-td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td:first-child, th:first-child { width: 4.5rem; }
 .overflow { overflow-x: auto; }
 h5 { font-size: 1rem; margin: 1rem 0 0; }
@@ -42,7 +42,7 @@ i.text-danger, .fail { color: var(--bad); } i.text-danger::before { content: "fa
 {% if failed %}<ul>{% for check in failed %}<li class="fail">{{ check.sentence() }}</li>{% endfor %}</ul>{% endif %}
 <h2>Checks on every row</h2>
 <div class="overflow"><table>
-<thead><tr><th>Status</th><th>Check</th><th>Value</th><th>Threshold</th></tr></thead>
+<thead><tr><th>Status</th><th>Check</th><th class="number">Value</th><th class="number">Threshold</th></tr></thead>
 <tbody>{% for check in checks %}
 <tr><td class="{{ 'pass' if check.passed else 'fail' }}">{{ 'passed' if check.passed else 'failed' }}</td>
 <td>{{ check.what }}</td><td class="number">{{ '%g' % check.value }}</td>

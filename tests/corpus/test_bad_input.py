@@ -1,0 +1,283 @@
+"""Every way in which a source can be wrong: the row is rejected with its reason, or the source is refused by name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillhouse.corpus.cleaning import CleanCorpus, clean
+from stillhouse.corpus.sources.detect import open_source
+from stillhouse.errors import InputError
+
+CORPUS = ['{"_id": "p1", "title": "One", "text": "first"}', '{"_id": "p2", "title": "", "text": "second"}']
+QUERIES = ['{"_id": "q1", "text": "ask one"}', '{"_id": "q2", "text": "ask two"}']
+TRAIN = ["query-id\tcorpus-id\tscore", "q1\tp1\t1"]
+TEST = ["query-id\tcorpus-id\tscore", "q2\tp2\t1"]
+
+
+def write_beir(
+    folder: Path,
+    *,
+    corpus: list[str] = CORPUS,
+    queries: list[str] = QUERIES,
+    train: list[str] = TRAIN,
+    dev: list[str] | None = None,
+    test: list[str] = TEST,
+) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    files = {
+        "corpus.jsonl": corpus,
+        "queries.jsonl": queries,
+        "qrels/train.tsv": train,
+        "qrels/dev.tsv": dev,
+        "qrels/test.tsv": test,
+    }
+    for name, lines in files.items():
+        if lines is not None:
+            (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def read(folder: Path) -> CleanCorpus:
+    return clean(open_source(str(folder)).rows())
+
+
+def test_a_good_source_loses_nothing(tmp_path: Path) -> None:
+    corpus = read(write_beir(tmp_path / "s"))
+    assert corpus.rejected == []
+    assert list(corpus.passages) == ["p1", "p2"]
+    assert corpus.split_of == {"q1": "train", "q2": "test"}
+
+
+# (which file gets the lines, the lines, what is rejected as (kind, id, reason, where))
+CASES = {
+    "not JSON": ("corpus", ["{oops"], [("line", "", "not JSON", "corpus.jsonl:3")]),
+    "not an object": ("corpus", ["[1, 2]"], [("line", "", "not a JSON object", "corpus.jsonl:3")]),
+    "deep nesting": ("corpus", ["[" * 100_000], [("line", "", "not JSON", "corpus.jsonl:3")]),
+    "no id": ("corpus", ['{"text": "x"}'], [("passage", "", "no _id", "corpus.jsonl:3")]),
+    "no text": ("corpus", ['{"_id": "p3"}'], [("passage", "p3", "no text", "corpus.jsonl:3")]),
+    "text is null": (
+        "corpus",
+        ['{"_id": "p3", "text": null}'],
+        [("passage", "p3", "text is not text", "corpus.jsonl:3")],
+    ),
+    "text is a number": (
+        "corpus",
+        ['{"_id": "p3", "text": 5}'],
+        [("passage", "p3", "text is not text", "corpus.jsonl:3")],
+    ),
+    "title is a list": (
+        "corpus",
+        ['{"_id": "p3", "title": [], "text": "x"}'],
+        [("passage", "p3", "title is not text", "corpus.jsonl:3")],
+    ),
+    "id is true": (
+        "corpus",
+        ['{"_id": true, "text": "x"}'],
+        [("passage", "True", "_id is not text", "corpus.jsonl:3")],
+    ),
+    "empty id": ("corpus", ['{"_id": "", "text": "x"}'], [("passage", "", "empty id", "corpus.jsonl:3")]),
+    "id with a space": (
+        "corpus",
+        ['{"_id": "a b", "text": "x"}'],
+        [("passage", "a b", "id holds white space", "corpus.jsonl:3")],
+    ),
+    "id with a no-break space": (
+        "corpus",
+        ['{"_id": "a\\u00a0b", "text": "x"}'],
+        [("passage", "a\u00a0b", "id holds white space", "corpus.jsonl:3")],
+    ),
+    "lone surrogate": (
+        "corpus",
+        ['{"_id": "p3", "text": "x \\ud800"}'],
+        [("passage", "p3", "not valid Unicode", "corpus.jsonl:3")],
+    ),
+    "empty passage": (
+        "corpus",
+        ['{"_id": "p3", "text": " \\n"}'],
+        [("passage", "p3", "empty passage", "corpus.jsonl:3")],
+    ),
+    "same id, same text": (
+        "corpus",
+        [CORPUS[0]],
+        [("passage", "p1", "duplicate id, same text", "corpus.jsonl:3")],
+    ),
+    "same id, other text": (
+        "corpus",
+        ['{"_id": "p1", "text": "else"}'],
+        [("passage", "p1", "duplicate id, different text", "corpus.jsonl:3")],
+    ),
+    "empty query": ("queries", ['{"_id": "q3", "text": ""}'], [("query", "q3", "empty query", "queries.jsonl:3")]),
+    "query without text": ("queries", ['{"_id": "q3"}'], [("query", "q3", "no text", "queries.jsonl:3")]),
+    "query id with a tab": (
+        "queries",
+        ['{"_id": "q\\t3", "text": "x"}'],
+        [("query", "q\t3", "id holds white space", "queries.jsonl:3")],
+    ),
+    "query twice": (
+        "queries",
+        [QUERIES[0], '{"_id": "q1", "text": "else"}'],
+        [
+            ("query", "q1", "duplicate id, same text", "queries.jsonl:3"),
+            ("query", "q1", "duplicate id, different text", "queries.jsonl:4"),
+        ],
+    ),
+    "query without gold": (
+        "queries",
+        ['{"_id": "q3", "text": "x"}'],
+        [("query", "q3", "no relevant passage", "queries.jsonl:3")],
+    ),
+    "qrel to no query": ("train", ["q9\tp1\t1"], [("qrel", "q9", "points to no query", "qrels/train.tsv:3")]),
+    "qrel to no passage": ("train", ["q1\tp9\t1"], [("qrel", "q1", "points to no passage", "qrels/train.tsv:3")]),
+    "negative": ("train", ["q1\tp2\t-1"], [("qrel", "q1", "negative relevance", "qrels/train.tsv:3")]),
+    "not a number": (
+        "train",
+        ["q1\tp2\thigh"],
+        [("qrel", "q1", "relevance is not a whole number", "qrels/train.tsv:3")],
+    ),
+    "a fraction": ("train", ["q1\tp2\t0.5"], [("qrel", "q1", "relevance is not a whole number", "qrels/train.tsv:3")]),
+    "too large": (
+        "train",
+        [f"q1\tp2\t{2**31}"],
+        [("qrel", "q1", "relevance is not a whole number", "qrels/train.tsv:3")],
+    ),
+    "two columns": (
+        "train",
+        ["q1\tp2"],
+        [("qrel", "q1", "not three columns (query-id, corpus-id, score)", "qrels/train.tsv:3")],
+    ),
+    "qrel twice": (
+        "train",
+        ["q1\tp1\t1", "q1\tp1\t2"],
+        [
+            ("qrel", "q1", "duplicate qrel", "qrels/train.tsv:3"),
+            ("qrel", "q1", "duplicate qrel, different relevance", "qrels/train.tsv:4"),
+        ],
+    ),
+    "test query in train": ("train", ["q2\tp1\t1"], [("qrel", "q2", "its query is in test", "qrels/train.tsv:3")]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_bad_row_is_rejected_and_the_rest_kept(name: str, tmp_path: Path) -> None:
+    file, lines, expected = CASES[name]
+    good = {"corpus": CORPUS, "queries": QUERIES, "train": TRAIN}[file]
+    corpus = read(write_beir(tmp_path / "s", **{file: good + lines}))  # type: ignore[arg-type]
+    assert [(row.kind, row.id, row.reason, row.where) for row in corpus.rejected] == expected
+    assert list(corpus.passages) == ["p1", "p2"]
+    assert corpus.passages["p1"].text == "first"
+    assert corpus.split_of == {"q1": "train", "q2": "test"}
+    assert [(row.query_id, row.passage_id, relevance, row.split) for row, relevance in corpus.qrels] == [
+        ("q1", "p1", 1, "train"),
+        ("q2", "p2", 1, "test"),
+    ]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_that_is_not_utf8_is_rejected_alone(packed: bool, tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "s")
+    path = folder / "corpus.jsonl"
+    data = path.read_bytes() + b'{"_id": "p3", "text": "caf\xe9"}\n{"_id": "p4", "text": "caf\xc3\xa9"}\n'
+    path.unlink()
+    (folder / "corpus.jsonl.gz" if packed else path).write_bytes(gzip.compress(data) if packed else data)
+    corpus = read(folder)
+    assert [row.reason for row in corpus.rejected] == ["not UTF-8"]
+    assert corpus.passages["p4"].text == "café"
+
+
+def test_byte_order_mark_windows_line_ends_and_blank_lines_are_no_fault(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "s")
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv"):
+        path = folder / name
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n\r\n")
+    corpus = read(folder)
+    assert corpus.rejected == [] and len(corpus.passages) == 2 and len(corpus.qrels) == 2
+
+
+def test_leaks_are_removed_from_the_split_that_trains(tmp_path: Path) -> None:
+    texts = {"t": "Who  WROTE it", "d": "Where is it", "a": "who wrote it", "b": "where IS it", "c": "ok"}
+    queries = [json.dumps({"_id": id, "text": text}) for id, text in texts.items()]
+    header = TRAIN[:1]
+    corpus = read(
+        write_beir(
+            tmp_path / "s",
+            queries=queries,
+            train=[*header, "a\tp1\t1", "b\tp1\t1", "c\tp1\t1", "d\tp1\t1", "t\tp2\t1"],
+            dev=[*header, "d\tp2\t1", "t\tp1\t1"],
+            test=[*header, "t\tp1\t1"],
+        )
+    )
+    assert corpus.split_of == {"t": "test", "d": "dev", "c": "train"}
+    assert {row.id: row.reason for row in corpus.rejected if row.kind == "query"} == {
+        "a": "the same text is in test",
+        "b": "the same text is in dev",
+    }
+    assert [(row.query_id, row.split) for row, _ in corpus.qrels] == [("c", "train"), ("d", "dev"), ("t", "test")]
+
+
+def test_a_query_judged_but_without_gold_is_not_taken(tmp_path: Path) -> None:
+    corpus = read(write_beir(tmp_path / "s", train=[TRAIN[0], "q1\tp1\t0"]))
+    assert corpus.split_of == {"q2": "test"}
+    assert corpus.reasons() == {
+        "qrel: its query has no relevant passage": 1,
+        "query: no relevant passage": 1,
+    }
+
+
+def test_a_query_and_a_passage_may_share_an_id(tmp_path: Path) -> None:
+    queries = ['{"_id": "p1", "text": "ask one"}', '{"_id": "p2", "text": "ask two"}']
+    corpus = read(
+        write_beir(tmp_path / "s", queries=queries, train=[TRAIN[0], "p1\tp2\t1"], test=[TEST[0], "p2\tp1\t1"])
+    )
+    assert corpus.rejected == []
+    assert corpus.split_of == {"p1": "train", "p2": "test"}
+
+
+def break_truncated_gzip(folder: Path) -> None:
+    data = gzip.compress((folder / "corpus.jsonl").read_bytes() * 50)
+    (folder / "corpus.jsonl").unlink()
+    (folder / "corpus.jsonl.gz").write_bytes(data[:-12])
+
+
+def break_no_gzip(folder: Path) -> None:
+    (folder / "corpus.jsonl").rename(folder / "corpus.jsonl.gz")
+
+
+def break_damaged_gzip(folder: Path) -> None:
+    data = bytearray(gzip.compress(bytes(range(256)) * 40))
+    data[40:60] = bytes(20)
+    (folder / "corpus.jsonl").unlink()
+    (folder / "corpus.jsonl.gz").write_bytes(bytes(data))
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no corpus": (lambda folder: (folder / "corpus.jsonl").unlink(), "looked for corpus.jsonl"),
+    "empty corpus": (lambda folder: (folder / "corpus.jsonl").write_text(""), "corpus.jsonl is empty"),
+    "blank corpus": (lambda folder: (folder / "corpus.jsonl").write_text("\n \n"), "corpus.jsonl is empty"),
+    "empty queries": (lambda folder: (folder / "queries.jsonl").write_text(""), "queries.jsonl is empty"),
+    "empty qrels": (lambda folder: (folder / "qrels" / "test.tsv").write_text(""), "test.tsv is empty"),
+    "qrels without queries": (lambda folder: (folder / "queries.jsonl").unlink(), "no queries.jsonl"),
+    "unknown split": (lambda folder: (folder / "qrels" / "valid.tsv").write_text("x"), "valid.tsv is no split"),
+    "both forms": (lambda folder: (folder / "corpus.jsonl.gz").write_bytes(b""), "both corpus.jsonl and"),
+    "truncated gzip": (break_truncated_gzip, "corpus.jsonl.gz is cut off or damaged"),
+    "no gzip": (break_no_gzip, "corpus.jsonl.gz is cut off or damaged"),
+    "damaged gzip": (break_damaged_gzip, "corpus.jsonl.gz is cut off or damaged"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_broken_source_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    damage, message = REFUSED[name]
+    folder = write_beir(tmp_path / "s")
+    damage(folder)
+    with pytest.raises(InputError, match=message):
+        read(folder)
+
+
+def test_a_missing_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        open_source(str(tmp_path / "nothing"))

@@ -1,0 +1,71 @@
+"""Drawing dev and samples: sizes, disjointness, and that the seed decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from stillhouse.corpus.cleaning import CleanCorpus, clean, normalise
+from stillhouse.corpus.sources.rows import Passage, Qrel, Query, Row
+from stillhouse.corpus.splitting import draw_dev, sample_queries
+
+
+def labelled(train: int, dev: int = 0, test: int = 0, texts: int = 10**6) -> CleanCorpus:
+    """A corpus of one passage; train queries share `texts` different texts."""
+    rows: list[Row] = [Passage("p", "", "text", "p", "", 0, "c:1")]
+    sizes = {"train": train, "dev": dev, "test": test}
+    rows += [
+        Query(f"{split}{i}", f"{split} {i % texts if split == 'train' else i}", "q:1")
+        for split, n in sizes.items()
+        for i in range(n)
+    ]
+    rows += [Qrel(f"{split}{i}", "p", "1", split, "r:1") for split, n in sizes.items() for i in range(n)]
+    return clean(rows)
+
+
+def of(corpus: CleanCorpus, split: str) -> set[str]:
+    return {id for id, own in corpus.split_of.items() if own == split}
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "fraction", "drawn"),
+    [
+        (100, 0, 0.1, 10),
+        (100, 0, 0.0, 0),
+        (100, 5, 0.1, 0),
+        (3, 0, 0.1, 1),
+        (1, 0, 0.9, 0),
+        (0, 0, 0.5, 0),
+        (2, 0, 0.9, 1),
+    ],
+)
+def test_dev_is_drawn_where_there_is_none(train: int, dev: int, fraction: float, drawn: int) -> None:
+    corpus = labelled(train, dev, test=4)
+    assert draw_dev(corpus, fraction, seed=1) == drawn
+    assert (len(of(corpus, "train")), len(of(corpus, "dev")), len(of(corpus, "test"))) == (
+        train - drawn,
+        dev + drawn,
+        4,
+    )
+    assert all(row.split == corpus.split_of[row.query_id] for row, _ in corpus.qrels)
+
+
+def test_queries_of_one_text_stay_together() -> None:
+    corpus = labelled(60, texts=20)
+    assert draw_dev(corpus, 0.25, seed=3) == 15
+    texts = {split: {normalise(corpus.queries[id].text) for id in of(corpus, split)} for split in ("train", "dev")}
+    assert not texts["train"] & texts["dev"]
+
+
+def test_samples_have_their_size_and_the_seed_decides() -> None:
+    def sampled(seed: int) -> tuple[dict[str, int], set[str]]:
+        corpus = labelled(50, dev=8, test=30)
+        left = sample_queries(corpus, {"train": 20, "dev": 8, "test": 0}, seed)
+        assert {row.query_id for row, _ in corpus.qrels} == set(corpus.queries) == set(corpus.split_of)
+        assert (len(of(corpus, "dev")), len(of(corpus, "test"))) == (8, 30)
+        return left, of(corpus, "train")
+
+    left, kept = sampled(7)
+    assert left == {"train": 30}
+    assert len(kept) == 20
+    assert sampled(7) == (left, kept)
+    assert sampled(8)[1] != kept

@@ -1,0 +1,85 @@
+"""The step `ingest` as a user runs it: facts, the log, determinism, the built-in sample."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.store import Corpus
+from stillhouse.steps.execute import execute
+from stillhouse.steps.ingest import STEP, Config
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+
+
+def write_source(folder: Path, queries: int = 40) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": f"p{i}", "title": "T", "text": f"text {i}"}) + "\n" for i in range(queries))
+        + "oops\n"
+    )
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": f"q{i}", "text": f"question {i}"}) + "\n" for i in range(queries))
+    )
+    for split, start in (("train", 0), ("test", queries // 2)):
+        rows = "".join(f"q{i}\tp{i}\t1\n" for i in range(start, start + queries // 2))
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    return folder
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_facts_and_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_source(tmp_path / "source")
+    report = execute(STEP, Config(source=str(source), max_test_queries=5), {}, {"corpus": tmp_path / "corpus"})
+    facts = read_manifest(tmp_path / "corpus").facts
+    assert facts == report.facts
+    assert facts["format"] == "beir"
+    assert (facts["passages"], facts["articles"], facts["links"]) == (40, 40, 0)
+    assert facts["queries"] == facts["qrels"] == {"train": 18, "dev": 2, "test": 5}
+    assert facts["sampled_out"] == {"train": 0, "dev": 0, "test": 15}
+    assert facts["rejected"] == {"line: not JSON": 1}
+    log = capsys.readouterr().err
+    assert "is read as beir" in log
+    assert "rejected 1 × line: not JSON" in log
+    assert "40 passages" in log
+
+
+def test_same_source_same_bytes_wherever_it_lies(tmp_path: Path) -> None:
+    outputs = []
+    for place in ("one", "two/deeper"):
+        source = write_source(tmp_path / place / "source")
+        execute(STEP, Config(source=str(source)), {}, {"corpus": tmp_path / place / "corpus"})
+        outputs.append(bytes_of(tmp_path / place / "corpus"))
+    assert outputs[0] == outputs[1]
+    assert not any(str(tmp_path).encode() in content for content in outputs[0].values())
+
+
+def test_another_source_has_another_digest(tmp_path: Path) -> None:
+    digests = []
+    for name in ("one", "two"):
+        source = write_source(tmp_path / name)
+        if name == "two":
+            path = source / "queries.jsonl"
+            path.write_text(path.read_text() + "\n")
+        execute(STEP, Config(source=str(source)), {}, {"corpus": tmp_path / "corpus"})
+        digests.append(read_manifest(tmp_path / "corpus").facts["source_digest"])
+    assert digests[0] != digests[1]
+
+
+def test_the_built_in_sample_is_clean(tmp_path: Path) -> None:
+    execute(STEP, Config(), {}, {"corpus": tmp_path / "corpus"})
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert corpus.rejected.empty
+    assert corpus.passages["article_id"].nunique() >= 40
+    assert len(corpus.passages) >= 200
+    assert len(corpus.links) >= 40

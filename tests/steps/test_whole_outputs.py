@@ -1,0 +1,145 @@
+"""Outputs appear whole or not at all: a killed process, a full disk, a file that changed afterwards."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.errors import InputError
+from stillhouse.steps import ingest, validate
+from stillhouse.steps.execute import execute
+
+# Runs ingest and stops for ever in the middle of the third table, with half of its bytes written.
+STUCK = """
+import sys, time
+from pathlib import Path
+import pyarrow.parquet as pq
+from stillhouse.steps import ingest
+from stillhouse.steps.execute import execute
+
+source, output, flag = sys.argv[1:]
+real, calls = pq.write_table, []
+
+def stuck(table, path, **options):
+    real(table, path, **options)
+    calls.append(path)
+    if len(calls) == 3:
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2])
+        Path(flag).touch()
+        time.sleep(600)
+
+pq.write_table = stuck
+execute(ingest.STEP, ingest.Config(source=source), {}, {"corpus": Path(output)})
+"""
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+
+
+def write_source(folder: Path, passages: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    rows = (json.dumps({"_id": f"p{i}", "text": f"text {i}"}) + "\n" for i in range(passages))
+    (folder / "corpus.jsonl").write_text("".join(rows))
+    return folder
+
+
+def run(source: Path, output: Path) -> None:
+    execute(ingest.STEP, ingest.Config(source=str(source)), {}, {"corpus": output})
+
+
+def state(folder: Path) -> dict[str, bytes] | None:
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.is_dir() else None
+
+
+def kill_in_the_middle(source: Path, output: Path) -> None:
+    flag = output.parent / "writing"
+    arguments = [sys.executable, "-c", STUCK, str(source), str(output), str(flag)]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not flag.exists():
+            assert process.poll() is None, "the process ended before it wrote the third table"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_killed_process_leaves_the_old_output_or_none(existing: bool, tmp_path: Path) -> None:
+    source, output = write_source(tmp_path / "source", 3), tmp_path / "corpus"
+    if existing:
+        run(source, output)
+    before = state(output)
+    write_source(source, 5)
+    kill_in_the_middle(source, output)
+    assert state(output) == before
+    if existing:
+        assert read_manifest(output).facts["passages"] == 3
+    run(source, output)
+    assert read_manifest(output).facts["passages"] == 5
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("existing", [False, True])
+@pytest.mark.parametrize("full_after", [0, 2, 5])
+def test_a_full_disk_leaves_the_old_output_or_none(
+    existing: bool, full_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, output = write_source(tmp_path / "source", 3), tmp_path / "corpus"
+    if existing:
+        run(source, output)
+    before = state(output)
+    write_source(source, 5)
+    real, written = pq.write_table, []
+
+    def full(table: Any, path: Path, **options: Any) -> None:
+        if len(written) == full_after:
+            path.write_bytes(b"PAR1 and then no more")
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        written.append(path)
+        real(table, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "write_table", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(source, output)
+    assert state(output) == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    run(source, output)
+    assert read_manifest(output).facts["passages"] == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("passages.parquet", lambda path: path.write_bytes(path.read_bytes()[:-7])),
+        ("queries.parquet", lambda path: path.write_bytes(path.read_bytes() + b"x")),
+        ("qrels.parquet", lambda path: path.unlink()),
+        ("extra.parquet", lambda path: path.write_bytes(b"x")),
+    ],
+)
+def test_a_changed_output_is_refused_by_name(name: str, damage: Any, tmp_path: Path) -> None:
+    source, output = write_source(tmp_path / "source", 3), tmp_path / "corpus"
+    run(source, output)
+    damage(output / name)
+    with pytest.raises(InputError, match=f"{name} changed .* run step 'ingest' again"):
+        execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})
+    assert not (tmp_path / "validation").exists()
+    run(source, output)
+    execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})

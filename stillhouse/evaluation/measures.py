@@ -9,13 +9,14 @@ and a figure would depend on how passages are named. Here every run is handed ov
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import ir_measures
 import pandas as pd
 
 from stillhouse.errors import InputError
 
-JUDGED = ("query_id", "passage_id", "relevance")
+V = TypeVar("V", int, float)
 
 
 def parse_measures(names: str) -> list[ir_measures.Measure]:
@@ -63,25 +64,27 @@ def per_query(qrels: pd.DataFrame, run: pd.DataFrame, measures: Sequence[ir_meas
     if repeated.any():
         first = run[repeated].iloc[0]
         raise InputError(f"the run lists passage {first['passage_id']!r} twice for query {first['query_id']!r}")
-    ranked = pd.DataFrame(
-        {
-            "query_id": run["query_id"].astype(object),
-            "doc_id": run["passage_id"].astype(object),
-            "score": -1.0 - run.groupby("query_id", sort=False).cumcount(),
-        }
-    )
-    relevant = (
-        qrels[list(JUDGED)].rename(columns={"passage_id": "doc_id"}).astype({"query_id": object, "doc_id": object})
-    )
+    place = run.groupby("query_id", sort=False).cumcount().to_numpy() + 1
+    cutoffs = [int(measure.params["cutoff"]) for measure in measures if "cutoff" in measure.params]
+    if len(cutoffs) == len(measures):
+        # No measure looks below its cutoff, and evaluators are slow on deep runs.
+        within = place <= max(cutoffs)
+        run, place = run[within], place[within]
     names = [str(measure) for measure in measures]
-    if ranked.empty:
+    if run.empty:
         return pd.DataFrame(0.0, index=judged, columns=names)
-    values = pd.DataFrame.from_records(
-        [
-            (value.query_id, str(value.measure), float(value.value))
-            for value in ir_measures.iter_calc(measures, relevant, ranked)
-        ],
-        columns=["query_id", "measure", "value"],
-    )
+    ranked = _nested(run["query_id"], run["passage_id"], (-1.0 * place).tolist())
+    relevant = _nested(qrels["query_id"], qrels["passage_id"], qrels["relevance"].tolist())
+    found = ir_measures.iter_calc(measures, relevant, ranked)
+    records = [(metric.query_id, str(metric.measure), float(metric.value)) for metric in found]
+    values = pd.DataFrame.from_records(records, columns=["query_id", "measure", "value"])
     table = values.pivot(index="query_id", columns="measure", values="value")
     return table.reindex(index=judged, columns=names, fill_value=0.0).fillna(0.0).rename_axis(columns=None)
+
+
+def _nested(query_ids: pd.Series, passage_ids: pd.Series, values: list[V]) -> dict[str, dict[str, V]]:
+    """{query id: {passage id: value}}, the form in which the evaluators underneath take their input at once."""
+    nested: dict[str, dict[str, V]] = {}
+    for query_id, passage_id, value in zip(query_ids.tolist(), passage_ids.tolist(), values):
+        nested.setdefault(query_id, {})[passage_id] = value
+    return nested

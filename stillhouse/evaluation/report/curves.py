@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +23,7 @@ from matplotlib.figure import Figure
 
 from stillhouse.errors import InputError
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.hashsalt": "stillhouse",
     "svg.fonttype": "none",
     "font.family": "sans-serif",

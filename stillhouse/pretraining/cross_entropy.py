@@ -11,17 +11,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-CHUNK = 1024
+LOGITS_AT_ONCE = {"cpu": 8_000_000, "cuda": 100_000_000}
+"""How many logits exist at a time. On a CPU they stay below 32 MiB in float32, the most that the C library keeps for the
+next chunk instead of giving it back to the system and having it cleared anew."""
 
 
 def token_cross_entropy(
-    states_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor, chunk: int = CHUNK
+    states_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor, chunk: int = 0
 ) -> Tensor:
     """sum_n weights_n * -log softmax(states_n W^T + b)[target_n], a scalar.
 
-    At most `chunk` rows of logits exist at a time. Gradients are made in the forward pass, chunk by chunk, so that no
+    Only `chunk` rows of logits exist at a time (0: as many as fit `LOGITS_AT_ONCE`). Gradients are made in the forward pass, chunk by chunk, so that no
     logits are kept or computed twice; products run in autocast's precision, softmax in at least float32.
     """
+    chunk = chunk or max(1, LOGITS_AT_ONCE.get(states_NE.device.type, 100_000_000) // len(weight_VE))
     loss: Tensor = _TokenCrossEntropy.apply(states_NE, weight_VE, bias_V, targets_N, weights_N, chunk)
     return loss
 

@@ -1,0 +1,73 @@
+"""The generator samples from its softmax, at masked positions alone, and the same for the same seed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from stillhouse.pretraining.generator import Generator, ordinary_tokens
+from stillhouse.pretraining.tokens import SpecialTokens
+
+SPECIALS = SpecialTokens(cls=2, sep=3, pad=0, mask=4, all=(0, 1, 2, 3, 4))
+VOCABULARY = 12
+
+
+@pytest.fixture(scope="module")
+def generator() -> Generator:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=16,
+        initializer_range=0.4,
+    )
+    return Generator.of(BertForMaskedLM(config).train(), SPECIALS, torch.device("cpu"))
+
+
+def test_samples_follow_the_softmax_of_the_masked_input(generator: Generator) -> None:
+    copies = 20000
+    ids = torch.tensor([[2, 6, 7, 8, 3]]).repeat(copies, 1)
+    mask = torch.tensor([[False, False, True, False, False]]).repeat(copies, 1)
+    (replaced,) = generator.replace(ids, torch.ones_like(mask), [mask], np.random.default_rng(0))
+    torch.testing.assert_close(replaced[~mask], ids[~mask])
+    with torch.no_grad():
+        logits = generator.model(input_ids=torch.tensor([[2, 6, 4, 8, 3]])).logits[0, 2].double()
+    logits[list(SPECIALS.all)] = -torch.inf
+    shares = torch.bincount(replaced[mask], minlength=VOCABULARY) / copies
+    assert shares[list(SPECIALS.all)].sum() == 0
+    np.testing.assert_allclose(shares, torch.softmax(logits, 0), atol=0.012)
+
+
+def test_one_pass_for_two_masks_equals_two_passes(generator: Generator) -> None:
+    """The masks' rows come in order, so the second pass draws on where the first stopped."""
+    rng = np.random.default_rng(5)
+    ids = torch.from_numpy(rng.integers(5, VOCABULARY, size=(4, 9)))
+    attention = torch.ones_like(ids, dtype=torch.bool)
+    masks = [torch.from_numpy(rng.random((4, 9)) < rate) for rate in (0.3, 0.6)]
+    together = generator.replace(ids, attention, masks, np.random.default_rng(9))
+    one_by_one = np.random.default_rng(9)
+    for mask, replaced in zip(masks, together):
+        (alone,) = generator.replace(ids, attention, [mask], one_by_one)
+        torch.testing.assert_close(replaced, alone)
+        torch.testing.assert_close(replaced[~mask], ids[~mask])
+
+
+def test_it_is_frozen_and_in_evaluation_mode(generator: Generator) -> None:
+    assert not generator.model.training
+    assert not any(parameter.requires_grad for parameter in generator.model.parameters())
+
+
+def test_nothing_masked_changes_nothing(generator: Generator) -> None:
+    ids = torch.tensor([[2, 6, 3]])
+    none = torch.zeros_like(ids, dtype=torch.bool)
+    (replaced,) = generator.replace(ids, ~none, [none], np.random.default_rng(0))
+    torch.testing.assert_close(replaced, ids)
+
+
+def test_ordinary_tokens() -> None:
+    assert ordinary_tokens(8, SPECIALS).tolist() == [5, 6, 7]

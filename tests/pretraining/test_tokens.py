@@ -1,0 +1,104 @@
+"""The token cache against the tokenizer's own padded batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from stillhouse.errors import InputError
+from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, cut, join, vocabulary_digest
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "rye", "mal", "##t", "##ed", "copper", "still", "##s", ".", ","]
+TEXTS = ["malted rye, copper stills.", "", "rye", "malt malt malt stills malted", "gin rye", "rye [SEP] malt"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    inner = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer()
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.enable_truncation(4)
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **names)
+
+
+def cache_of(tokenizer: PreTrainedTokenizerFast, folder: Path, max_length: int = 144) -> TokenCache:
+    cut(tokenizer, TEXTS, max_length).save(folder)
+    return TokenCache.open(folder, SpecialTokens.of(tokenizer))
+
+
+def test_tokens_and_word_starts(tokenizer: PreTrainedTokenizerFast) -> None:
+    tokens = cut(tokenizer, TEXTS, 144)
+    spelled = [WORDS[i] for i in tokens.ids]
+    first = ["mal", "##t", "##ed", "rye", ",", "copper", "still", "##s", "."]
+    assert spelled[:9] == first
+    assert tokens.word_starts[:9].tolist() == [not word.startswith("##") for word in first]
+    assert np.diff(tokens.offsets).tolist() == [9, 0, 1, 11, 2, 4]
+    # The second of two equal words in a row is a word of its own, and so is the first word of every passage.
+    assert tokens.word_starts[tokens.offsets[:-1][[0, 2, 3, 4, 5]]].all()
+    assert [word for word, start in zip(spelled[10:21], tokens.word_starts[10:21]) if start] == ["mal"] * 3 + [
+        "still",
+        "mal",
+    ]
+    assert tokens.truncated == 0
+
+
+def test_cuts_at_the_length_with_special_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
+    tokens = cut(tokenizer, TEXTS, 6)
+    assert np.diff(tokens.offsets).tolist() == [4, 0, 1, 4, 2, 4]
+    assert tokens.truncated == 2
+
+
+def test_parts_join_to_the_whole(tokenizer: PreTrainedTokenizerFast) -> None:
+    whole = cut(tokenizer, TEXTS, 6)
+    joined = join(cut(tokenizer, TEXTS[start : start + 2], 6) for start in range(0, len(TEXTS), 2))
+    for name in ("ids", "offsets", "word_starts"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
+        assert getattr(joined, name).dtype == getattr(whole, name).dtype
+    assert joined.truncated == whole.truncated
+
+
+@pytest.mark.parametrize("max_length", [3, 5, 8, 144])
+def test_batches_equal_the_tokenizers(tokenizer: PreTrainedTokenizerFast, tmp_path: Path, max_length: int) -> None:
+    cache = cache_of(tokenizer, tmp_path)
+    rows = np.array([3, 0, 1, 5, 3])
+    batch = cache.batch(rows, max_length)
+    bare = tokenizer([TEXTS[row] for row in rows], add_special_tokens=False, truncation=False)["input_ids"]
+    wanted = [[2, *ids[: max_length - 2], 3] for ids in bare]
+    longest = max(map(len, wanted))
+    np.testing.assert_array_equal(batch.ids, [ids + [0] * (longest - len(ids)) for ids in wanted])
+    np.testing.assert_array_equal(batch.attention, [[i < len(ids) for i in range(longest)] for ids in wanted])
+    # [SEP] in the text of passage 5 is special too.
+    np.testing.assert_array_equal(batch.special, np.isin(batch.ids, [0, 1, 2, 3, 4]))
+    starts = [[False, *(not WORDS[token].startswith("##") for token in ids[1:-1]), False] for ids in wanted]
+    np.testing.assert_array_equal(batch.word_starts, [row + [False] * (longest - len(row)) for row in starts])
+
+
+def test_importance_is_aligned(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    cache = cache_of(tokenizer, tmp_path)
+    np.save(tmp_path / "ami.npy", np.arange(len(cache.ids), dtype=np.float32))
+    batch = TokenCache.open(tmp_path, cache.specials, tmp_path).batch(np.array([4, 2]), 144)
+    assert batch.importance is not None
+    np.testing.assert_array_equal(batch.importance, [[0, 21, 22, 0], [0, 9, 0, 0]])
+    np.save(tmp_path / "ami.npy", np.zeros(3, dtype=np.float32))
+    with pytest.raises(InputError, match="other tokens"):
+        TokenCache.open(tmp_path, cache.specials, tmp_path)
+
+
+def test_refusals(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="stillhouse tokenize"):
+        TokenCache.open(tmp_path, SpecialTokens.of(tokenizer))
+    bare = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, pad_token="[PAD]")
+    with pytest.raises(InputError, match="no cls token"):
+        SpecialTokens.of(bare)
+
+
+def test_digest_tells_vocabularies_apart(tokenizer: PreTrainedTokenizerFast) -> None:
+    swapped = Tokenizer(models.WordPiece({word: i for i, word in enumerate(reversed(WORDS))}, unk_token="[UNK]"))
+    assert vocabulary_digest(tokenizer) != vocabulary_digest(PreTrainedTokenizerFast(tokenizer_object=swapped))
+    same = Tokenizer(models.WordPiece({word: i for i, word in reversed(list(enumerate(WORDS)))}, unk_token="[UNK]"))
+    assert vocabulary_digest(tokenizer) == vocabulary_digest(PreTrainedTokenizerFast(tokenizer_object=same))

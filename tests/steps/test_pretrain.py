@@ -1,0 +1,200 @@
+"""Step `pretrain` on a tiny corpus: what it writes, what it refuses, and that a killed run ends where it would have."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.config import build
+from stillhouse.errors import InputError
+from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.pretraining.objectives import NAMES
+from stillhouse.steps.execute import execute
+from stillhouse.steps.importance import STEP as IMPORTANCE
+from stillhouse.steps.pretrain import STEP, Config
+from stillhouse.steps.tokenize import STEP as TOKENIZE
+
+HEAD = {"objective": "mlm", "trainable": "head", "max_steps": 60, "learning_rate": 0.03}
+SHORT = {"epochs": 100.0, "max_steps": 6, "heldout_every": 2, "batch_size": 8, "max_length": 32}
+SHORT |= {"heldout_fraction": 0.25, "precision": "fp32"}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the steps before `pretrain` make of the small corpus; `head` is the tiny model with a trained head."""
+
+    folder: Path
+    bare: Path
+
+    def inputs(self, **changes: Path | None) -> dict[str, Path]:
+        names = {"tokens": "tokens", "importance": "importance", "init": "head", "generator": "head"}
+        chosen = {port: self.folder / name for port, name in names.items()} | changes
+        return {port: path for port, path in chosen.items() if path is not None}
+
+
+@pytest.fixture(scope="module")
+def prepared(small_corpus: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("prepared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        tokens = {"tokens": folder / "tokens"}
+        execute(TOKENIZE, TOKENIZE.config(), {"corpus": small_corpus, "tokenizer": tiny_model}, tokens)
+        execute(IMPORTANCE, IMPORTANCE.config(), tokens, {"importance": folder / "importance"})
+        outputs = {"encoder": folder / "head", "curves": folder / "head_curves"}
+        config = build(Config, SHORT | HEAD, "head")
+        execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
+    return Prepared(folder, tiny_model)
+
+
+def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
+    config = build(Config, SHORT | settings, "pretraining")
+    execute(STEP, config, inputs, {"encoder": into / "encoder", "curves": into / "curves"})
+    return into / "encoder"
+
+
+def test_a_new_head_is_trained_and_beats_the_unigram_baseline(prepared: Prepared) -> None:
+    facts = read_manifest(prepared.folder / "head").facts
+    assert facts["lm_head"] == "trained"
+    assert facts["masked_accuracy"] > facts["unigram_accuracy"] > 0
+    before = AutoModel.from_pretrained(prepared.bare).state_dict()
+    after = AutoModel.from_pretrained(prepared.folder / "head").state_dict()
+    for name, value in before.items():
+        if not name.startswith("pooler."):
+            torch.testing.assert_close(after[name], value, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("objective", NAMES)
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_every_objective_lowers_its_heldout_loss(prepared: Prepared, tmp_path: Path, objective: str, unit: str) -> None:
+    folder = pretrain(
+        prepared.inputs(), tmp_path, objective=objective, mask_unit=unit, max_steps=20, learning_rate=3e-3
+    )
+    with (tmp_path / "curves" / "curves.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["step"]) for row in rows] == list(range(0, 21, 2))
+    losses = [float(row["heldout_loss"]) for row in rows]
+    assert min(losses) < losses[0]
+    best = read_manifest(folder).facts["best_step"]
+    assert losses[best // 2] == min(losses)
+
+
+def test_other_libraries_load_the_encoder(prepared: Prepared, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = pretrain(prepared.inputs(), tmp_path, objective="simlm")
+    texts = ["the red bird sings", "a tree grows in the green"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    whole, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    encoder = AutoModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        hidden = encoder(**batch).last_hidden_state
+        last = whole.eval()(**batch, output_hidden_states=True).hidden_states[-1]
+    torch.testing.assert_close(hidden, last)
+    vectors = hidden[:, 0] / hidden[:, 0].norm(dim=1, keepdim=True)
+    found = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(texts)
+    np.testing.assert_allclose(found, vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["simlm", "cdmae"])
+def test_a_killed_run_goes_on_to_the_same_parameters(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, objective: str
+) -> None:
+    unbroken = digest_files(pretrain(prepared.inputs(), tmp_path / "unbroken", objective=objective))
+    forward: Callable[..., Tensor] = BottleneckPretraining.forward
+    training_steps = 0
+
+    def killed_at_the_fifth(model: BottleneckPretraining, batch: Any) -> Tensor:
+        nonlocal training_steps
+        training_steps += model.training
+        if training_steps == 5:
+            raise KeyboardInterrupt
+        return forward(model, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BottleneckPretraining, "forward", killed_at_the_fifth)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(prepared.inputs(), tmp_path / "broken", objective=objective)
+    assert not (tmp_path / "broken" / "encoder").exists()
+
+    resumed_steps = 0
+
+    def counted(model: BottleneckPretraining, batch: Any) -> Tensor:
+        nonlocal resumed_steps
+        resumed_steps += model.training
+        return forward(model, batch)
+
+    monkeypatch.setattr(BottleneckPretraining, "forward", counted)
+    assert digest_files(pretrain(prepared.inputs(), tmp_path / "broken", objective=objective)) == unbroken
+    assert resumed_steps == 2
+
+
+def test_the_seed_decides(prepared: Prepared, tmp_path: Path) -> None:
+    first = digest_files(pretrain(prepared.inputs(), tmp_path / "first", seed=1))
+    assert digest_files(pretrain(prepared.inputs(), tmp_path / "again", seed=1)) == first
+    assert digest_files(pretrain(prepared.inputs(), tmp_path / "other", seed=2)) != first
+
+
+def claimed_untrained(prepared: Prepared, folder: Path) -> Path:
+    """The trained model, but its manifest says that the head is not."""
+    shutil.copytree(prepared.folder / "head", folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["facts"]["lm_head"] = "absent"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def other_vocabulary(prepared: Prepared, folder: Path) -> Path:
+    """The trained model with two words of its vocabulary exchanged."""
+    shutil.copytree(prepared.folder / "head", folder)
+    (folder / "manifest.json").unlink()
+    content = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["red"], vocabulary["green"] = vocabulary["green"], vocabulary["red"]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    return folder
+
+
+def not_a_model(prepared: Prepared, folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "notes.txt").write_text("nothing here")
+    return folder
+
+
+REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "bare encoder": ("--trainable head", {"init": "bare"}, {}),
+    "no generator": ("needs --generator", {"generator": None}, {}),
+    "no importance": ("stillhouse importance", {"importance": None}, {"objective": "cdmae"}),
+    "bare generator": ("of the generator is untrained", {"generator": "bare"}, {}),
+    "generator that says so": ("of the generator is untrained", {"generator": claimed_untrained}, {}),
+    "generator of another vocabulary": ("generator has another vocabulary", {"generator": other_vocabulary}, {}),
+    "model of another vocabulary": ("start from has another vocabulary", {"init": other_vocabulary}, {}),
+    "not a model": ("no masked language model", {"init": not_a_model}, {}),
+    "too long": ("lower max_length", {}, {"max_length": 100}),
+    "decoder below encoder": ("at least encoder_mask", {}, {"encoder_mask": 0.6}),
+    "untrainable": ("train longer", {"init": "bare"}, HEAD | {"max_steps": 1, "learning_rate": 0.0}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals(prepared: Prepared, tmp_path: Path, case: str) -> None:
+    message, changes, settings = REFUSALS[case]
+    folders = {
+        port: prepared.bare if change == "bare" else change(prepared, tmp_path / "changed") if change else None
+        for port, change in changes.items()
+    }
+    with pytest.raises(InputError, match=message):
+        pretrain(prepared.inputs(**folders), tmp_path, **settings)
+    assert not (tmp_path / "encoder").exists()

@@ -15,6 +15,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from stillhouse.pretraining.corrupted import CorruptedBatch
+from stillhouse.pretraining.cross_entropy import rows_at_once
 from stillhouse.pretraining.heads import family_of, output_matrix
 from stillhouse.pretraining.tokens import TokenCache
 
@@ -41,13 +42,12 @@ def unigram_counts(cache: TokenCache, rows: NDArray[np.int64], vocabulary: int, 
 
 
 @torch.no_grad()
-def masked_accuracy(
-    model: PreTrainedModel, batches: Iterable[CorruptedBatch], most_frequent: int, chunk: int = 1024
-) -> MaskedAccuracy:
+def masked_accuracy(model: PreTrainedModel, batches: Iterable[CorruptedBatch], most_frequent: int) -> MaskedAccuracy:
     """Measures in evaluation mode at the corrupted positions of the encoder's input."""
     model.eval()
     weight_VE, bias_V = output_matrix(model)
     transform = family_of(model).transform(model)
+    rows = rows_at_once(weight_VE.device, len(weight_VE))
     right = frequent = positions = 0
     for batch in batches:
         hidden_BLD = model.base_model(
@@ -55,7 +55,7 @@ def masked_accuracy(
         ).last_hidden_state
         targets_N = batch.ids_BL[batch.encoder.mask_BL]
         states_ND = hidden_BLD[batch.encoder.mask_BL]
-        for states_CD, targets_C in zip(states_ND.split(chunk), targets_N.split(chunk)):
+        for states_CD, targets_C in zip(states_ND.split(rows), targets_N.split(rows)):
             best_C = functional.linear(transform(states_CD), weight_VE, bias_V).argmax(-1)
             right += int((best_C == targets_C).sum())
         frequent += int((targets_N == most_frequent).sum())

@@ -12,8 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 LOGITS_AT_ONCE = {"cpu": 8_000_000, "cuda": 100_000_000}
-"""How many logits exist at a time. On a CPU they stay below 32 MiB in float32, the most that the C library keeps for the
-next chunk instead of giving it back to the system and having it cleared anew."""
+
+
+def rows_at_once(device: torch.device, vocabulary: int) -> int:
+    """How many rows of logits to hold: enough to fill the processor, few enough to leave memory to the rest."""
+    return max(1, LOGITS_AT_ONCE.get(device.type, LOGITS_AT_ONCE["cuda"]) // vocabulary)
 
 
 def token_cross_entropy(
@@ -21,10 +24,11 @@ def token_cross_entropy(
 ) -> Tensor:
     """sum_n weights_n * -log softmax(states_n W^T + b)[target_n], a scalar.
 
-    Only `chunk` rows of logits exist at a time (0: as many as fit `LOGITS_AT_ONCE`). Gradients are made in the forward pass, chunk by chunk, so that no
-    logits are kept or computed twice; products run in autocast's precision, softmax in at least float32.
+    Only `chunk` rows of logits exist at a time (0: `rows_at_once`). Gradients are made in the forward pass, chunk by
+    chunk, so that no logits are kept or computed twice; products run in autocast's precision, softmax in at least
+    float32.
     """
-    chunk = chunk or max(1, LOGITS_AT_ONCE.get(states_NE.device.type, 100_000_000) // len(weight_VE))
+    chunk = chunk or rows_at_once(states_NE.device, len(weight_VE))
     loss: Tensor = _TokenCrossEntropy.apply(states_NE, weight_VE, bias_V, targets_N, weights_N, chunk)
     return loss
 

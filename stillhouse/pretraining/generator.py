@@ -15,10 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from stillhouse.pretraining.cross_entropy import rows_at_once
 from stillhouse.pretraining.heads import family_of, output_matrix
 from stillhouse.pretraining.tokens import SpecialTokens
-
-CHUNK = 1024
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,8 @@ class Generator:
         hidden_BLD = self.model.base_model(input_ids=inputs_BL, attention_mask=attention_BL.long()).last_hidden_state
         states_ND = hidden_BLD[masked_BL]
         dice_N = torch.from_numpy(rng.random(len(states_ND), dtype=np.float32)).to(ids_BL.device)
-        samples = [self._sample(*part) for part in zip(states_ND.split(CHUNK), dice_N.split(CHUNK))]
+        rows = rows_at_once(ids_BL.device, self.model.config.vocab_size)
+        samples = [self._sample(*part) for part in zip(states_ND.split(rows), dice_N.split(rows))]
         replaced_BL = ids_BL.clone()
         if samples:
             replaced_BL[masked_BL] = torch.cat(samples)

@@ -1,0 +1,84 @@
+"""The parts of every model family, put together again, give the model's own hidden states and logits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers import (
+    AutoModelForMaskedLM,
+    BertConfig,
+    DistilBertConfig,
+    ElectraConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PretrainedConfig,
+    RobertaConfig,
+)
+
+from stillhouse.errors import InputError
+from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
+from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.pretraining.objectives import find_objective
+
+SIZES = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 20,
+    "pad_token_id": 1,
+    "initializer_range": 0.3,
+}
+CONFIGS = {
+    "bert": BertConfig(**SIZES),
+    "roberta": RobertaConfig(**SIZES),
+    "electra": ElectraConfig(**SIZES, embedding_size=16),
+    "electra, narrow embeddings": ElectraConfig(**SIZES, embedding_size=8),
+    "distilbert": DistilBertConfig(
+        vocab_size=40, dim=16, n_layers=3, n_heads=2, hidden_dim=24, max_position_embeddings=20, pad_token_id=1
+    ),
+}
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+def test_parts_give_the_models_own_logits(config: PretrainedConfig) -> None:
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    ids = torch.tensor([[2, 7, 8, 9, 3], [2, 7, 3, 1, 1]])
+    attention = ids != 1
+    additive = torch.zeros(ids.shape).masked_fill(~attention, torch.finfo(torch.float32).min)[:, None, None]
+    family = family_of(model)
+    with torch.no_grad():
+        whole = model(input_ids=ids, attention_mask=attention.long(), output_hidden_states=True)
+        states = family.embed(model)(ids)
+        for layer in family.layers(model):
+            states = layer(states, additive)
+        logits = functional.linear(family.transform(model)(states[attention]), *output_matrix(model))
+    torch.testing.assert_close(states[attention], whole.hidden_states[-1][attention], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logits, whole.logits[attention], rtol=1e-4, atol=1e-5)
+    inside = {id(parameter) for parameter in model.base_model.parameters()}
+    assert head_parameters(model)
+    assert not inside & {id(parameter) for parameter in head_parameters(model).values()}
+
+
+def test_refuses_an_unknown_family() -> None:
+    config = GPT2Config(vocab_size=10, n_embd=4, n_layer=1, n_head=1, n_positions=4, bos_token_id=0, eos_token_id=0)
+    with pytest.raises(InputError, match="not 'gpt2'"):
+        family_of(GPT2LMHeadModel(config))
+
+
+def test_bag_of_words_refuses_embeddings_of_another_width() -> None:
+    model = AutoModelForMaskedLM.from_config(CONFIGS["electra, narrow embeddings"])
+    with pytest.raises(InputError, match="width 8"):
+        BottleneckPretraining(model, find_objective("bow"), "cls")
+
+
+def test_copied_decoder_needs_enough_layers() -> None:
+    model = AutoModelForMaskedLM.from_config(BertConfig(**SIZES | {"num_hidden_layers": 1}))
+    with pytest.raises(InputError, match="last 2 layers"):
+        BottleneckPretraining(model, find_objective("simlm"), "cls")

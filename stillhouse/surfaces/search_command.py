@@ -60,6 +60,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def open_searcher(folders: dict[str, Path]) -> Searcher:
+    context.hush_libraries()
     from stillhouse.retrieval.search import Searcher
 
     surroundings = context.Context(work=context.work_root(), device=context.device(), quiet=True)

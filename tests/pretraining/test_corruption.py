@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.pretraining.corruption import (
@@ -30,6 +30,7 @@ def passages(seed: int, rows: int = 64, length: int = 60) -> tuple[np.ndarray, n
 RATES = st.floats(0.05, 0.9)
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 1000), rate=RATES)
 def test_token_mask_draws_the_rounded_share(seed: int, rate: float) -> None:
     eligible, _ = passages(seed)
@@ -44,6 +45,7 @@ def test_token_mask_draws_every_position_equally_often() -> None:
     np.testing.assert_allclose(mask.mean(0), 0.3, atol=0.015)
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 1000), rate=RATES)
 def test_word_mask_equals_filling_word_by_word(seed: int, rate: float) -> None:
     """The slow version walks the words in the order of the same random keys."""

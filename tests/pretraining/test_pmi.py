@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.pretraining.pmi import average_mutual_information, count_ngrams, pmi
@@ -102,6 +102,7 @@ def slow_ami(passages: list[list[int]], longest: int, edges: str) -> list[float]
 CORPORA = st.lists(st.lists(st.integers(0, 4), max_size=9), min_size=1, max_size=8).filter(any)
 
 
+@settings(deadline=None)
 @given(passages=CORPORA, longest=st.integers(2, 4), edges=st.sampled_from(["equation", "present"]))
 def test_equals_dictionaries(passages: list[list[int]], longest: int, edges: str) -> None:
     orders = count_ngrams(*flat(passages), longest)

@@ -11,14 +11,15 @@ from typing import Any
 from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.sources.rows import Source
-from stillhouse.corpus.splitting import draw_dev, sample_queries
+from stillhouse.corpus.splitting import draw_dev, sample_articles, sample_queries
 from stillhouse.corpus.store import SPLITS, Columns, write_tables
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """How dev is drawn and how many queries of each split are kept (0 = all), by seed."""
+    """How dev is drawn and how many articles and queries of each split are kept (0 = all), by seed."""
 
+    max_articles: int = 0
     dev_fraction: float = 0.0
     max_queries: Mapping[str, int]
     seed: int
@@ -27,6 +28,7 @@ class Choices:
 def ingest_source(source: Source, choices: Choices, folder: Path) -> dict[str, Any]:
     """Cleans a source and writes its tables into `folder`. Returns the facts of the corpus manifest."""
     corpus = clean(source.rows())
+    beyond = sample_articles(corpus, choices.max_articles, choices.seed)
     drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
     sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)
     write_tables(folder, tables_of(corpus))
@@ -42,7 +44,7 @@ def ingest_source(source: Source, choices: Choices, folder: Path) -> dict[str, A
         "qrels": {split: qrels[split] for split in SPLITS},
         "rejected": corpus.reasons(),
         "drawn_dev": drawn,
-        "sampled_out": {split: sampled_out.get(split, 0) for split in SPLITS},
+        "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
     }
 
 

@@ -1,13 +1,31 @@
-"""Seeded choices among the clean queries: dev drawn from train, and samples of a size."""
+"""Seeded choices in a clean corpus: fewer articles for a trial run, dev drawn from train, and samples of a size."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 
 import numpy as np
 
 from stillhouse.corpus.cleaning import CleanCorpus, normalise
 from stillhouse.corpus.store import SPLITS
+
+
+def sample_articles(corpus: CleanCorpus, limit: int, seed: int) -> dict[str, int]:
+    """Keeps at most `limit` articles (0 = all), their passages, the links among them and the queries about them.
+
+    A passage without an article counts as one. Returns how many queries of each split left.
+    """
+    articles = sorted({row.article_id or row.id for row in corpus.passages.values()})
+    if not limit or len(articles) <= limit:
+        return {}
+    order = np.random.default_rng([seed, len(SPLITS)]).permutation(len(articles))
+    kept = {articles[i] for i in order[:limit]}
+    corpus.passages = {id: row for id, row in corpus.passages.items() if (row.article_id or row.id) in kept}
+    corpus.links = dict.fromkeys(link for link in corpus.links if kept.issuperset(link))
+    corpus.qrels = [(row, relevance) for row, relevance in corpus.qrels if row.passage_id in corpus.passages]
+    judged = {row.query_id for row, relevance in corpus.qrels if relevance > 0}
+    return _remove(corpus, corpus.queries.keys() - judged)
 
 
 def draw_dev(corpus: CleanCorpus, fraction: float, seed: int) -> int:
@@ -37,7 +55,6 @@ def draw_dev(corpus: CleanCorpus, fraction: float, seed: int) -> int:
 
 def sample_queries(corpus: CleanCorpus, limits: Mapping[str, int], seed: int) -> dict[str, int]:
     """Keeps at most `limits[split]` queries of each split (0 = all) and their qrels; returns how many left."""
-    left: dict[str, int] = {}
     removed: set[str] = set()
     for split, limit in limits.items():
         ids = sorted(id for id, own in corpus.split_of.items() if own == split)
@@ -45,8 +62,13 @@ def sample_queries(corpus: CleanCorpus, limits: Mapping[str, int], seed: int) ->
             continue
         order = np.random.default_rng([seed, SPLITS.index(split)]).permutation(len(ids))
         removed |= {ids[i] for i in order[limit:]}
-        left[split] = len(ids) - limit
+    return _remove(corpus, removed)
+
+
+def _remove(corpus: CleanCorpus, removed: Set[str]) -> dict[str, int]:
+    """Takes queries and their qrels out; returns how many of each split."""
+    left = Counter(corpus.split_of[id] for id in removed)
     for id in removed:
         del corpus.queries[id], corpus.split_of[id]
     corpus.qrels = [(row, relevance) for row, relevance in corpus.qrels if row.query_id not in removed]
-    return left
+    return dict(left)

@@ -33,6 +33,20 @@ def order_by_score(scores_QK: np.ndarray, rows_QK: np.ndarray) -> tuple[np.ndarr
     return np.take_along_axis(scores_QK, order_QK, axis=1), np.take_along_axis(rows_QK, order_QK, axis=1)
 
 
+def reordered(rows_QK: np.ndarray, query_P: np.ndarray, rank_P: np.ndarray, scores_P: np.ndarray) -> np.ndarray:
+    """Scores float32 [Q, K] that put the re-scored passages first, and the others after them in their old order.
+
+    Re-scored is the passage at (query_P[i], rank_P[i]); it keeps its new score. The others get whole steps below
+    their query's lowest new score, which say nothing but their order.
+    """
+    scores_QK = np.full(rows_QK.shape, np.nan, dtype=np.float32)
+    scores_QK[query_P, rank_P] = scores_P
+    others_QK = np.isnan(scores_QK)
+    lowest_Q1 = np.min(np.where(others_QK, np.inf, scores_QK), axis=1, keepdims=True, initial=np.inf)
+    lowest_Q1 = np.where(np.isfinite(lowest_Q1), lowest_Q1, 0.0)
+    return np.where(others_QK, lowest_Q1 - np.cumsum(others_QK, axis=1), scores_QK).astype(np.float32)
+
+
 def write_run(
     path: Path,
     query_ids: Sequence[str],

@@ -21,6 +21,11 @@ class Config:
     dev_fraction: float = setting(
         0.1, "the part of the train queries that becomes dev, where a source has no dev split", minimum=0, maximum=0.9
     )
+    max_articles: int = setting(
+        0,
+        "at most so many articles, a seeded sample, for a trial run; queries about others leave; 0 takes all",
+        minimum=0,
+    )
     max_train_queries: int = setting(0, "at most so many train queries, a seeded sample; 0 takes all", minimum=0)
     max_dev_queries: int = setting(0, "at most so many dev queries, a seeded sample; 0 takes all", minimum=0)
     max_test_queries: int = setting(0, "at most so many test queries, a seeded sample; 0 takes all", minimum=0)
@@ -35,7 +40,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     source = open_source(config.source, config.format)
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")
     limits = {"train": config.max_train_queries, "dev": config.max_dev_queries, "test": config.max_test_queries}
-    choices = Choices(dev_fraction=config.dev_fraction, max_queries=limits, seed=config.seed)
+    choices = Choices(
+        max_articles=config.max_articles, dev_fraction=config.dev_fraction, max_queries=limits, seed=config.seed
+    )
     facts = ingest_source(source, choices, outputs["corpus"])
 
     for reason, count in facts["rejected"].items():

@@ -1,4 +1,4 @@
-"""Step `rerank`: the cross-encoder re-orders the best passages of a run."""
+"""Step `rerank`: the cross-encoder re-orders the best passages of a run; the others follow in their old order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus, passage_texts
     from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
-    from stillhouse.retrieval.runs import top_rows, write_run
+    from stillhouse.retrieval.runs import read_run, reordered, top_rows, write_run
 
     corpus = Corpus.open(inputs["corpus"])
     passage_ids = list(corpus.passage_row)
@@ -34,11 +34,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     texts = np.array(passage_texts(corpus), dtype=object)
     scored = 0
     for split in ("dev", "test"):
-        ids, rows_QK, _ = top_rows(inputs["candidates"] / f"{split}.trec", corpus.passage_row, config.depth)
+        path = inputs["candidates"] / f"{split}.trec"
+        depth = int(read_run(path)["rank"].max()) if path.stat().st_size else 0
+        ids, rows_QK, _ = top_rows(path, corpus.passage_row, depth)
         questions = corpus.queries_of(split).set_index("query_id")["text"].reindex(ids).to_numpy(dtype=object)
-        query_P, rank_P = np.nonzero(rows_QK >= 0)
-        scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
-        scores_QK[query_P, rank_P] = score_pairs(
+        query_P, rank_P = np.nonzero(rows_QK[:, : config.depth] >= 0)
+        scores_P = score_pairs(
             model,
             questions,
             texts,
@@ -49,6 +50,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             precision=config.precision,
             batch_tokens=config.batch_tokens,
         )
+        scores_QK = reordered(rows_QK, query_P, rank_P, scores_P)
         write_run(outputs["run"] / f"{split}.trec", ids, passage_ids, rows_QK, scores_QK, config.system)
         scored += len(query_P)
     return Report(f"{scored} pairs re-ranked, the best {config.depth} passages a query", facts={"pairs": scored})

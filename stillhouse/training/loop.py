@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from stillhouse.training.precision import autocast
 from stillhouse.training.settings import TrainingConfig
 
 CHECKPOINT = "checkpoint.pt"
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def train(
     elif start:
         context.log(f"resumed after step {start} of {steps}")
     losses: list[float] = []
+    saved = time.monotonic()
     model.train()
     with context.bar("training", steps, "step") as bar:
         bar.update(start)
@@ -96,8 +99,10 @@ def train(
                 bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}")
                 if heldout <= min(row.heldout_loss for row in rows):
                     best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-                if step + 1 < steps:
+                # When a checkpoint is written has no bearing on the result, so the clock may decide.
+                if step + 1 < steps and time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
                     checkpoint.save(rows, best, step + 1)
+                    saved = time.monotonic()
     model.load_state_dict(best)
     model.eval()
     return rows

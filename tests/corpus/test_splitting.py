@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stillhouse.corpus.cleaning import CleanCorpus, clean, normalise
-from stillhouse.corpus.sources.rows import Passage, Qrel, Query, Row
-from stillhouse.corpus.splitting import draw_dev, sample_queries
+from stillhouse.corpus.sources.rows import Link, Passage, Qrel, Query, Row
+from stillhouse.corpus.splitting import draw_dev, sample_articles, sample_queries
 
 
 def labelled(train: int, dev: int = 0, test: int = 0, texts: int = 10**6) -> CleanCorpus:
@@ -69,3 +69,18 @@ def test_samples_have_their_size_and_the_seed_decides() -> None:
     assert len(kept) == 20
     assert sampled(7) == (left, kept)
     assert sampled(8)[1] != kept
+
+
+def test_fewer_articles_take_their_queries_and_links_along() -> None:
+    rows: list[Row] = [Passage(f"p{i}", "", f"text {i}", f"a{i % 4}", "", i // 4, f"c:{i}") for i in range(8)]
+    rows += [Link(f"a{i}", f"a{j}", "l:1") for i in range(4) for j in range(4) if i != j]
+    rows += [Query(f"q{i}", f"question {i}", "q:1") for i in range(8)]
+    rows += [Qrel(f"q{i}", f"p{i}", "1", "train" if i < 4 else "test", "r:1") for i in range(8)]
+    corpus = clean(rows)
+    assert sample_articles(corpus, 9, seed=1) == {} and len(corpus.passages) == 8
+    left = sample_articles(corpus, 3, seed=1)
+    kept = {row.article_id for row in corpus.passages.values()}
+    assert len(kept) == 3 and len(corpus.passages) == 6 and left == {"train": 1, "test": 1}
+    assert len(corpus.links) == 6 and all(set(link) <= kept for link in corpus.links)
+    assert {row.passage_id for row, _ in corpus.qrels} == set(corpus.passages)
+    assert set(corpus.queries) == set(corpus.split_of) == {row.query_id for row, _ in corpus.qrels}

@@ -43,6 +43,11 @@ def run(folder: Path, stop_at: int | None = None) -> tuple[Regression, list]:  #
     return model, rows
 
 
+@pytest.fixture(autouse=True)
+def checkpoints_at_every_heldout_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stillhouse.training.loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+
+
 @pytest.mark.parametrize("stop_at", [1, 4, 9])
 def test_a_killed_run_reaches_the_same_parameters(tmp_path: Path, stop_at: int) -> None:
     (tmp_path / "whole").mkdir()

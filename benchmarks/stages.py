@@ -1,0 +1,126 @@
+"""Runs every stage on one of the real data sets and writes the results page beside this script.
+
+    python benchmarks/stages.py medquad --folder build/medquad [--data ../shared/data]
+
+The folder keeps the artifacts; a run that was stopped goes on where it was, and its time is the sum of its parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+SETS = {"medquad": "MedQuAD", "squad-passages": "SQuAD passages"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=SETS)
+    parser.add_argument("--folder", type=Path, required=True, help="where the artifacts go")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    arguments = parser.parse_args()
+    source = (arguments.data / arguments.name).resolve()
+    if not source.is_dir():
+        print(f"{source} is not here; give its parent with --data", file=sys.stderr)
+        return 2
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    recipe = yaml.safe_load((HERE / f"{arguments.name}.yaml").read_text(encoding="utf-8"))
+    recipe["ingest"]["source"] = str(source)
+    params = arguments.folder / "params.yaml"
+    params.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    used = measure(params, arguments.folder)
+    page = HERE / f"{arguments.name}.md"
+    page.write_text(render(arguments.name, arguments.folder, used), encoding="utf-8")
+    print(f"wrote {page.name}")
+    return 0
+
+
+def measure(params: Path, folder: Path) -> dict[str, Any]:
+    """Runs the pipeline; wall time and peak memory of all parts of the run so far."""
+    record = folder / "cost.json"
+    used = json.loads(record.read_text()) if record.exists() else {"seconds": 0.0, "peak_bytes": 0}
+    started = time.monotonic()
+    command = [sys.executable, "-m", "stillhouse.cli", "run", "--params", str(params), "--folder", str(folder)]
+    status = subprocess.run(command, check=False).returncode
+    used["seconds"] += time.monotonic() - started
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    used["peak_bytes"] = max(used["peak_bytes"], peak)
+    record.write_text(json.dumps(used))
+    if status:
+        sys.exit(status)
+    return used
+
+
+def render(name: str, folder: Path, used: dict[str, Any]) -> str:
+    """The results page, from the files that `evaluate` wrote."""
+    evaluation = folder / "artifacts" / "evaluate" / "evaluation"
+    metrics, dev, intervals, tests = (
+        json.loads((evaluation / f"{file}.json").read_text())
+        for file in ("metrics", "dev_metrics", "intervals", "significance")
+    )
+    corpus = json.loads((folder / "artifacts" / "ingest" / "corpus" / "manifest.json").read_text())["facts"]
+    measures = list(next(iter(metrics.values())))
+    queries = " / ".join(f"{corpus['queries'][split]:,} {split}" for split in ("train", "dev", "test"))
+    lines = [
+        f"# {SETS[name]}: the seven systems, stage by stage",
+        "",
+        f"Command: `python benchmarks/stages.py {name} --folder build/{name}` (settings: [`{name}.yaml`]({name}.yaml)).",
+        "",
+        f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), no GPU. "
+        f"Wall time {used['seconds'] / 60:.0f} min, peak memory {used['peak_bytes'] / 2**30:.1f} GiB, all stages together.",
+        "",
+        f"{corpus['passages']:,} passages; queries {queries}. Figures are of the test split; choices were made on dev.",
+        "",
+        "| system | " + " | ".join(measures) + " | RR@10, 95 % interval | dev RR@10 |",
+        "|---|" + "---|" * (len(measures) + 2),
+    ]
+    for system, values in metrics.items():
+        low, high = intervals[system]["RR@10"]
+        cells = [f"{values[measure]:.3f}" for measure in measures]
+        lines.append(f"| `{system}` | {' | '.join(cells)} | {low:.3f} to {high:.3f} | {dev[system]['RR@10']:.3f} |")
+    return "\n".join([*lines, "", *comparisons(tests), "", *curves(folder), "", *discussion(name)]) + "\n"
+
+
+def comparisons(tests: Any) -> list[str]:
+    """The paired tests, on RR@10."""
+    lines = ["Paired differences in RR@10, with 95 % bootstrap intervals; p by paired t-test, Holm-corrected:", ""]
+    lines += ["| better? | than | difference | interval | p | p, corrected |", "|---|---|---|---|---|---|"]
+    for system, baselines in tests.items():
+        for baseline, by_measure in baselines.items():
+            test = by_measure["RR@10"]
+            lines.append(
+                f"| `{system}` | `{baseline}` | {test['difference']:+.3f} | {test['low']:+.3f} to {test['high']:+.3f} "
+                f"| {test['t_test_p']:.2g} | {test['t_test_p_holm']:.2g} |"
+            )
+    return lines
+
+
+def curves(folder: Path) -> list[str]:
+    """The held-out loss of every training, before and at the kept step."""
+    lines = ["| training | steps | held-out loss at the start | kept |", "|---|---|---|---|"]
+    for path in sorted((folder / "artifacts").glob("*/curves/curves.csv")):
+        rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
+        losses = [float(row[2]) for row in rows]
+        lines.append(f"| `{path.parts[-3]}` | {rows[-1][0]} | {losses[0]:.3f} | {min(losses):.3f} |")
+    return lines
+
+
+def discussion(name: str) -> list[str]:
+    """What a person wrote about the run; kept in a file of its own, so that a new run does not lose it."""
+    path = HERE / f"{name}.notes.md"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

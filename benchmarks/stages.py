@@ -75,10 +75,10 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
     lines = [
         f"# {SETS[name]}: the seven systems, stage by stage",
         "",
-        f"Command: `python benchmarks/stages.py {name} --folder build/{name}` (settings: [`{name}.yaml`]({name}.yaml)).",
+        f"Command: `python benchmarks/stages.py {name} --folder build/{name}`; settings: [`{name}.yaml`]({name}.yaml).",
         "",
-        f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), no GPU. "
-        f"Wall time {used['seconds'] / 60:.0f} min, peak memory {used['peak_bytes'] / 2**30:.1f} GiB, all stages together.",
+        f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), no GPU. All stages together: "
+        + f"{used['seconds'] / 60:.0f} min, peak memory {used['peak_bytes'] / 2**30:.1f} GiB.",
         "",
         f"{corpus['passages']:,} passages; queries {queries}. Figures are of the test split; choices were made on dev.",
         "",

@@ -125,7 +125,9 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
         raise InputError(f"{path} is damaged; run the step that writes {folder} again") from None
     if verify:
         found = digest_files(folder)
-        changed = sorted(name for name in manifest.files.keys() | found.keys() if manifest.files.get(name) != found.get(name))
+        changed = sorted(
+            name for name in manifest.files.keys() | found.keys() if manifest.files.get(name) != found.get(name)
+        )
         if changed:
             raise InputError(
                 f"{folder}: {', '.join(changed[:3])} changed after it was written; run step '{manifest.step}' again"

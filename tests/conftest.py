@@ -11,30 +11,8 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["STILLHOUSE_QUIET"] = "1"
 
-WORDS = [
-    "red",
-    "green",
-    "blue",
-    "bird",
-    "fish",
-    "tree",
-    "sings",
-    "swims",
-    "grows",
-    "the",
-    "a",
-    "in",
-    "of",
-    "and",
-    "what",
-    "which",
-    "where",
-    "does",
-    "is",
-    "one",
-    "two",
-    "three",
-]
+WORDS = ["red", "green", "blue", "bird", "fish", "tree", "sings", "swims", "grows", "the", "a", "in", "of", "and"]
+WORDS += ["what", "which", "where", "does", "is", "one", "two", "three"]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The built-in sample is what its README says: size, links, splits by article, no copying, questions of their own words."""
+"""The built-in sample is what its README says: size, links, splits by article, questions in words of their own."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Config:
     )
     max_articles: int = setting(
         0,
-        "at most so many articles, a seeded sample, for a trial run; queries about others leave; 0 takes all",
+        "at most so many articles, a seeded sample for a trial; queries on others leave; 0 takes all",
         minimum=0,
     )
     max_train_queries: int = setting(0, "at most so many train queries, a seeded sample; 0 takes all", minimum=0)

@@ -62,7 +62,7 @@ def test_batches_hold_every_text_once_within_the_budget() -> None:
     batches = list(length_batches(lengths, tokens=128))
     assert sorted(np.concatenate(batches)) == list(range(200))
     assert all(len(rows) * lengths[rows].max() <= 128 for rows in batches)
-    assert list(length_batches(np.array([500]), tokens=128))[0].tolist() == [0]
+    assert [rows.tolist() for rows in length_batches(np.array([500]), tokens=128)] == [[0]]
 
 
 def test_a_cross_encoder_loads_with_the_same_scores_elsewhere(

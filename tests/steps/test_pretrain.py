@@ -25,6 +25,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.importance import STEP as IMPORTANCE
 from stillhouse.steps.pretrain import STEP, Config
 from stillhouse.steps.tokenize import STEP as TOKENIZE
+from stillhouse.training import loop
 
 HEAD = {"objective": "mlm", "trainable": "head", "max_steps": 60, "learning_rate": 0.03}
 SHORT = {"epochs": 100.0, "max_steps": 6, "heldout_every": 2, "batch_size": 8, "max_length": 32}
@@ -112,6 +113,7 @@ def test_other_libraries_load_the_encoder(prepared: Prepared, tmp_path: Path) ->
 def test_a_killed_run_goes_on_to_the_same_parameters(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, objective: str
 ) -> None:
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     unbroken = digest_files(pretrain(prepared.inputs(), tmp_path / "unbroken", objective=objective))
     forward: Callable[..., Tensor] = BottleneckPretraining.forward
     training_steps = 0

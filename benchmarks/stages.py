@@ -70,6 +70,7 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
         for file in ("metrics", "dev_metrics", "intervals", "significance")
     )
     corpus = json.loads((folder / "artifacts" / "ingest" / "corpus" / "manifest.json").read_text())["facts"]
+    cost = f"{used['seconds'] / 60:.0f} min, peak memory {used['peak_bytes'] / 2**30:.1f} GiB"
     measures = list(next(iter(metrics.values())))
     queries = " / ".join(f"{corpus['queries'][split]:,} {split}" for split in ("train", "dev", "test"))
     lines = [
@@ -77,8 +78,7 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
         "",
         f"Command: `python benchmarks/stages.py {name} --folder build/{name}`; settings: [`{name}.yaml`]({name}.yaml).",
         "",
-        f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), no GPU. All stages together: "
-        + f"{used['seconds'] / 60:.0f} min, peak memory {used['peak_bytes'] / 2**30:.1f} GiB.",
+        f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), no GPU. All stages together: {cost}.",
         "",
         f"{corpus['passages']:,} passages; queries {queries}. Figures are of the test split; choices were made on dev.",
         "",

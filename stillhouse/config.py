@@ -70,14 +70,15 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
     for key, value in values.items():
         if key not in fields:
             raise InputError(f"{where}: unknown setting {key!r}; {nearest(str(key), fields)}")
-        checked[key] = _check(value, types[key], fields[key].metadata, f"{where}.{key}")
+        checked[key] = check_value(value, types[key], fields[key].metadata, f"{where}.{key}")
     try:
         return cls(**checked)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
 
-def _check(value: Any, kind: type, rules: Mapping[str, Any], where: str) -> Any:
+def check_value(value: Any, kind: type, rules: Mapping[str, Any], where: str) -> Any:
+    """One value against its field's type, choices and range; `rules` is the field's metadata."""
     assert kind in SCALARS, f"{where}: a setting must be bool, int, float or str, not {kind}"
     if kind is float and isinstance(value, (int, str)) and not isinstance(value, bool):
         # YAML reads 2e-5 as a string because it lacks a dot.

@@ -10,6 +10,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stillhouse.steps.spec import Report
+
 
 class InputError(ValueError):
     """Something the user gave is wrong. The message names it and the remedy, in a sentence or two."""
@@ -18,6 +23,10 @@ class InputError(ValueError):
 
 
 class ValidationFailed(Exception):
-    """The corpus breaks a threshold of `validate`; its report is written all the same."""
+    """The corpus breaks a threshold of `validate`. The output is written all the same; `report` is the step's report."""
 
     exit_code = 3
+
+    def __init__(self, message: str, report: Report | None = None) -> None:
+        super().__init__(message)
+        self.report = report

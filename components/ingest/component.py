@@ -26,8 +26,7 @@ def ingest(
         source: a folder, a .jsonl[.gz] file, or `sample`, the built-in one.
         format: how the source is read; `auto` finds out and says so.
         dev_fraction: the part of the train queries that becomes dev, where a source has no dev split.
-        max_articles: at most so many articles, a seeded sample, for a trial run; queries about others leave; 0
-            takes all.
+        max_articles: at most so many articles, a seeded sample for a trial; queries on others leave; 0 takes all.
         max_train_queries: at most so many train queries, a seeded sample; 0 takes all.
         max_dev_queries: at most so many dev queries, a seeded sample; 0 takes all.
         max_test_queries: at most so many test queries, a seeded sample; 0 takes all.

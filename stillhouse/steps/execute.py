@@ -39,7 +39,7 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     surroundings.hush_libraries()
     inputs = {name: Path(path) for name, path in inputs.items() if path}
     manifests = open_inputs(step, inputs)
-    _refuse_mismatch(step, manifests)
+    refuse_mismatch(step, manifests)
     digests = {name: manifest.digest for name, manifest in manifests.items()}
     key = digest_json([step.name, recorded(config), digests, code_digest()])[:20]
     context = Context(
@@ -58,7 +58,7 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     read = ", ".join(str(path) for path in inputs.values()) or "its source"
     context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {time.monotonic() - started:.1f} s")
     if report.facts.get("passed") is False:
-        raise ValidationFailed(f"{report.summary}; the report is in {written}")
+        raise ValidationFailed(f"{report.summary}; the report is in {written}", report)
     return report
 
 
@@ -78,7 +78,7 @@ def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
     return manifests
 
 
-def _refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
+def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
     """Refuses a data input that was made from something other than the step's own input of the same name."""
     kinds = {port.name: port.kind for port in step.inputs}
     for name, manifest in manifests.items():

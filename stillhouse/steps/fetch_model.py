@@ -13,7 +13,9 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config:
     """Which model, how much of it, and how it makes a vector of a text."""
 
-    model: str = setting("bert-base-uncased", "a model folder, package:NAME of an installed package, or a hub name")
+    model: str = setting(
+        "bert-base-uncased", "a model folder, package:NAME of an installed package, or a hub name", location=True
+    )
     layers: int = setting(0, "keep only the first so many Transformer layers; 0 = all", minimum=0)
     pooling: str = setting(
         "own",

@@ -31,9 +31,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
         rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
-        write_run(
-            outputs["run"] / f"{split}.trec", list(queries["query_id"]), passage_ids, rows_QK, scores_QK, "bm25"
-        )
+        write_run(outputs["run"] / f"{split}.trec", list(queries["query_id"]), passage_ids, rows_QK, scores_QK, "bm25")
     queries = training_queries(corpus)
     # Relevant passages are taken out afterwards: so many more are asked for.
     offsets, _ = corpus.positives(queries["query_id"])

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import build, field_types
+from stillhouse.errors import ValidationFailed
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
+from stillhouse.steps.spec import Report, Step
 
 METRICS = "metrics"
 PAGE = "html"
@@ -39,7 +41,17 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     config: Any = build(step.config, settings, f"component {step.identifier}")
     inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
     outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
-    report = execute(step, config, inputs, outputs)
+    try:
+        publish(step, execute(step, config, inputs, outputs), outputs, values)
+    except ValidationFailed as failure:
+        # The page is there to show why the pipeline stops here.
+        assert failure.report is not None
+        publish(step, failure.report, outputs, values)
+        raise
+
+
+def publish(step: Step, report: Report, outputs: Mapping[str, Path], values: Mapping[str, Any]) -> None:
+    """Hands a step's outputs over to Kubeflow: digests as metadata, figures, and the page of a step that has one."""
     for port in step.outputs:
         artifact: KubeflowArtifact = values[port.name]
         artifact.metadata["digest"] = read_manifest(outputs[port.name], verify=False).digest

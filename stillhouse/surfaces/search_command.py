@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from stillhouse import context
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, find_uses
-from stillhouse.steps.execute import _refuse_mismatch as refuse_mismatch
-from stillhouse.steps.execute import open_inputs
+from stillhouse.steps.execute import open_inputs, refuse_mismatch
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.step_command import add_context_flags, environment
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse import context
-from stillhouse.config import _check as check_value
-from stillhouse.config import build, field_types, from_text, nearest, read_recipe
+from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe
 from stillhouse.errors import InputError
 from stillhouse.graph import USES, Use, find_uses
 from stillhouse.steps.execute import execute, write_metrics

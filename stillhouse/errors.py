@@ -23,7 +23,7 @@ class InputError(ValueError):
 
 
 class ValidationFailed(Exception):
-    """The corpus breaks a threshold of `validate`. The output is written all the same; `report` is the step's report."""
+    """The corpus breaks a threshold of `validate`. Its output is written all the same; `report` is the step's."""
 
     exit_code = 3
 

@@ -92,8 +92,9 @@ def test_component_hands_its_arguments_to_its_step(name: str, monkeypatch: pytes
     assert set(field_types(step.config)) <= set(parameters)
 
 
-def test_failed_validation_stops_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_validation_stops_the_pipeline_and_shows_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+        (outputs["validation"] / "report.html").write_text("<p>3 empty passages</p>")
         return Report("3 empty passages", facts={"passed": False}, html="report.html")
 
     ingest, validate = arguments("ingest", tmp_path), arguments("validate", tmp_path)
@@ -101,3 +102,4 @@ def test_failed_validation_stops_the_pipeline(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(registry.steps(), "validate", dataclasses.replace(registry.steps()["validate"], run=run))
     with pytest.raises(ValidationFailed):
         run_component("validate", validate | {"corpus": ingest["corpus"]})
+    assert Path(validate["html"].path).read_text() == "<p>3 empty passages</p>"

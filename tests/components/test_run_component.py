@@ -92,7 +92,7 @@ def test_component_hands_its_arguments_to_its_step(name: str, monkeypatch: pytes
     assert set(field_types(step.config)) <= set(parameters)
 
 
-def test_failed_validation_stops_the_pipeline_and_shows_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_validation_stops_the_run_and_shows_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
         (outputs["validation"] / "report.html").write_text("<p>3 empty passages</p>")
         return Report("3 empty passages", facts={"passed": False}, html="report.html")

@@ -13,7 +13,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.contrastive import contrastive_loss
 from stillhouse.retrieval.distillation import distillation_loss
-from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.encoder import BiEncoder, TokenizedTexts
 from stillhouse.retrieval.groups import Groups, GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.teacher import Teacher, TeacherScores
@@ -72,10 +72,7 @@ class RetrieverLoss:
         student_BK = scores_BM.gather(1, self._tensor(places_BK))
         return distillation_loss(student_BK, self._tensor(teacher_BK), self._tensor(known_BK))
 
-    def _vectors(self, texts: object) -> Tensor:
-        from stillhouse.retrieval.encoder import TokenizedTexts
-
-        assert isinstance(texts, TokenizedTexts)
+    def _vectors(self, texts: TokenizedTexts) -> Tensor:
         return self._encoder(*texts.batch(range(len(texts)), self._device)).float()
 
     def _tensor(self, array: np.ndarray) -> Tensor:

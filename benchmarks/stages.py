@@ -47,15 +47,16 @@ def main() -> int:
 
 
 def measure(params: Path, folder: Path) -> dict[str, Any]:
-    """Runs the pipeline; wall time and peak memory of all parts of the run so far."""
+    """Runs the pipeline; wall time, processor time and peak memory of all parts of the run so far."""
     record = folder / "cost.json"
-    used = json.loads(record.read_text()) if record.exists() else {"seconds": 0.0, "peak_bytes": 0}
+    used = json.loads(record.read_text()) if record.exists() else {"seconds": 0.0, "cpu_seconds": 0.0, "peak_bytes": 0}
     started = time.monotonic()
     command = [sys.executable, "-m", "stillhouse.cli", "run", "--params", str(params), "--folder", str(folder)]
     status = subprocess.run(command, check=False).returncode
     used["seconds"] += time.monotonic() - started
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    used["peak_bytes"] = max(used["peak_bytes"], peak)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used["cpu_seconds"] += children.ru_utime + children.ru_stime
+    used["peak_bytes"] = max(used["peak_bytes"], children.ru_maxrss * 1024)
     record.write_text(json.dumps(used))
     if status:
         sys.exit(status)
@@ -70,7 +71,8 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
         for file in ("metrics", "dev_metrics", "intervals", "significance")
     )
     corpus = json.loads((folder / "artifacts" / "ingest" / "corpus" / "manifest.json").read_text())["facts"]
-    cost = f"{used['seconds'] / 60:.0f} min, peak memory {used['peak_bytes'] / 2**30:.1f} GiB"
+    minutes = f"{used['seconds'] / 60:.0f} min, {used['cpu_seconds'] / 60:.0f} min of processor time"
+    cost = f"{minutes}, peak memory {used['peak_bytes'] / 2**30:.1f} GiB"
     measures = list(next(iter(metrics.values())))
     queries = " / ".join(f"{corpus['queries'][split]:,} {split}" for split in ("train", "dev", "test"))
     lines = [

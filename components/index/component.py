@@ -24,7 +24,7 @@ def index(
         metrics: the step's figures.
         validation: the verdict that lets the run go on.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
-        batch_tokens: padded tokens encoded at once.
+        batch_tokens: padded tokens computed at once.
     """
     from stillhouse.surfaces.component import run_component
 

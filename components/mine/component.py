@@ -12,8 +12,9 @@ def mine(
     index: Input[Dataset],
     negatives: Output[Dataset],
     metrics: Output[Metrics],
-    negatives_depth: int = 200,
     precision: str = "auto",
+    batch_tokens: int = 8192,
+    negatives_depth: int = 200,
 ):
     """Takes a retriever's best wrong passages as hard negatives.
 
@@ -23,8 +24,9 @@ def mine(
         index: its index of the corpus.
         negatives: hard negatives.
         metrics: the step's figures.
-        negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        batch_tokens: padded tokens computed at once.
+        negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
     """
     from stillhouse.surfaces.component import run_component
 

@@ -12,10 +12,10 @@ def rerank(
     reranker: Input[Model],
     run: Output[Dataset],
     metrics: Output[Metrics],
-    depth: int = 200,
-    system: str = "reranked",
     precision: str = "auto",
     batch_tokens: int = 8192,
+    depth: int = 200,
+    system: str = "reranked",
 ):
     """Re-orders a run's best passages with the cross-encoder.
 
@@ -25,10 +25,10 @@ def rerank(
         reranker: the cross-encoder.
         run: the re-ordered passages.
         metrics: the step's figures.
+        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        batch_tokens: padded tokens computed at once.
         depth: re-order the best so many passages of a query (001 Table 13).
         system: the name in the run file's last column.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
-        batch_tokens: padded tokens scored at once.
     """
     from stillhouse.surfaces.component import run_component
 

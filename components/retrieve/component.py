@@ -12,9 +12,10 @@ def retrieve(
     index: Input[Dataset],
     run: Output[Dataset],
     metrics: Output[Metrics],
+    precision: str = "auto",
+    batch_tokens: int = 8192,
     depth: int = 200,
     system: str = "dense",
-    precision: str = "auto",
 ):
     """Searches the index for every dev and test query.
 
@@ -24,9 +25,10 @@ def retrieve(
         index: its index of the corpus.
         run: the ranked passages.
         metrics: the step's figures.
+        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        batch_tokens: padded tokens computed at once.
         depth: passages in the run of a query.
         system: the name in the run file's last column.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
     """
     from stillhouse.surfaces.component import run_component
 

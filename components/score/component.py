@@ -12,9 +12,9 @@ def score(
     reranker: Input[Model],
     teacher: Output[Dataset],
     metrics: Output[Metrics],
-    depth: int = 200,
     precision: str = "auto",
     batch_tokens: int = 8192,
+    depth: int = 200,
 ):
     """Scores positives and negatives with the cross-encoder, for distillation.
 
@@ -24,9 +24,9 @@ def score(
         reranker: the cross-encoder.
         teacher: the scores.
         metrics: the step's figures.
-        depth: score the best so many negatives of a query.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
-        batch_tokens: padded tokens scored at once.
+        batch_tokens: padded tokens computed at once.
+        depth: score the best so many negatives of a query.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.context import Context
 from stillhouse.retrieval.encoder import TokenizedTexts, for_each_batch
+from stillhouse.retrieval.settings import InferenceConfig
 
 PAIRS_AT_ONCE = 50_000
 
@@ -89,23 +91,16 @@ def score_pairs(
     row_P: np.ndarray,
     context: Context,
     what: str,
-    *,
-    precision: str = "auto",
-    batch_tokens: int = 8192,
+    config: InferenceConfig,
 ) -> np.ndarray:
     """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`); pairs are tokenized 50,000 at a time."""
     scores_P = np.empty(len(query_P), dtype=np.float32)
     for start in range(0, len(query_P), PAIRS_AT_ONCE):
         part = slice(start, start + PAIRS_AT_ONCE)
         texts = model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
-        for_each_batch(
-            model,
-            texts.ids.lengths(),
-            lambda rows, device, texts=texts: model(*texts.batch(rows, device)),  # type: ignore[misc]
-            scores_P[part],
-            context,
-            what,
-            precision=precision,
-            batch_tokens=batch_tokens,
-        )
+
+        def compute(rows: np.ndarray, device: torch.device, texts: PairTexts = texts) -> Tensor:
+            return model(*texts.batch(rows, device))
+
+        for_each_batch(model, texts.ids.lengths(), compute, scores_P[part], context, what, config)
     return scores_P

@@ -11,6 +11,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import BiEncoder, encode
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.vector_index import VectorIndex
 
 
@@ -21,8 +22,13 @@ def check_index(index: VectorIndex, corpus: Corpus) -> None:
 
 
 def retrieve(
-    encoder: BiEncoder, index: VectorIndex, texts: Sequence[str], depth: int, precision: str, context: Context
+    encoder: BiEncoder,
+    index: VectorIndex,
+    texts: Sequence[str],
+    depth: int,
+    context: Context,
+    config: InferenceConfig,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Passage rows int32 [Q, K] and scores float32 [Q, K] of each query text, best first."""
-    vectors_QD = encode(encoder, encoder.queries(texts), context, "queries", precision=precision)
+    vectors_QD = encode(encoder, encoder.queries(texts), context, "queries", config)
     return index.search(vectors_QD, depth)

@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 
 from stillhouse.context import Context
 from stillhouse.retrieval.pooling import EncoderSettings, normalized, pool, read_settings, write_modules
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.training.precision import autocast
 
 
@@ -107,23 +108,15 @@ def encode(
     texts: TokenizedTexts,
     context: Context,
     what: str,
-    *,
-    precision: str = "auto",
-    batch_tokens: int = 8192,
-    out: np.ndarray | None = None,
+    config: InferenceConfig,
 ) -> np.ndarray:
-    """The vectors of all texts, float32 [N, D], in the order of the texts; written into `out` where given."""
-    vectors_ND = out if out is not None else np.empty((len(texts), encoder.width), dtype=np.float32)
-    for_each_batch(
-        encoder,
-        texts.lengths(),
-        lambda rows, device: encoder(*texts.batch(rows, device)),
-        vectors_ND,
-        context,
-        what,
-        precision=precision,
-        batch_tokens=batch_tokens,
-    )
+    """The vectors of all texts, float32 [N, D], in the order of the texts."""
+    vectors_ND = np.empty((len(texts), encoder.width), dtype=np.float32)
+
+    def compute(rows: np.ndarray, device: torch.device) -> Tensor:
+        return encoder(*texts.batch(rows, device))
+
+    for_each_batch(encoder, texts.lengths(), compute, vectors_ND, context, what, config)
     return vectors_ND
 
 
@@ -134,14 +127,12 @@ def for_each_batch(
     out: np.ndarray,
     context: Context,
     what: str,
-    *,
-    precision: str,
-    batch_tokens: int,
+    config: InferenceConfig,
 ) -> None:
     """Fills `out[rows] = compute(rows)` over length-sorted batches, in inference mode, with a progress bar."""
     device = context.torch_device()
     model.to(device).eval()
-    with torch.inference_mode(), autocast(precision, device), context.bar(what, len(lengths_N), "text") as bar:
-        for rows in length_batches(lengths_N, batch_tokens):
+    with torch.inference_mode(), autocast(config.precision, device), context.bar(what, len(lengths_N), "text") as bar:
+        for rows in length_batches(lengths_N, config.batch_tokens):
             out[rows] = compute(rows, device).float().cpu().numpy()
             bar.update(len(rows))

@@ -12,12 +12,10 @@ from torch import Tensor
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.groups import GroupSampler
+from stillhouse.retrieval.group_training import open_samplers, train_on_groups
 from stillhouse.retrieval.listwise import listwise_loss
 from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.retriever_training import HELDOUT_STREAM
-from stillhouse.training.batches import chunks, epoch_batches, steps_for
-from stillhouse.training.loop import CurveRow, train
+from stillhouse.training.loop import CurveRow
 from stillhouse.training.settings import TrainingConfig
 
 
@@ -36,10 +34,7 @@ def train_reranker(
     """
     texts = np.array(passage_texts(corpus), dtype=object)
     device = context.torch_device()
-    samplers = {
-        split: GroupSampler(corpus, negatives, split, negatives_per_query, negatives_depth, config.seed)
-        for split in ("train", "dev")
-    }
+    samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context)
 
     def loss(split: str, examples_B: np.ndarray, stream: int) -> Tensor:
         groups = samplers[split].draw(examples_B, stream)
@@ -51,13 +46,4 @@ def train_reranker(
         scores_BK = torch.zeros(candidate_BK.shape, device=device).masked_scatter(candidate_BK, scores)
         return listwise_loss(scores_BK, candidate_BK)
 
-    count = len(samplers["train"])
-    batch = epoch_batches(count, config.batch_size, config.seed)
-
-    def heldout_loss() -> float:
-        parts = chunks(len(samplers["dev"]), config.batch_size)
-        total = sum(float(loss("dev", part, HELDOUT_STREAM + n)) * len(part) for n, part in enumerate(parts))
-        return total / len(samplers["dev"])
-
-    steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
-    return train(model, lambda step: loss("train", batch(step), step), heldout_loss, steps, config, context)
+    return train_on_groups(model, samplers, loss, config, context)

@@ -14,14 +14,12 @@ from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.contrastive import contrastive_loss
 from stillhouse.retrieval.distillation import distillation_loss
 from stillhouse.retrieval.encoder import BiEncoder, TokenizedTexts
+from stillhouse.retrieval.group_training import open_samplers, train_on_groups
 from stillhouse.retrieval.groups import Groups, GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.teacher import Teacher, TeacherScores
-from stillhouse.training.batches import chunks, epoch_batches, steps_for
-from stillhouse.training.loop import CurveRow, train
+from stillhouse.training.loop import CurveRow
 from stillhouse.training.settings import TrainingConfig
-
-HELDOUT_STREAM = 2**31
 
 
 class RetrieverLoss:
@@ -93,24 +91,12 @@ def train_retriever(
 ) -> list[CurveRow]:
     """Trains `encoder` in place on the train queries and returns its curves; dev queries give the held-out loss."""
     texts = np.array(passage_texts(corpus), dtype=object)
-    samplers = {
-        split: GroupSampler(corpus, negatives, split, negatives_per_query, negatives_depth, config.seed)
-        for split in ("train", "dev")
-    }
+    samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context)
     device = context.torch_device()
     losses = {
         split: RetrieverLoss(encoder, texts, sampler, teacher, temperature, alpha, device)
         for split, sampler in samplers.items()
     }
-    if samplers["train"].without_negatives():
-        context.log(f"{samplers['train'].without_negatives()} train queries have no hard negatives")
-    count = len(samplers["train"])
-    batch = epoch_batches(count, config.batch_size, config.seed)
-
-    def heldout_loss() -> float:
-        parts = chunks(len(samplers["dev"]), config.batch_size)
-        total = sum(float(losses["dev"](part, HELDOUT_STREAM + n)) * len(part) for n, part in enumerate(parts))
-        return total / len(samplers["dev"])
-
-    steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
-    return train(encoder, lambda step: losses["train"](batch(step), step), heldout_loss, steps, config, context)
+    return train_on_groups(
+        encoder, samplers, lambda split, examples_B, stream: losses[split](examples_B, stream), config, context
+    )

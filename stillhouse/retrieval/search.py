@@ -9,7 +9,10 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.retrieval.dense import check_index, retrieve
 from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.vector_index import VectorIndex
+
+EXACT = InferenceConfig(precision="fp32")
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Searcher:
 
     def search(self, question: str, top: int) -> list[Hit]:
         """The `top` best passages, best first."""
-        rows_QK, scores_QK = retrieve(self._encoder, self._index, [question], top, "fp32", self._context)
+        rows_QK, scores_QK = retrieve(self._encoder, self._index, [question], top, self._context, EXACT)
         hits = self._passages.iloc[rows_QK[0]]
         return [
             Hit(rank, float(score), hit.passage_id, hit.title, hit.text)

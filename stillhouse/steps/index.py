@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(InferenceConfig):
     """How passages are encoded."""
-
-    precision: str = setting(
-        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
-    )
-    batch_tokens: int = setting(8192, "padded tokens encoded at once", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -27,9 +22,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["retriever"])
     texts = encoder.passages(passage_texts(corpus))
-    vectors_ND = encode(
-        encoder, texts, context, "encoding", precision=config.precision, batch_tokens=config.batch_tokens
-    )
+    vectors_ND = encode(encoder, texts, context, "encoding", config)
     write_index(outputs["index"], vectors_ND, corpus.passages["passage_id"])
     facts = {"passages": len(vectors_ND), "width": int(vectors_ND.shape[1])}
     return Report(f"{len(vectors_ND)} passages as vectors of width {vectors_ND.shape[1]}", facts=facts)

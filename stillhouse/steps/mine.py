@@ -6,17 +6,15 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(InferenceConfig):
     """How deep to mine."""
 
     negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4)", minimum=1)
-    precision: str = setting(
-        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
-    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -32,7 +30,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     queries = training_queries(corpus)
     offsets, _ = corpus.positives(queries["query_id"])
     depth = config.negatives_depth + int((offsets[1:] - offsets[:-1]).max(initial=0))
-    rows_QK, _ = retrieve(encoder, index, list(queries["text"]), depth, config.precision, context)
+    rows_QK, _ = retrieve(encoder, index, list(queries["text"]), depth, context, config)
     negatives = negatives_of(corpus, rows_QK, config.negatives_depth)
     negatives.write(outputs["negatives"])
     return Report(describe(negatives))

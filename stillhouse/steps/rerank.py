@@ -6,19 +6,16 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(InferenceConfig):
     """How deep to re-order."""
 
     depth: int = setting(200, "re-order the best so many passages of a query (001 Table 13)", minimum=1)
     system: str = setting("reranked", "the name in the run file's last column")
-    precision: str = setting(
-        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
-    )
-    batch_tokens: int = setting(8192, "padded tokens scored at once", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -47,8 +44,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             rows_QK[query_P, rank_P],
             context,
             f"re-ranking {split}",
-            precision=config.precision,
-            batch_tokens=config.batch_tokens,
+            config,
         )
         scores_QK = reordered(rows_QK, query_P, rank_P, scores_P)
         write_run(outputs["run"] / f"{split}.trec", ids, passage_ids, rows_QK, scores_QK, config.system)

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(InferenceConfig):
     """How deep a run is, and its name."""
 
     depth: int = setting(200, "passages in the run of a query", minimum=1)
     system: str = setting("dense", "the name in the run file's last column")
-    precision: str = setting(
-        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
-    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -34,7 +32,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     searched = 0
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
-        rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), config.depth, config.precision, context)
+        rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), config.depth, context, config)
         path = outputs["run"] / f"{split}.trec"
         write_run(path, list(queries["query_id"]), passage_ids, rows_QK, scores_QK, config.system)
         searched += len(queries)

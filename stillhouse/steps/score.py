@@ -6,18 +6,15 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(InferenceConfig):
     """How many negatives are scored."""
 
     depth: int = setting(200, "score the best so many negatives of a query", minimum=1)
-    precision: str = setting(
-        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
-    )
-    batch_tokens: int = setting(8192, "padded tokens scored at once", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -44,8 +41,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         np.concatenate([positives, rows_QD[scored_QD]]),
         context,
         "scoring",
-        precision=config.precision,
-        batch_tokens=config.batch_tokens,
+        config,
     )
     negative_scores_QD = np.full(rows_QD.shape, np.nan, dtype=np.float32)
     negative_scores_QD[scored_QD] = scores[len(positives) :]

@@ -16,8 +16,10 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
 from stillhouse.retrieval.encoder import BiEncoder, encode, length_batches
 from stillhouse.retrieval.pooling import EncoderSettings, pool, read_settings
+from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.source import fetch
 
+FP32 = InferenceConfig(precision="fp32", batch_tokens=40)
 TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]
 
 
@@ -33,7 +35,7 @@ def test_sentence_transformers_gives_the_same_vectors(
 ) -> None:
     encoder = BiEncoder.load(tiny_model, pooling=pooling, normalize=normalize, passage_length=8)
     encoder.save(tmp_path / "retriever")
-    ours = encode(encoder, encoder.passages(TEXTS), context, "test", precision="fp32", batch_tokens=16)
+    ours = encode(encoder, encoder.passages(TEXTS), context, "test", InferenceConfig(precision="fp32", batch_tokens=16))
     theirs = SentenceTransformer(str(tmp_path / "retriever"), device="cpu").encode(TEXTS)
     assert np.allclose(ours, theirs, atol=1e-5)
     loaded = BiEncoder.load(tmp_path / "retriever")
@@ -73,7 +75,7 @@ def test_a_cross_encoder_loads_with_the_same_scores_elsewhere(
     model = CrossEncoder.load(tmp_path / "reranker")
     queries, passages = np.array(["where does the bird sing", "a fish"], dtype=object), np.array(TEXTS, dtype=object)
     query, row = np.array([0, 0, 1, 1, 0]), np.array([0, 1, 2, 3, 2])
-    ours = score_pairs(model, queries, passages, query, row, context, "test", precision="fp32", batch_tokens=40)
+    ours = score_pairs(model, queries, passages, query, row, context, "test", FP32)
     pairs = [(queries[q], passages[r]) for q, r in zip(query, row)]
     theirs = OtherCrossEncoder(str(tmp_path / "reranker"), device="cpu", max_length=24).predict(pairs)
     assert np.allclose(ours, theirs, atol=1e-5) and len(set(ours.round(6))) > 1
@@ -110,3 +112,34 @@ def test_what_cannot_be_fetched_is_named(tiny_model: Path, tmp_path: Path, chang
     arguments = {"name": str(tiny_model), "layers": 0, "pooling": "own", "query_length": 16, "passage_length": 48}
     with pytest.raises(InputError, match=message):
         fetch(**{**arguments, **change}, folder=tmp_path)
+
+
+@pytest.fixture
+def electra(tiny_model: Path, tmp_path: Path) -> Path:
+    """Folders like google/electra-base-generator and -discriminator, whose embeddings are narrower than their states."""
+    from transformers import AutoTokenizer, ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = ElectraConfig(vocab_size=len(tokenizer), embedding_size=16, max_position_embeddings=64, **sizes)
+    for name, kind in (("generator", ElectraForMaskedLM), ("discriminator", ElectraForPreTraining)):
+        kind(config).save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "head"), [("generator", "trained"), ("discriminator", "absent")])
+def test_electra_is_fetched_with_the_head_that_it_has(electra: Path, name: str, head: str) -> None:
+    (electra / "fetched").mkdir()
+    facts = fetch(str(electra / name), 0, "own", 16, 48, electra / "fetched")
+    assert facts["lm_head"] == head and facts["pooling"] == "cls"
+    before, after = AutoModel.from_pretrained(electra / name), AutoModel.from_pretrained(electra / "fetched")
+    for key, value in before.state_dict().items():
+        assert torch.equal(after.state_dict()[key], value), key
+
+
+def test_an_electra_discriminator_becomes_a_cross_encoder(electra: Path, context: Context) -> None:
+    model = CrossEncoder.start(electra / "discriminator", max_length=24)
+    queries, passages = np.array(["a fish"], dtype=object), np.array(TEXTS, dtype=object)
+    scores = score_pairs(model, queries, passages, np.zeros(4, dtype=int), np.arange(4), context, "test", FP32)
+    assert scores.shape == (4,) and np.isfinite(scores).all()

@@ -116,7 +116,7 @@ def test_what_cannot_be_fetched_is_named(tiny_model: Path, tmp_path: Path, chang
 
 @pytest.fixture
 def electra(tiny_model: Path, tmp_path: Path) -> Path:
-    """Folders like google/electra-base-generator and -discriminator, whose embeddings are narrower than their states."""
+    """Folders like google/electra-base-generator and -discriminator: embeddings are narrower than states."""
     from transformers import AutoTokenizer, ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
 from stillhouse.graph import USES, Use, find_uses
 from stillhouse.steps.registry import steps
+from stillhouse.surfaces.recipes import find_recipe, load_recipe
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_names_are_unique_and_fit_every_surface() -> None:
@@ -43,3 +48,10 @@ def test_retrievers_start_from_the_same_pretrained_encoder() -> None:
     starts = {name: find_uses()[name].inputs["encoder"] for name in ("retriever_1", "retriever_2", "distilled")}
     assert set(starts.values()) == {"pretraining/encoder"}
     assert find_uses()["retriever_1_unpretrained"].inputs["encoder"] == "fetch_model/encoder"
+
+
+def test_the_repository_runs_the_shipped_recipe_of_the_sample() -> None:
+    """params.yaml is stillhouse/recipes/sample.yaml but for the place of the sample, which DVC is to watch."""
+    own, shipped = (load_recipe(path) for path in (ROOT / "params.yaml", find_recipe("sample")))
+    assert own["ingest"].pop("source") == "stillhouse/sample" and shipped["ingest"].pop("source") == "sample"
+    assert own == shipped

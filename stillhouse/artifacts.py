@@ -69,6 +69,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = path.with_name(f".{path.name}.partial")
     previous = path.with_name(f".{path.name}.previous")
+    if previous.exists() and not path.exists():
+        previous.rename(path)  # a run was killed between the two renames below
     for leftover in (staging, previous):
         _remove(leftover)
     staging.mkdir()

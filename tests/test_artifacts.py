@@ -46,6 +46,13 @@ def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
 
 
+def test_a_folder_set_aside_by_a_killed_run_comes_back(tmp_path: Path) -> None:
+    make(tmp_path / "a").rename(tmp_path / ".a.previous")
+    with pytest.raises(RuntimeError), whole_folder(tmp_path / "a"):
+        raise RuntimeError
+    assert (tmp_path / "a" / "part" / "file.txt").read_text() == "content"
+
+
 def test_a_new_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
     path = make(tmp_path / "a")
     (path / "extra.txt").write_text("extra")

@@ -4,6 +4,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 EXTRAS ?= cpu,validation,platform,metrics,sample,dev
+comma = ,
+INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
 .PHONY: reproduce test test-full lint render install clean
@@ -26,12 +28,13 @@ lint: install
 	$(RUN) mypy
 
 render: install  ## dvc.yaml and components/ from the graph and the steps
-	$(RUN) python -m stillhouse.surfaces.dvc_file
+	$(RUN) python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml.new
+	mv dvc.yaml.new dvc.yaml
 	$(RUN) python -m components.render
 
-install: $(VENV)/installed
+install: $(INSTALLED)
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
 	touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -64,11 +65,15 @@ def run_local_action(argv: Sequence[str]) -> int:
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()
-    from pipelines.local import run_local
+    from pipelines.local import PipelineFailed, run_local
 
     path = find_recipe(arguments.recipe)
-    with environment(arguments):
-        result = run_local(load_recipe(path), str(path), arguments.folder)
+    try:
+        with environment(arguments):
+            result = run_local(load_recipe(path), str(path), arguments.folder)
+    except PipelineFailed as error:
+        print(f"stillhouse: {error}; the task's own lines above say why", file=sys.stderr)
+        return 1
     print(f"the evaluation is in {result}; open {result / 'report.html'}")
     return 0
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from kfp import local
 
 from pipelines.retriever import build_pipeline
-from stillhouse.artifacts import whole_folder
+from stillhouse.artifacts import read_manifest, whole_folder
 from stillhouse.context import WORK_ROOT
-from stillhouse.errors import InputError
+from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.graph import find_uses
+from stillhouse.steps.execute import VERDICT
 from stillhouse.surfaces.recipes import Recipe
 
 RESULT = "evaluation"
@@ -28,8 +29,8 @@ def run_local(recipe: Recipe, where: str, folder: Path) -> Path:
     """Runs the pipeline of a recipe and returns the folder of its evaluation, `folder`/evaluation.
 
     The runner deletes its workspace at the end, so it gets one of its own, `folder`/.kubeflow, and the evaluation is
-    copied out of it. Raises `InputError` for a bad recipe or when that workspace is in use, `PipelineFailed` when a
-    task fails.
+    copied out of it. Raises `InputError` for a bad recipe or when that workspace is in use, `ValidationFailed` when the
+    corpus does not pass, `PipelineFailed` when a task fails for another reason.
     """
     pipeline = build_pipeline(recipe, where)
     workspace = (folder / WORKSPACE).resolve()
@@ -37,7 +38,8 @@ def run_local(recipe: Recipe, where: str, folder: Path) -> Path:
         raise InputError(f"{workspace} exists: another local run is going on, or was killed; remove it to go on")
     workspace.mkdir(parents=True)
     before = os.environ.get(WORK_ROOT)
-    os.environ[WORK_ROOT] = str(workspace / "work")
+    # Checkpoints lie outside the workspace, so that a run that was killed goes on from them.
+    os.environ[WORK_ROOT] = before or str((folder / ".stillhouse" / "work").resolve())
     try:
         local.init(
             runner=local.SubprocessRunner(use_venv=False),
@@ -51,6 +53,7 @@ def run_local(recipe: Recipe, where: str, folder: Path) -> Path:
             try:
                 pipeline()
             except RuntimeError as error:
+                _show_failed_validation(workspace / "outputs", folder)
                 raise PipelineFailed(str(error)) from error
         with whole_folder(folder / RESULT) as staging:
             shutil.copytree(_evaluation(workspace / "outputs"), staging, dirs_exist_ok=True)
@@ -61,6 +64,18 @@ def run_local(recipe: Recipe, where: str, folder: Path) -> Path:
         else:
             os.environ[WORK_ROOT] = before
     return folder / RESULT
+
+
+def _show_failed_validation(outputs: Path, folder: Path) -> None:
+    """Raises `ValidationFailed` when that is why the run ended, with the report kept in `folder`/validation.
+
+    The runner does not tell a task's exit code, so the verdict is looked up.
+    """
+    for verdict in outputs.glob(f"*/validate/{VERDICT}"):
+        if not read_manifest(verdict).facts["passed"]:
+            with whole_folder(folder / VERDICT) as staging:
+                shutil.copytree(verdict, staging, dirs_exist_ok=True)
+            raise ValidationFailed(f"the corpus did not pass validation; open {folder / VERDICT / 'report.html'}")
 
 
 def _evaluation(outputs: Path) -> Path:

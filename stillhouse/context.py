@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stillhouse.errors import InputError
+
 T = TypeVar("T")
 
 WORK_ROOT = "STILLHOUSE_WORK"
@@ -25,9 +27,14 @@ class Context:
     quiet: bool = False
 
     def torch_device(self) -> Any:
-        """The `torch.device` to compute on: the one asked for, or a GPU where there is one."""
+        """The `torch.device` to compute on: the one asked for, or a GPU where there is one.
+
+        Raises `InputError` where a GPU was asked for and there is none.
+        """
         import torch
 
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise InputError("this machine has no GPU that PyTorch can use; leave --device out, or give --device cpu")
         if self.device != "auto":
             return torch.device(self.device)
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -39,12 +46,14 @@ class Context:
                 yield item
                 bar.update(1)
 
-    def bar(self, what: str, total: int | None, unit: str = "it") -> Any:
-        """A tqdm bar for work that is counted by the caller: `bar.update(n)`."""
+    def bar(self, what: str, total: int | None, unit: str = "it", done: int = 0) -> Any:
+        """A tqdm bar for work that is counted by the caller: `bar.update(n)`. `done` was done by an earlier run."""
         from tqdm import tqdm
 
         interval = 0.5 if sys.stderr.isatty() else 30.0
-        return tqdm(total=total, desc=what, unit=unit, disable=self.quiet, mininterval=interval, leave=False)
+        return tqdm(
+            total=total, initial=done, desc=what, unit=unit, disable=self.quiet, mininterval=interval, leave=False
+        )
 
     def log(self, line: str) -> None:
         if not self.quiet:

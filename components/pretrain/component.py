@@ -44,7 +44,7 @@ def pretrain(
         metrics: the step's figures.
         generator: the masked language model that replaces tokens.
         importance: AMI values for importance-aware masking.
-        epochs: passes over the training examples.
+        epochs: passes over the training examples, at least one step.
         max_steps: stop after this many steps; 0 = by epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.

@@ -36,7 +36,7 @@ def train_reranker(
         reranker: the cross-encoder.
         curves: training and held-out loss.
         metrics: the step's figures.
-        epochs: passes over the training examples.
+        epochs: passes over the training examples, at least one step.
         max_steps: stop after this many steps; 0 = by epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.

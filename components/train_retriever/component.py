@@ -40,7 +40,7 @@ def train_retriever(
         curves: training and held-out loss.
         metrics: the step's figures.
         teacher: the re-ranker's scores: distillation.
-        epochs: passes over the training examples.
+        epochs: passes over the training examples, at least one step.
         max_steps: stop after this many steps; 0 = by epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
-from stillhouse.corpus.sources.rows import Source
+from stillhouse.corpus.sources.rows import Row, Source
 from stillhouse.corpus.splitting import draw_dev, sample_articles, sample_queries
 from stillhouse.corpus.store import SPLITS, Columns, write_tables
 
@@ -25,9 +25,14 @@ class Choices:
     seed: int
 
 
-def ingest_source(source: Source, choices: Choices, folder: Path) -> dict[str, Any]:
-    """Cleans a source and writes its tables into `folder`. Returns the facts of the corpus manifest."""
-    corpus = clean(source.rows())
+def ingest_source(
+    source: Source, choices: Choices, folder: Path, watch: Callable[[Iterable[Row]], Iterable[Row]] = iter
+) -> dict[str, Any]:
+    """Cleans a source and writes its tables into `folder`. Returns the facts of the corpus manifest.
+
+    `watch` wraps the rows as they are read: a progress bar.
+    """
+    corpus = clean(watch(source.rows()))
     beyond = sample_articles(corpus, choices.max_articles, choices.seed)
     drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
     sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)

@@ -66,7 +66,7 @@ def per_query(qrels: pd.DataFrame, run: pd.DataFrame, measures: Sequence[ir_meas
         raise InputError(f"the run lists passage {first['passage_id']!r} twice for query {first['query_id']!r}")
     place = run.groupby("query_id", sort=False).cumcount().to_numpy() + 1
     cutoffs = [int(measure.params["cutoff"]) for measure in measures if "cutoff" in measure.params]
-    if len(cutoffs) == len(measures):
+    if len(cutoffs) == len(measures) and not any(measure.params.get("judged_only") for measure in measures):
         # No measure looks below its cutoff, and evaluators are slow on deep runs.
         within = place <= max(cutoffs)
         run, place = run[within], place[within]

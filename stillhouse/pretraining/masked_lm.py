@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -26,12 +26,11 @@ class MaskedLanguageModel:
     settings: EncoderSettings
     head_trained: bool
 
-    def save(self, folder: Path, max_length: int) -> None:
+    def save(self, folder: Path) -> None:
         """Writes a folder that `AutoModelForMaskedLM`, `AutoModel` and `SentenceTransformer` load."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        longest = max(self.settings.passage_length, max_length)
-        write_modules(folder, int(self.model.config.hidden_size), replace(self.settings, passage_length=longest))
+        write_modules(folder, int(self.model.config.hidden_size), self.settings)
 
 
 def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:

@@ -9,6 +9,8 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from stillhouse.errors import InputError
+
 
 class BM25:
     """An index of passages. Okapi BM25 in Lucene's form (`bm25s` method "lucene")."""
@@ -17,7 +19,10 @@ class BM25:
         self._stemmer = Stemmer.Stemmer("english")
         self._index = bm25s.BM25(k1=k1, b=b)
         self._count = len(texts)
-        self._index.index(self._tokens(texts), show_progress=False)
+        tokens = self._tokens(texts)
+        if not any(tokens):
+            raise InputError("no passage has a word that BM25 could index: there are stop words and symbols alone")
+        self._index.index(tokens, show_progress=False)
 
     def _tokens(self, texts: Sequence[str]) -> list[list[str]]:
         return bm25s.tokenize(list(texts), stopwords="en", stemmer=self._stemmer, return_ids=False, show_progress=False)

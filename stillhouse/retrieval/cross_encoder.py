@@ -35,14 +35,16 @@ class CrossEncoder(nn.Module):
     @classmethod
     def start(cls, folder: Path, max_length: int) -> CrossEncoder:
         """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed."""
-        model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, local_files_only=True)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=1, local_files_only=True, dtype=torch.float32
+        )
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
         model.config.stillhouse_max_length = max_length
         return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True), max_length)
 
     @classmethod
     def load(cls, folder: Path) -> CrossEncoder:
-        model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
+        model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return cls(
             model, tokenizer, int(getattr(model.config, "stillhouse_max_length", 0)) or tokenizer.model_max_length
@@ -54,12 +56,26 @@ class CrossEncoder(nn.Module):
         self.tokenizer.save_pretrained(folder)
 
     def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
-        """Tokenizes pairs; a pair that is too long loses the end of its passage."""
-        encoded = self.tokenizer(list(queries), list(passages), truncation="only_second", max_length=self.max_length)
+        """Tokenizes pairs; a pair that is too long loses the end of its passage, a very long query its own."""
+        encoded = self.tokenizer(
+            self._cut(queries), list(passages), truncation="only_second", max_length=self.max_length
+        )
         # A tokenizer says whether its model reads token types; other tools go by that, so this does too.
         types = encoded.get("token_type_ids") or [[0] * len(ids) for ids in encoded["input_ids"]]
         ids = TokenizedTexts(encoded["input_ids"], self.tokenizer.pad_token_id)
         return PairTexts(ids, TokenizedTexts(types, 0))
+
+    def _cut(self, queries: Sequence[str]) -> list[str]:
+        """The queries, each without what lies beyond half of a pair's tokens: something of the passage must be read."""
+        encoded = self.tokenizer(
+            list(queries),
+            add_special_tokens=False,
+            truncation=True,
+            max_length=self.max_length // 2,
+            return_offsets_mapping=True,
+        )
+        ends = [offsets[-1][1] if offsets else 0 for offsets in encoded["offset_mapping"]]
+        return [query[:end] for query, end in zip(queries, ends)]
 
     def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
         """Raw scores [P], float32."""

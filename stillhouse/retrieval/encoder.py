@@ -68,7 +68,7 @@ class BiEncoder(nn.Module):
         """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`."""
         settings = read_settings(folder)
         settings = EncoderSettings(**{**settings.__dict__, **changes})
-        model = AutoModel.from_pretrained(folder, local_files_only=True)
+        model = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
         return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True), settings)
 
     @property

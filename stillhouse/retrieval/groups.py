@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.relevance import never_negative
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class GroupSampler:
         self.query_numbers_Q = chosen
         self.texts = queries["text"].to_numpy(dtype=object)
         self.offsets, self.positives = corpus.positives(ids)
+        self._right_offsets, self._right = never_negative(corpus, list(ids))
         self._rows_QD = negatives.rows_QD[chosen[0] : chosen[-1] + 1, :depth]
         assert len(self._rows_QD) == len(chosen), "the queries of a split lie together"
         self._count = count
@@ -57,6 +59,11 @@ class GroupSampler:
     def without_negatives(self) -> int:
         """How many queries have no negative at all; they are trained on in-batch negatives alone."""
         return int(((self._rows_QD >= 0).sum(axis=1) == 0).sum())
+
+    @property
+    def rows_QD(self) -> NDArray[np.int32]:
+        """The negatives that draws choose from, padded with -1."""
+        return self._rows_QD
 
     def draw(self, examples_B: NDArray[np.int64], stream: int) -> Groups:
         """The groups of `examples_B` (query numbers within the split)."""
@@ -73,8 +80,8 @@ class GroupSampler:
         return Groups(examples_B, rows_BK, rows_BK >= 0, columns_BK, positive_B)
 
     def relevant(self, examples_B: NDArray[np.int64], rows_M: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether each passage of `rows_M` is relevant to each query, [B, M]."""
-        span = np.int64(max(int(rows_M.max(initial=0)), int(self.positives.max(initial=0))) + 1)
-        query_of_positive = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.offsets))
+        """Whether each passage of `rows_M` is a right answer to each query (`never_negative`), [B, M]."""
+        span = np.int64(max(int(rows_M.max(initial=0)), int(self._right.max(initial=0))) + 1)
+        query_of_right = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self._right_offsets))
         keys_BM = examples_B[:, None].astype(np.int64) * span + rows_M[None, :]
-        return np.isin(keys_BM, query_of_positive * span + self.positives)
+        return np.isin(keys_BM, query_of_right * span + self._right)

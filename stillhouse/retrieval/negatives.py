@@ -5,6 +5,7 @@ Shapes: Q queries (train and dev), K the depth of the ranking, D the depth kept.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.corpus.store import Corpus
+from stillhouse.retrieval.relevance import never_negative
 
 SPLITS = ("train", "dev")
 
@@ -29,7 +31,7 @@ def without_positives(
 ) -> NDArray[np.int32]:
     """The best `depth` rows of each ranking that are not relevant to its query, padded with -1.
 
-    `offsets` and `positives` are what `Corpus.positives` gives for the same queries.
+    `offsets` and `positives` are what `never_negative` gives for the same queries.
     """
     queries, width = rows_QK.shape
     span = np.int64(max(int(rows_QK.max(initial=0)), int(positives.max(initial=0))) + 1)
@@ -64,11 +66,20 @@ class Negatives:
         return (np.asarray(self.rows_QD) >= 0).sum(axis=1)
 
 
-def negatives_of(corpus: Corpus, rows_QK: NDArray[np.int32], depth: int) -> Negatives:
-    """The negatives of `training_queries(corpus)` from their rankings."""
-    queries = training_queries(corpus)[["query_id", "split"]]
-    offsets, positives = corpus.positives(queries["query_id"])
-    return Negatives(queries, without_positives(rows_QK, offsets, positives, depth))
+Search = Callable[[list[str], int], NDArray[np.int32]]
+"""`search(texts, depth) -> rows int32 [Q, K]`, best first, padded with -1."""
+
+
+def mine(corpus: Corpus, search: Search, depth: int) -> Negatives:
+    """The best `depth` wrong passages of every train and dev query, by a search.
+
+    Right answers (`never_negative`) are taken out afterwards, so as many more are asked for.
+    """
+    queries = training_queries(corpus)
+    offsets, right = never_negative(corpus, list(queries["query_id"]))
+    spare = int(np.diff(offsets).max(initial=0))
+    rows_QK = search(list(queries["text"]), depth + spare)
+    return Negatives(queries[["query_id", "split"]], without_positives(rows_QK, offsets, right, depth))
 
 
 def describe(negatives: Negatives) -> str:

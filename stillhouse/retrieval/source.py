@@ -6,6 +6,7 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from stillhouse.errors import InputError
@@ -45,7 +46,9 @@ def _in_package(distribution: str) -> Path:
 
 def missing_head(model_class: type, folder: str, **options: object) -> tuple[PreTrainedModel, bool]:
     """Loads a model and tells whether part of it beyond the encoder was missing and is now random."""
-    model, info = model_class.from_pretrained(folder, output_loading_info=True, **options)  # type: ignore[attr-defined]
+    model, info = model_class.from_pretrained(  # type: ignore[attr-defined]
+        folder, output_loading_info=True, dtype=torch.float32, **options
+    )
     prefix = model.base_model_prefix + "."
     return model, any(not key.startswith(prefix) for key in info["missing_keys"])
 
@@ -70,7 +73,7 @@ def fetch(
             config.num_hidden_layers = layers
         model, headless = missing_head(AutoModelForMaskedLM, source, config=config)
         if headless:
-            model = AutoModel.from_pretrained(source, config=config)
+            model = AutoModel.from_pretrained(source, config=config, dtype=torch.float32)
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -47,6 +47,12 @@ class TeacherScores:
     def __init__(self, teacher: Teacher, sampler: GroupSampler) -> None:
         numbers = sampler.query_numbers_Q
         self._negative_scores_QD = teacher.negative_scores_QD[numbers[0] : numbers[-1] + 1]
+        rows_QD = sampler.rows_QD
+        if np.isnan(self._negative_scores_QD[:, : rows_QD.shape[1]][rows_QD >= 0]).any():
+            raise InputError(
+                f"the teacher did not score all of a query's best {rows_QD.shape[1]} negatives; "
+                "raise --depth of `stillhouse score`, or lower negatives_depth of this training"
+            )
         ids = teacher.queries["query_id"].to_numpy()[numbers]
         scores = teacher.positives.set_index(["query_id", "row"])["score"]
         wanted = pd.MultiIndex.from_arrays([np.repeat(ids, np.diff(sampler.offsets)), sampler.positives])

@@ -12,6 +12,7 @@ from typing import Any
 
 from stillhouse import context as surroundings
 from stillhouse.artifacts import (
+    MANIFEST,
     Manifest,
     digest_files,
     digest_json,
@@ -40,6 +41,7 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     inputs = {name: Path(path) for name, path in inputs.items() if path}
     manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
+    refuse_outputs(inputs, outputs)
     digests = {name: manifest.digest for name, manifest in manifests.items()}
     key = digest_json([step.name, recorded(config), digests, code_digest()])[:20]
     context = Context(
@@ -90,6 +92,19 @@ def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
                     f"step '{step.name}': --{name} was made from another {source} than the --{source} given here; "
                     f"run step '{manifest.step}' again with this {source}"
                 )
+
+
+def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> None:
+    """Refuses outputs that would replace something no step wrote, and folders that lie inside one another."""
+    for name, path in outputs.items():
+        path = Path(path)
+        occupied = path.is_file() or (path.is_dir() and any(path.iterdir()))
+        if occupied and not (path / MANIFEST).is_file():
+            raise InputError(f"--{name}: {path} exists and no step wrote it; name another folder, or remove it")
+        for other, place in [*inputs.items(), *((key, value) for key, value in outputs.items() if key != name)]:
+            one, two = path.resolve(), Path(place).resolve()
+            if one == two or one in two.parents or two in one.parents:
+                raise InputError(f"--{name} {path} and --{other} {place} overlap; give each a folder of its own")
 
 
 def code_digest() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from stillhouse.config import setting
 from stillhouse.context import Context
@@ -43,7 +44,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     choices = Choices(
         max_articles=config.max_articles, dev_fraction=config.dev_fraction, max_queries=limits, seed=config.seed
     )
-    facts = ingest_source(source, choices, outputs["corpus"])
+    watch = partial(context.progress, what="reading", unit="row")
+    facts = ingest_source(source, choices, outputs["corpus"], watch)
 
     for reason, count in facts["rejected"].items():
         context.log(f"[ingest] rejected {count:,} × {reason}")

@@ -22,7 +22,7 @@ class Config:
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.corpus.store import Corpus, passage_texts
     from stillhouse.retrieval.bm25 import BM25
-    from stillhouse.retrieval.negatives import describe, negatives_of, training_queries
+    from stillhouse.retrieval.negatives import describe, mine
     from stillhouse.retrieval.runs import write_run
 
     corpus = Corpus.open(inputs["corpus"])
@@ -32,12 +32,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         queries = corpus.queries_of(split)
         rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
         write_run(outputs["run"] / f"{split}.trec", list(queries["query_id"]), passage_ids, rows_QK, scores_QK, "bm25")
-    queries = training_queries(corpus)
-    # Relevant passages are taken out afterwards: so many more are asked for.
-    offsets, _ = corpus.positives(queries["query_id"])
-    spare = int((offsets[1:] - offsets[:-1]).max(initial=0))
-    rows_QK, _ = bm25.search(list(queries["text"]), config.negatives_depth + spare)
-    negatives = negatives_of(corpus, rows_QK, config.negatives_depth)
+    negatives = mine(corpus, lambda texts, depth: bm25.search(texts, depth)[0], config.negatives_depth)
     negatives.write(outputs["negatives"])
     return Report(f"BM25 over {len(corpus.passages)} passages, {describe(negatives)}")
 

@@ -18,20 +18,23 @@ class Config(InferenceConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.dense import check_index, retrieve
     from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.negatives import describe, negatives_of, training_queries
+    from stillhouse.retrieval.negatives import describe, mine
     from stillhouse.retrieval.vector_index import VectorIndex
 
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
     check_index(index, corpus)
-    queries = training_queries(corpus)
-    offsets, _ = corpus.positives(queries["query_id"])
-    depth = config.negatives_depth + int((offsets[1:] - offsets[:-1]).max(initial=0))
-    rows_QK, _ = retrieve(encoder, index, list(queries["text"]), depth, context, config)
-    negatives = negatives_of(corpus, rows_QK, config.negatives_depth)
+
+    def search(texts: list[str], depth: int) -> NDArray[np.int32]:
+        return retrieve(encoder, index, texts, depth, context, config)[0]
+
+    negatives = mine(corpus, search, config.negatives_depth)
     negatives.write(outputs["negatives"])
     return Report(describe(negatives))
 

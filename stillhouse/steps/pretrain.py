@@ -19,7 +19,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.loop import best_row, write_curves
 
     done = pretrain(config, Folders(**inputs), context)
-    done.encoder.save(outputs["encoder"], config.max_length)
+    done.encoder.save(outputs["encoder"])
     write_curves(outputs["curves"], done.rows)
     first, best = done.rows[0], best_row(done.rows)
     facts = {

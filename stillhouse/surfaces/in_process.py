@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.config import recorded
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, USES, Use
@@ -30,6 +31,9 @@ def run_graph(
             reports[use.name] = None
         else:
             root = folder / ARTIFACTS
+            for path in use.output_paths(root).values():
+                if not (path / MANIFEST).is_file():  # damaged; below artifacts/ nothing is anybody else's
+                    shutil.rmtree(path, ignore_errors=True)
             reports[use.name] = execute(use.step, configs[use.name], use.input_paths(root), use.output_paths(root))
     return reports
 
@@ -46,6 +50,8 @@ def up_to_date(use: Use, config: Any, root: Path) -> bool:
         try:
             manifest = read_manifest(path)
         except InputError:  # missing or damaged: made anew
+            return False
+        if manifest.facts.get("passed") is False:  # so that a failed validation says so every time
             return False
         if (manifest.step, manifest.config, manifest.inputs) != (use.step_name, recorded(config), inputs):
             return False

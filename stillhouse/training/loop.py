@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,21 +64,21 @@ def train(
         with torch.no_grad(), autocast(config.precision, device):
             loss = float(heldout_loss())
         model.train()
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"the held-out loss is {loss}; lower the learning rate")
         return loss
 
     checkpoint = Checkpoint(context.work / CHECKPOINT, model, optimizer, schedule)
-    rows, best, start = checkpoint.restore()
+    rows, best, losses, start = checkpoint.restore()
     if not rows:
         loss = measure()
         rows.append(CurveRow(0, loss, loss))
         best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
     elif start:
         context.log(f"resumed after step {start} of {steps}")
-    losses: list[float] = []
     saved = time.monotonic()
     model.train()
-    with context.bar("training", steps, "step") as bar:
-        bar.update(start)
+    with context.bar("training", steps, "step", done=start) as bar:
         for step in range(start, steps):
             torch.manual_seed(config.seed * 1_000_003 + step)
             with autocast(config.precision, device):
@@ -99,10 +100,10 @@ def train(
                 bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}")
                 if heldout <= min(row.heldout_loss for row in rows):
                     best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-                # When a checkpoint is written has no bearing on the result, so the clock may decide.
-                if step + 1 < steps and time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
-                    checkpoint.save(rows, best, step + 1)
-                    saved = time.monotonic()
+            # When a checkpoint is written has no bearing on the result, so the clock may decide.
+            if step + 1 < steps and time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
+                checkpoint.save(rows, best, losses, step + 1)
+                saved = time.monotonic()
     model.load_state_dict(best)
     model.eval()
     return rows
@@ -145,25 +146,32 @@ class Checkpoint:
     optimizer: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LambdaLR
 
-    def save(self, rows: list[CurveRow], best: dict[str, Tensor], step: int) -> None:
+    def save(self, rows: list[CurveRow], best: dict[str, Tensor], losses: list[float], step: int) -> None:
         content = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "rows": [[row.step, row.train_loss, row.heldout_loss] for row in rows],
             "best": best,
+            "losses": losses,
             "step": step,
         }
         partial = self.path.with_suffix(".partial")
-        torch.save(content, partial)
+        with partial.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
         partial.replace(self.path)
 
-    def restore(self) -> tuple[list[CurveRow], dict[str, Any], int]:
-        """The curves so far, the best parameters and the number of steps done; empty where there is no checkpoint."""
+    def restore(self) -> tuple[list[CurveRow], dict[str, Any], list[float], int]:
+        """The curves so far, the best parameters, the losses since the last row and the number of steps done.
+
+        All empty where there is no checkpoint.
+        """
         if not self.path.is_file():
-            return [], {}, 0
+            return [], {}, [], 0
         content = torch.load(self.path, map_location="cpu", weights_only=True)
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
         self.schedule.load_state_dict(content["schedule"])
-        return [CurveRow(*row) for row in content["rows"]], content["best"], content["step"]
+        return [CurveRow(*row) for row in content["rows"]], content["best"], content["losses"], content["step"]

@@ -143,3 +143,23 @@ def test_an_electra_discriminator_becomes_a_cross_encoder(electra: Path, context
     queries, passages = np.array(["a fish"], dtype=object), np.array(TEXTS, dtype=object)
     scores = score_pairs(model, queries, passages, np.zeros(4, dtype=int), np.arange(4), context, "test", FP32)
     assert scores.shape == (4,) and np.isfinite(scores).all()
+
+
+def test_a_model_saved_in_half_precision_is_trained_in_single(tiny_model: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    AutoModel.from_pretrained(tiny_model, dtype=torch.float16).save_pretrained(tmp_path / "half")
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path / "half")
+    (tmp_path / "fetched").mkdir()
+    fetch(str(tmp_path / "half"), 0, "own", 16, 48, tmp_path / "fetched")
+    models = [BiEncoder.load(tmp_path / "half"), CrossEncoder.start(tmp_path / "half", 24)]
+    models.append(BiEncoder.load(tmp_path / "fetched"))
+    for model in models:
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_a_query_longer_than_a_pair_leaves_room_for_the_passage(tiny_model: Path) -> None:
+    model = CrossEncoder.start(tiny_model, max_length=12)
+    pair = model.pairs(["red " * 40], ["blue fish swims in the green tree"]).ids.ids[0]
+    words = model.tokenizer.convert_ids_to_tokens(pair)
+    assert len(pair) == 12 and words.count("red") == 6 and words[8:11] == ["blue", "fish", "swims"]

@@ -44,7 +44,7 @@ def run(folder: Path, stop_at: int | None = None) -> tuple[Regression, list]:  #
 
 
 @pytest.fixture(autouse=True)
-def checkpoints_at_every_heldout_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def checkpoints_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillhouse.training.loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
@@ -55,7 +55,7 @@ def test_a_killed_run_reaches_the_same_parameters(tmp_path: Path, stop_at: int) 
     expected, expected_rows = run(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "broken", stop_at)
-    assert (tmp_path / "broken" / CHECKPOINT).exists() == (stop_at >= 3)
+    assert (tmp_path / "broken" / CHECKPOINT).exists()
     resumed, rows = run(tmp_path / "broken")
     for name, value in expected.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], value), name

@@ -1,0 +1,44 @@
+"""Which passages may never be a negative of a query: wider than its qrels, because texts repeat.
+
+Shapes: Q queries asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.store import Corpus, passage_texts
+
+
+def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The passages that are right answers to each query, as far as the corpus tells.
+
+    Those are the passages relevant to it or to any query of the same text, and every passage whose text equals one of
+    theirs: as a negative, each would contradict a positive. Returns offsets int64 `[Q + 1]` and rows int32, ascending:
+    those of query i are `rows[offsets[i]:offsets[i + 1]]`.
+    """
+    text_of_query = pd.Series(pd.factorize(corpus.queries["text"].map(normalise))[0], index=corpus.queries["query_id"])
+    text_of_row = pd.factorize(pd.Series(passage_texts(corpus)))[0]
+    qrels = corpus.qrels[corpus.qrels["relevance"] > 0]
+    right = pd.DataFrame(
+        {
+            "query_text": text_of_query.reindex(qrels["query_id"]).to_numpy(),
+            "passage_text": text_of_row[corpus.rows_of(qrels["passage_id"])],
+        }
+    ).drop_duplicates()
+    twins = pd.DataFrame({"passage_text": text_of_row, "row": np.arange(len(text_of_row), dtype=np.int32)})
+    asked = pd.DataFrame(
+        {
+            "number": np.arange(len(query_ids)),
+            "query_text": text_of_query.reindex(pd.Index(query_ids, dtype=object)).to_numpy(),
+        }
+    )
+    pairs = asked.merge(right, on="query_text").merge(twins, on="passage_text").sort_values(["number", "row"])
+    offsets = np.zeros(len(query_ids) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(pairs["number"], minlength=len(query_ids)), out=offsets[1:])
+    return offsets, pairs["row"].to_numpy(dtype=np.int32)

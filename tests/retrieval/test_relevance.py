@@ -1,0 +1,32 @@
+"""What may never be a negative: by hand, for texts that repeat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.retrieval.relevance import never_negative
+
+PASSAGES = {"a": "red bird", "b": "blue fish", "twin of a": "red bird", "c": "green tree"}
+QUERIES = {"q1": "Which bird?", "q2": "which  BIRD?", "q3": "which fish?", "q4": "which tree?"}
+QRELS = [("q1", "a", 1), ("q2", "c", 1), ("q3", "b", 1), ("q3", "a", 0), ("q4", "c", 2)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    empty = [""] * 4
+    passages = {"passage_id": list(PASSAGES), "title": empty, "text": list(PASSAGES.values())}
+    passages |= {"article_id": empty, "section": empty, "position": [0] * 4}
+    queries = {"query_id": list(QUERIES), "text": list(QUERIES.values()), "split": ["train"] * 4}
+    columns = dict(zip(("query_id", "passage_id", "relevance"), map(list, zip(*QRELS))))
+    write_tables(tmp_path, {"passages": passages, "queries": queries, "qrels": columns | {"split": ["train"] * 5}})
+    return Corpus.open(tmp_path)
+
+
+def test_equal_questions_share_their_answers_and_equal_passages_are_one_answer(corpus: Corpus) -> None:
+    offsets, rows = never_negative(corpus, ["q3", "q1", "q2", "unknown", "q4"])
+    # q3: b. q1 and q2 ask the same: a, its twin and c. Relevance 0 is no answer.
+    assert offsets.tolist() == [0, 1, 4, 7, 7, 8]
+    assert rows.tolist() == [1, 0, 2, 3, 0, 2, 3, 3]

@@ -18,9 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 HERE = Path(__file__).resolve().parent
+COST = "cost.json"
 SETS = {"medquad": "MedQuAD", "squad-passages": "SQuAD passages"}
 
 
@@ -29,6 +31,7 @@ def main() -> int:
     parser.add_argument("name", choices=SETS)
     parser.add_argument("--folder", type=Path, required=True, help="where the artifacts go")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    parser.add_argument("--page-only", action="store_true", help="write the page of a run that was made before")
     arguments = parser.parse_args()
     source = (arguments.data / arguments.name).resolve()
     if not source.is_dir():
@@ -39,7 +42,9 @@ def main() -> int:
     recipe["ingest"]["source"] = str(source)
     params = arguments.folder / "params.yaml"
     params.write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    used = measure(params, arguments.folder)
+    used = (
+        json.loads((arguments.folder / COST).read_text()) if arguments.page_only else measure(params, arguments.folder)
+    )
     page = HERE / f"{arguments.name}.md"
     page.write_text(render(arguments.name, arguments.folder, used), encoding="utf-8")
     print(f"wrote {page.name}")
@@ -48,7 +53,7 @@ def main() -> int:
 
 def measure(params: Path, folder: Path) -> dict[str, Any]:
     """Runs the pipeline; wall time, processor time and peak memory of all parts of the run so far."""
-    record = folder / "cost.json"
+    record = folder / COST
     used = json.loads(record.read_text()) if record.exists() else {"seconds": 0.0, "cpu_seconds": 0.0, "peak_bytes": 0}
     started = time.monotonic()
     command = [sys.executable, "-m", "stillhouse.cli", "run", "--params", str(params), "--folder", str(folder)]
@@ -73,6 +78,10 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
     corpus = json.loads((folder / "artifacts" / "ingest" / "corpus" / "manifest.json").read_text())["facts"]
     minutes = f"{used['seconds'] / 60:.0f} min, {used['cpu_seconds'] / 60:.0f} min of processor time"
     cost = f"{minutes}, peak memory {used['peak_bytes'] / 2**30:.1f} GiB"
+    left_out = ", ".join(f"{count:,} of {split}" for split, count in corpus["sampled_out"].items() if count)
+    recipe = yaml.safe_load((folder / "params.yaml").read_text(encoding="utf-8"))
+    depth, length = recipe["reranked_run"]["depth"], recipe["fetch_model"]["passage_length"]
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     measures = list(next(iter(metrics.values())))
     queries = " / ".join(f"{corpus['queries'][split]:,} {split}" for split in ("train", "dev", "test"))
     lines = [
@@ -80,9 +89,11 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
         "",
         f"Command: `python benchmarks/stages.py {name} --folder build/{name}`; settings: [`{name}.yaml`]({name}.yaml).",
         "",
-        f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), no GPU. All stages together: {cost}.",
+        f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), {gpu}. All stages together: {cost}.",
         "",
-        f"{corpus['passages']:,} passages; queries {queries}. Figures are of the test split; choices were made on dev.",
+        f"{corpus['passages']:,} passages, cut at {length} tokens; queries {queries}.",
+        f"Left out by a seeded sample: {left_out or 'no query'}. `reranked` re-orders retriever 2's best {depth}.",
+        "Figures are of the test split; choices were made on dev.",
         "",
         "| system | " + " | ".join(measures) + " | RR@10, 95 % interval | dev RR@10 |",
         "|---|" + "---|" * (len(measures) + 2),

@@ -39,7 +39,8 @@ def run_local(recipe: Recipe, where: str, folder: Path) -> Path:
     workspace.mkdir(parents=True)
     before = os.environ.get(WORK_ROOT)
     # Checkpoints lie outside the workspace, so that a run that was killed goes on from them.
-    os.environ[WORK_ROOT] = before or str((folder / ".stillhouse" / "work").resolve())
+    unfinished = folder / ".stillhouse"
+    os.environ[WORK_ROOT] = before or str((unfinished / "work").resolve())
     try:
         local.init(
             runner=local.SubprocessRunner(use_venv=False),
@@ -57,6 +58,8 @@ def run_local(recipe: Recipe, where: str, folder: Path) -> Path:
                 raise PipelineFailed(str(error)) from error
         with whole_folder(folder / RESULT) as staging:
             shutil.copytree(_evaluation(workspace / "outputs"), staging, dirs_exist_ok=True)
+        if before is None:
+            shutil.rmtree(unfinished, ignore_errors=True)
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
         if before is None:

@@ -16,7 +16,7 @@ def run_parser() -> Parser:
     parser = Parser(
         "run",
         "Runs every step of the graph in this one process, without DVC. What is up to date is skipped.",
-        "example:\n  stillhouse run --recipe micro --folder /tmp/micro",
+        "example:\n  stillhouse run --recipe micro --folder try-micro",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file")

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 import yaml
 
+from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
+
 HERE = Path(__file__).resolve().parent
 COST = "cost.json"
 SETS = {"medquad": "MedQuAD", "squad-passages": "SQuAD passages"}
@@ -82,7 +84,7 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
     recipe = yaml.safe_load((folder / "params.yaml").read_text(encoding="utf-8"))
     depth, length = recipe["reranked_run"]["depth"], recipe["fetch_model"]["passage_length"]
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    measures = list(next(iter(metrics.values())))
+    measures = ["RR@10", "nDCG@10", "R@50", "R@100"]
     queries = " / ".join(f"{corpus['queries'][split]:,} {split}" for split in ("train", "dev", "test"))
     lines = [
         f"# {SETS[name]}: the seven systems, stage by stage",
@@ -98,7 +100,8 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
         "| system | " + " | ".join(measures) + " | RR@10, 95 % interval | dev RR@10 |",
         "|---|" + "---|" * (len(measures) + 2),
     ]
-    for system, values in metrics.items():
+    for system in SYSTEMS:
+        values = metrics[system]
         low, high = intervals[system]["RR@10"]
         cells = [f"{values[measure]:.3f}" for measure in measures]
         lines.append(f"| `{system}` | {' | '.join(cells)} | {low:.3f} to {high:.3f} | {dev[system]['RR@10']:.3f} |")
@@ -109,23 +112,28 @@ def comparisons(tests: Any) -> list[str]:
     """The paired tests, on RR@10."""
     lines = ["Paired differences in RR@10, with 95 % bootstrap intervals; p by paired t-test, Holm-corrected:", ""]
     lines += ["| better? | than | difference | interval | p | p, corrected |", "|---|---|---|---|---|---|"]
-    for system, baselines in tests.items():
-        for baseline, by_measure in baselines.items():
+    for system in SYSTEMS:
+        for baseline, by_measure in tests.get(system, {}).items():
             test = by_measure["RR@10"]
             lines.append(
                 f"| `{system}` | `{baseline}` | {test['difference']:+.3f} | {test['low']:+.3f} to {test['high']:+.3f} "
-                f"| {test['t_test_p']:.2g} | {test['t_test_p_holm']:.2g} |"
+                f"| {chance(test['t_test_p'])} | {chance(test['t_test_p_holm'])} |"
             )
     return lines
+
+
+def chance(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def curves(folder: Path) -> list[str]:
     """The held-out loss of every training, before and at the kept step."""
     lines = ["| training | steps | held-out loss at the start | kept |", "|---|---|---|---|"]
-    for path in sorted((folder / "artifacts").glob("*/curves/curves.csv")):
+    for training in TRAININGS:
+        path = folder / "artifacts" / training / "curves" / "curves.csv"
         rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
         losses = [float(row[2]) for row in rows]
-        lines.append(f"| `{path.parts[-3]}` | {rows[-1][0]} | {losses[0]:.3f} | {min(losses):.3f} |")
+        lines.append(f"| `{training}` | {rows[-1][0]} | {losses[0]:.3f} | {min(losses):.3f} |")
     return lines
 
 

@@ -17,7 +17,7 @@ from stillhouse.context import Context
 from stillhouse.retrieval.encoder import TokenizedTexts, for_each_batch
 from stillhouse.retrieval.settings import InferenceConfig
 
-PAIRS_AT_ONCE = 50_000
+PAIRS_AT_ONCE = 16_384
 
 
 class CrossEncoder(nn.Module):
@@ -109,7 +109,7 @@ def score_pairs(
     what: str,
     config: InferenceConfig,
 ) -> np.ndarray:
-    """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`); pairs are tokenized 50,000 at a time."""
+    """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`); pairs are tokenized 16,384 at a time."""
     scores_P = np.empty(len(query_P), dtype=np.float32)
     for start in range(0, len(query_P), PAIRS_AT_ONCE):
         part = slice(start, start + PAIRS_AT_ONCE)

@@ -13,6 +13,7 @@ from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of, head_parameters
 from stillhouse.pretraining.tokens import vocabulary_digest
 from stillhouse.retrieval.pooling import EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
 REMEDY = "run `stillhouse pretrain --objective mlm --trainable head` on it first"
 
@@ -29,7 +30,7 @@ class MaskedLanguageModel:
     def save(self, folder: Path) -> None:
         """Writes a folder that `AutoModelForMaskedLM`, `AutoModel` and `SentenceTransformer` load."""
         self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        save_tokenizer(self.tokenizer, folder)
         write_modules(folder, int(self.model.config.hidden_size), self.settings)
 
 

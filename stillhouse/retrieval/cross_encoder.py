@@ -16,6 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 from stillhouse.context import Context
 from stillhouse.retrieval.encoder import TokenizedTexts, for_each_batch
 from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
 PAIRS_AT_ONCE = 16_384
 
@@ -53,7 +54,7 @@ class CrossEncoder(nn.Module):
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
         self.tokenizer.model_max_length = self.max_length
-        self.tokenizer.save_pretrained(folder)
+        save_tokenizer(self.tokenizer, folder)
 
     def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
         """Tokenizes pairs; a pair that is too long loses the end of its passage, a very long query its own."""

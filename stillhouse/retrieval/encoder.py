@@ -18,6 +18,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 from stillhouse.context import Context
 from stillhouse.retrieval.pooling import EncoderSettings, normalized, pool, read_settings, write_modules
 from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.tokenizer_files import save_tokenizer
 from stillhouse.training.precision import autocast
 
 
@@ -83,7 +84,7 @@ class BiEncoder(nn.Module):
     def save(self, folder: Path) -> None:
         """Writes a folder for `BiEncoder.load`, `AutoModel` and `SentenceTransformer`."""
         self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        save_tokenizer(self.tokenizer, folder)
         write_modules(folder, self.width, self.settings)
 
     def queries(self, texts: Sequence[str]) -> TokenizedTexts:

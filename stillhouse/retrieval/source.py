@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
 PACKAGE = "package:"
 
@@ -89,7 +90,7 @@ def fetch(
     settings = replace(settings, query_length=query_length, passage_length=passage_length)
     assert settings.pooling in POOLINGS
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
     write_modules(folder, int(config.hidden_size), settings)
     return {
         "lm_head": "absent" if headless else "trained",

@@ -18,6 +18,7 @@ from stillhouse.retrieval.encoder import BiEncoder, encode, length_batches
 from stillhouse.retrieval.pooling import EncoderSettings, pool, read_settings
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.source import fetch
+from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
 FP32 = InferenceConfig(precision="fp32", batch_tokens=40)
 TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]
@@ -163,3 +164,14 @@ def test_a_query_longer_than_a_pair_leaves_room_for_the_passage(tiny_model: Path
     pair = model.pairs(["red " * 40], ["blue fish swims in the green tree"]).ids.ids[0]
     words = model.tokenizer.convert_ids_to_tokens(pair)
     assert len(pair) == 12 and words.count("red") == 6 and words[8:11] == ["blue", "fish", "swims"]
+
+
+def test_a_tokenizers_files_do_not_tell_how_it_was_loaded(tiny_model: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    written = []
+    for name, offline in (("one", True), ("two", False)):
+        save_tokenizer(AutoTokenizer.from_pretrained(tiny_model, local_files_only=offline), tmp_path / name)
+        written.append({path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())})
+    assert written[0] == written[1]
+    assert str(tiny_model).encode() not in b"".join(written[0].values())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.relevance import never_negative
+from stillhouse.retrieval.relevance import among, never_negative
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class GroupSampler:
         self.texts = queries["text"].to_numpy(dtype=object)
         self.offsets, self.positives = corpus.positives(ids)
         self._right_offsets, self._right = never_negative(corpus, list(ids))
-        self._rows_QD = negatives.rows_QD[chosen[0] : chosen[-1] + 1, :depth]
-        assert len(self._rows_QD) == len(chosen), "the queries of a split lie together"
+        self.rows_QD = negatives.rows_QD[chosen[0] : chosen[-1] + 1, :depth]
+        assert len(self.rows_QD) == len(chosen), "the queries of a split lie together"
         self._count = count
         self._seed = seed
 
@@ -58,19 +58,14 @@ class GroupSampler:
 
     def without_negatives(self) -> int:
         """How many queries have no negative at all; they are trained on in-batch negatives alone."""
-        return int(((self._rows_QD >= 0).sum(axis=1) == 0).sum())
-
-    @property
-    def rows_QD(self) -> NDArray[np.int32]:
-        """The negatives that draws choose from, padded with -1."""
-        return self._rows_QD
+        return int(((self.rows_QD >= 0).sum(axis=1) == 0).sum())
 
     def draw(self, examples_B: NDArray[np.int64], stream: int) -> Groups:
         """The groups of `examples_B` (query numbers within the split)."""
         random = np.random.default_rng([self._seed, stream])
         positives = np.diff(self.offsets)[examples_B]
         positive_B = self.offsets[examples_B] + (random.random(len(examples_B)) * positives).astype(np.int64)
-        rows_BD = np.asarray(self._rows_QD[examples_B])
+        rows_BD = np.asarray(self.rows_QD[examples_B])
         order_BD = random.random(rows_BD.shape)
         order_BD[rows_BD < 0] = 2.0
         columns_BN = np.argsort(order_BD, axis=1, kind="stable")[:, : self._count]
@@ -81,7 +76,4 @@ class GroupSampler:
 
     def relevant(self, examples_B: NDArray[np.int64], rows_M: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether each passage of `rows_M` is a right answer to each query (`never_negative`), [B, M]."""
-        span = np.int64(max(int(rows_M.max(initial=0)), int(self._right.max(initial=0))) + 1)
-        query_of_right = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self._right_offsets))
-        keys_BM = examples_B[:, None].astype(np.int64) * span + rows_M[None, :]
-        return np.isin(keys_BM, query_of_right * span + self._right)
+        return among(self._right_offsets, self._right, examples_B[:, None], rows_M[None, :])

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.corpus.store import Corpus
-from stillhouse.retrieval.relevance import never_negative
+from stillhouse.retrieval.relevance import among, never_negative
 
 SPLITS = ("train", "dev")
 
@@ -34,10 +34,7 @@ def without_positives(
     `offsets` and `positives` are what `never_negative` gives for the same queries.
     """
     queries, width = rows_QK.shape
-    span = np.int64(max(int(rows_QK.max(initial=0)), int(positives.max(initial=0))) + 1)
-    query_of_positive = np.repeat(np.arange(queries, dtype=np.int64), np.diff(offsets))
-    keys_QK = np.arange(queries, dtype=np.int64)[:, None] * span + rows_QK
-    relevant_QK = np.isin(keys_QK, query_of_positive * span + positives)
+    relevant_QK = among(offsets, positives, np.arange(queries)[:, None], rows_QK)
     kept_QK = (rows_QK >= 0) & ~relevant_QK
     order_QK = np.argsort(~kept_QK, axis=1, kind="stable")
     negatives_QK = np.take_along_axis(np.where(kept_QK, rows_QK, np.int32(-1)), order_QK, axis=1)[:, :depth]

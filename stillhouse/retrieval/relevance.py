@@ -15,6 +15,23 @@ from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.store import Corpus, passage_texts
 
 
+def among(
+    offsets: NDArray[np.int64], rows: NDArray[np.int32], queries: NDArray[np.int64], candidates: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Whether each candidate is one of its query's rows; `queries` and `candidates` broadcast against each other.
+
+    `offsets` and `rows` (ascending within a query) are what `never_negative` gives. A padded candidate, -1, is none.
+    """
+    span = np.int64(max(int(rows.max(initial=0)), int(candidates.max(initial=0))) + 1)
+    keys = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets)) * span + rows
+    wanted = queries.astype(np.int64) * span + candidates
+    place = np.searchsorted(keys, wanted)
+    found = np.zeros(wanted.shape, dtype=np.bool_)
+    inside = (place < len(keys)) & (candidates >= 0)
+    found[inside] = keys[place[inside]] == wanted[inside]
+    return found
+
+
 def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The passages that are right answers to each query, as far as the corpus tells.
 

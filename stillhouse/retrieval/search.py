@@ -30,11 +30,12 @@ class Searcher:
     """A corpus, its index and the retriever that made it, loaded once for many questions."""
 
     def __init__(self, corpus: Path, retriever: Path, index: Path, context: Context) -> None:
-        self._passages = Corpus.open(corpus).passages
+        opened = Corpus.open(corpus)
+        self._passages = opened.passages
         self._encoder = BiEncoder.load(retriever)
         self._index = VectorIndex(index)
         self._context = context
-        check_index(self._index, Corpus.open(corpus))
+        check_index(self._index, opened)
 
     def search(self, question: str, top: int) -> list[Hit]:
         """The `top` best passages, best first."""

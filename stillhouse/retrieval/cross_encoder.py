@@ -11,9 +11,16 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import TokenizedTexts, for_each_batch
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
@@ -34,10 +41,17 @@ class CrossEncoder(nn.Module):
         self.max_length = max_length
 
     @classmethod
-    def start(cls, folder: Path, max_length: int) -> CrossEncoder:
-        """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed."""
+    def start(cls, folder: Path, max_length: int, layers: int = 0) -> CrossEncoder:
+        """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
+
+        `layers` > 0 keeps the encoder's first so many layers. Raises `InputError` where it has fewer.
+        """
+        config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True)
+        if layers > config.num_hidden_layers:
+            raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")
+        config.num_hidden_layers = layers or config.num_hidden_layers
         model = AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=1, local_files_only=True, dtype=torch.float32
+            folder, config=config, local_files_only=True, dtype=torch.float32
         )
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
         model.config.stillhouse_max_length = max_length

@@ -18,6 +18,7 @@ class Config(TrainingConfig):
     negatives_per_query: int = setting(63, "negatives drawn for a query each time it is seen", minimum=1)
     negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
     max_length: int = setting(192, "tokens of a query and its passage together", minimum=8)
+    layers: int = setting(0, "keep the first so many layers of the model it starts from; 0 = all of them", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -30,7 +31,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.loop import best_row, describe, write_curves
 
     torch.manual_seed(config.seed)
-    model = CrossEncoder.start(inputs["init"], config.max_length)
+    model = CrossEncoder.start(inputs["init"], config.max_length, config.layers)
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
     rows = train_reranker(model, corpus, negatives, config, config.negatives_per_query, config.negatives_depth, context)
     model.save(outputs["reranker"])

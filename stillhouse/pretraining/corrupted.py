@@ -14,6 +14,8 @@ from torch import Tensor
 
 from stillhouse.pretraining.corruption import (
     Mask,
+    hidden_from,
+    hidden_from_pool,
     importance_mask,
     nested_mask,
     replace_80_10_10,
@@ -36,13 +38,19 @@ class Corrupted:
 
 @dataclass(frozen=True)
 class CorruptedBatch:
-    """`ids_BL` int64 is the passage as it was; `attention_BL` and `special_BL` as in `PassageBatch`."""
+    """`ids_BL` int64 is the passage as it was; `attention_BL` and `special_BL` as in `PassageBatch`.
+
+    `hidden_BLL` tells an enhanced decoder which tokens each position does not see; padding is hidden from all.
+    `generator_loss` is the generator's own masked-token loss where it is trained too.
+    """
 
     ids_BL: Tensor
     attention_BL: Tensor
     special_BL: Tensor
     encoder: Corrupted
     decoder: Corrupted | None
+    hidden_BLL: Tensor | None = None
+    generator_loss: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -66,19 +74,34 @@ class Corruptor:
             torch.from_numpy(array).to(self.device) for array in (passages.ids, passages.attention, passages.special)
         )
         on_device = [torch.from_numpy(mask_BL).to(self.device) for mask_BL in masks]
-        replaced = self._replace(passages, masks, ids_BL, attention_BL, on_device, rng)
+        replaced, generator_loss = self._replace(passages, masks, ids_BL, attention_BL, on_device, rng)
         inputs = [Corrupted(*pair) for pair in zip(replaced, on_device)]
         decoder = inputs[1] if len(inputs) > 1 else None
-        return CorruptedBatch(ids_BL, attention_BL, special_BL, inputs[0], decoder)
+        hidden_BLL = self._hidden(passages, rng) if self.objective.decoder == "enhanced" else None
+        return CorruptedBatch(ids_BL, attention_BL, special_BL, inputs[0], decoder, hidden_BLL, generator_loss)
 
-    def _random(self, passages: PassageBatch, rate: float, rng: np.random.Generator) -> Mask:
+    def _random(self, passages: PassageBatch, rate: float, rng: np.random.Generator, times: int = 1) -> Mask:
+        eligible_BL = np.repeat(~passages.special, times, axis=0)
         if self.config.mask_unit == "word":
-            return word_mask(~passages.special, passages.word_starts, rate, rng)
-        return token_mask(~passages.special, rate, rng)
+            return word_mask(eligible_BL, np.repeat(passages.word_starts, times, axis=0), rate, rng)
+        return token_mask(eligible_BL, rate, rng)
+
+    def _hidden(self, passages: PassageBatch, rng: np.random.Generator) -> Tensor:
+        rate, masks = self.config.decoder_mask, self.config.visibility_masks
+        if masks:
+            hidden_BLL = hidden_from_pool(
+                ~passages.special, masks, lambda: self._random(passages, rate, rng, masks), rng
+            )
+        else:
+            hidden_BLL = hidden_from(~passages.special, rate, rng)
+        hidden_BLL |= ~passages.attention[:, None, :]
+        return torch.from_numpy(hidden_BLL).to(self.device)
 
     def _mask(
         self, corruption: Corruption, passages: PassageBatch, rate: float, inner: Mask | None, rng: np.random.Generator
     ) -> Mask:
+        if corruption.draw in ("none", "all"):
+            return ~passages.special if corruption.draw == "all" else np.zeros_like(passages.special)
         if corruption.draw == "random":
             return self._random(passages, rate, rng)
         if corruption.draw == "nested":
@@ -98,14 +121,16 @@ class Corruptor:
         attention_BL: Tensor,
         on_device: list[Tensor],
         rng: np.random.Generator,
-    ) -> list[Tensor]:
+    ) -> tuple[list[Tensor], Tensor | None]:
         """The corrupted ids of every mask; those that the generator fills take one forward pass together."""
         kinds = [corruption.replacement for corruption in self.objective.corruptions]
         replaced: dict[int, Tensor] = {}
+        generator_loss = None
         sampled = [number for number, kind in enumerate(kinds) if kind == "generator"]
         if sampled:
             assert self.generator is not None, "the step refuses a run without generator"
-            filled = self.generator.replace(ids_BL, attention_BL, [on_device[number] for number in sampled], rng)
+            chosen = [on_device[number] for number in sampled]
+            filled, generator_loss = self.generator.replace(ids_BL, attention_BL, chosen, rng)
             replaced |= dict(zip(sampled, filled))
         specials = self.cache.specials
         for number, kind in enumerate(kinds):
@@ -115,4 +140,4 @@ class Corruptor:
                 ordinary = ordinary_tokens(self.vocabulary, specials)
                 ids = replace_80_10_10(passages.ids, masks[number], specials.mask, ordinary, rng)
                 replaced[number] = torch.from_numpy(ids).to(self.device)
-        return [replaced[number] for number in range(len(kinds))]
+        return [replaced[number] for number in range(len(kinds))], generator_loss

@@ -6,7 +6,8 @@ eligible token always has at least one corrupted, or it would have no loss. Of a
 * `token_mask` draws round(n * p) tokens,
 * `word_mask` whole words of together at most round(n * p) tokens (so the authors' code of 001 and 002; no paper),
 * `nested_mask` a given mask and a second draw at p' = (p_dec - p_enc) / (1 - p_enc), so that p_dec are expected,
-* `importance_mask` the floor(n * p) tokens of highest AMI after noise (003 Algorithm 1).
+* `importance_mask` the floor(n * p) tokens of highest AMI after noise (003 Algorithm 1),
+* `hidden_from` for every position each other eligible token with probability p (002 eq. 9, the matrix M).
 
 Shape suffixes: B passages, L tokens with special ones and padding, W words.
 """
@@ -67,7 +68,7 @@ def _fill(size_BW: NDArray[np.int64], budget_B: NDArray[np.int64]) -> Mask:
 
 def nested_mask(inner_BL: Mask, inner_rate: float, rate: float, draw: Draw) -> Mask:
     """A mask that holds `inner_BL` whole: its union with a second draw (001 §3.1; rate as in the authors' code)."""
-    assert inner_rate <= rate < 1
+    assert inner_rate <= rate <= 1 and inner_rate < 1
     if rate == inner_rate:
         return inner_BL
     return inner_BL | draw((rate - inner_rate) / (1 - inner_rate))
@@ -80,6 +81,32 @@ def importance_mask(
     perturbed_BL = importance_BL + noise * rng.standard_normal(eligible_BL.shape, dtype=np.float32)
     count_B = np.floor(eligible_BL.sum(axis=1) * rate).astype(np.int64)
     return _highest(perturbed_BL, eligible_BL, _at_least_one(count_B, eligible_BL))
+
+
+def hidden_from(eligible_BL: Mask, rate: float, rng: np.random.Generator) -> Mask:
+    """Which tokens each position does not see, bool [B, L, L]: its own always, others with probability `rate`.
+
+    Every pair is drawn on its own, so each position has its own visible tokens (RetroMAE; 002 §3.1), at a resolution
+    of 1/65,536. Tokens that are not eligible (special ones) are hidden from none but themselves.
+    """
+    rows, length = eligible_BL.shape
+    size = rows * length * length
+    dice = np.frombuffer(rng.bytes(2 * size), dtype=np.uint16).reshape(rows, length, length)
+    hidden_BLL = (dice < round(rate * 65_536)) & eligible_BL[:, None, :]
+    hidden_BLL[:, np.arange(length), np.arange(length)] = True
+    return hidden_BLL
+
+
+def hidden_from_pool(eligible_BL: Mask, masks: int, draw: Callable[[], Mask], rng: np.random.Generator) -> Mask:
+    """The same from `masks` draws a passage, of which each position takes one at random; bool [B, L, L].
+
+    So the authors' code of RetroMAE, with up to 256 draws. `draw` gives masks of the passages, each `masks` times.
+    """
+    rows, length = eligible_BL.shape
+    pool_BML = draw().reshape(rows, masks, length)
+    hidden_BLL = pool_BML[np.arange(rows)[:, None], rng.integers(masks, size=(rows, length))]
+    hidden_BLL[:, np.arange(length), np.arange(length)] = True
+    return hidden_BLL
 
 
 def replace_80_10_10(

@@ -1,4 +1,4 @@
-"""The generator of 001 eq. 1: a frozen masked language model that fills masked positions by sampling.
+"""The generator of 001 eq. 1: a masked language model that fills masked positions by sampling.
 
 Shape suffixes: B passages, L tokens, N masked positions, V vocabulary, C positions of one chunk.
 """
@@ -15,35 +15,57 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from stillhouse.pretraining.cross_entropy import rows_at_once
+from stillhouse.pretraining.cross_entropy import rows_at_once, token_cross_entropy
 from stillhouse.pretraining.heads import family_of, output_matrix
 from stillhouse.pretraining.tokens import SpecialTokens
 
 
 @dataclass(frozen=True)
 class Generator:
-    """Samples in evaluation mode without gradients, at masked positions alone, and never a special token."""
+    """Samples in evaluation mode (no dropout), at masked positions alone, and never a special token.
+
+    With `learns` it is trained beside the encoder (001 Table 12, "joint"): `replace` also gives its loss. No gradient
+    passes through the samples.
+    """
 
     model: PreTrainedModel
     specials: SpecialTokens
+    learns: bool = False
 
     @classmethod
-    def of(cls, model: PreTrainedModel, specials: SpecialTokens, device: torch.device) -> Generator:
-        return cls(model.to(device).eval().requires_grad_(False), specials)  # type: ignore[arg-type]
+    def of(
+        cls, model: PreTrainedModel, specials: SpecialTokens, device: torch.device, learns: bool = False
+    ) -> Generator:
+        return cls(model.to(device).eval().requires_grad_(learns), specials, learns)  # type: ignore[arg-type]
 
-    @torch.no_grad()
     def replace(
         self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor], rng: np.random.Generator
-    ) -> list[Tensor]:
+    ) -> tuple[list[Tensor], Tensor | None]:
         """`ids_BL` with the positions of each mask replaced by samples; one forward pass for all masks.
 
-        Each mask is a bool [B, L]. A sampled token may be the one that was there.
+        Each mask is a bool [B, L]. A sampled token may be the one that was there. The second value is the loss of a
+        generator that learns, else None: cross-entropy at the positions of the first mask (the encoder's, as in the
+        authors' code of 001), the mean over a passage's positions, then over passages.
         """
+        learns = self.learns and torch.is_grad_enabled()
         masked_BL = torch.cat(list(masks))
-        ids_BL = ids_BL.repeat(len(masks), 1)
-        inputs_BL = ids_BL.masked_fill(masked_BL, self.specials.mask)
-        attention_BL = attention_BL.repeat(len(masks), 1)
-        hidden_BLD = self.model.base_model(input_ids=inputs_BL, attention_mask=attention_BL.long()).last_hidden_state
+        inputs_BL = ids_BL.repeat(len(masks), 1).masked_fill(masked_BL, self.specials.mask)
+        repeated_BL = attention_BL.repeat(len(masks), 1)
+        with torch.set_grad_enabled(learns):
+            hidden_BLD = self.model.base_model(input_ids=inputs_BL, attention_mask=repeated_BL.long()).last_hidden_state
+        loss = self._loss(hidden_BLD[: len(ids_BL)], ids_BL, masks[0]) if self.learns else None
+        return self._samples(hidden_BLD.detach(), ids_BL.repeat(len(masks), 1), masked_BL, len(masks), rng), loss
+
+    def _loss(self, hidden_BLD: Tensor, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
+        weights_BL = mask_BL / (mask_BL.sum(1, keepdim=True).clamp(min=1) * len(mask_BL))
+        weight_VE, bias_V = output_matrix(self.model)
+        states_NE = family_of(self.model).transform(self.model)(hidden_BLD[mask_BL])
+        return token_cross_entropy(states_NE, weight_VE, bias_V, ids_BL[mask_BL], weights_BL[mask_BL])
+
+    @torch.no_grad()
+    def _samples(
+        self, hidden_BLD: Tensor, ids_BL: Tensor, masked_BL: Tensor, masks: int, rng: np.random.Generator
+    ) -> list[Tensor]:
         states_ND = hidden_BLD[masked_BL]
         dice_N = torch.from_numpy(rng.random(len(states_ND), dtype=np.float32)).to(ids_BL.device)
         rows = rows_at_once(ids_BL.device, self.model.config.vocab_size)
@@ -51,7 +73,7 @@ class Generator:
         replaced_BL = ids_BL.clone()
         if samples:
             replaced_BL[masked_BL] = torch.cat(samples)
-        return list(replaced_BL.chunk(len(masks)))
+        return list(replaced_BL.chunk(masks))
 
     def _sample(self, states_CD: Tensor, dice_C: Tensor) -> Tensor:
         """One token a state from its softmax, by inverting the distribution function at `dice_C` in [0, 1)."""

@@ -22,12 +22,14 @@ Function = Callable[[Tensor], Tensor]
 class Family:
     """How models of one type are built, as functions of the masked language model.
 
-    `layers`: its Transformer layers; `embed`: from ids [B, L] to what the first layer reads [B, L, D]; `transform`: the
-    head before the output matrix, from states [N, D] to [N, E], where E is the width of the word embeddings.
+    `layers`: its Transformer layers; `embed`: from ids [B, L] to what the first layer reads [B, L, D]; `positions`:
+    from a length L to the position embeddings [L, D] of a passage without padding, as wide as the layers; `transform`:
+    the head before the output matrix, from states [N, D] to [N, E], where E is the width of the word embeddings.
     """
 
     layers: Callable[[Any], nn.ModuleList]
     embed: Callable[[Any], Function]
+    positions: Callable[[Any], Callable[[int], Tensor]]
     transform: Callable[[Any], Function]
 
 
@@ -36,6 +38,20 @@ def _electra_embed(model: Any) -> Function:
     if not hasattr(base, "embeddings_project"):
         return base.embeddings
     return lambda ids_BL: base.embeddings_project(base.embeddings(ids_BL))
+
+
+def _positions(model: Any, first: int = 0) -> Callable[[int], Tensor]:
+    """`first`: the row of the table that the first token has (RoBERTa's lie behind the padding's)."""
+    table = model.base_model.embeddings.position_embeddings
+    return lambda length: table.weight[first : first + length]
+
+
+def _electra_positions(model: Any) -> Callable[[int], Tensor]:
+    table = _positions(model)
+    if not hasattr(model.electra, "embeddings_project"):
+        return table
+    # The projection's bias belongs to the sum of all embeddings, not to the position alone.
+    return lambda length: table(length) @ model.electra.embeddings_project.weight.T
 
 
 def _roberta_transform(model: Any) -> Function:
@@ -50,17 +66,20 @@ def _distilbert_transform(model: Any) -> Function:
 ROBERTA = Family(
     layers=lambda model: model.base_model.encoder.layer,
     embed=lambda model: model.base_model.embeddings,
+    positions=lambda model: _positions(model, model.config.pad_token_id + 1),
     transform=_roberta_transform,
 )
 FAMILIES: dict[str, Family] = {
     "bert": Family(
         layers=lambda model: model.bert.encoder.layer,
         embed=lambda model: model.bert.embeddings,
+        positions=_positions,
         transform=lambda model: model.cls.predictions.transform,
     ),
     "electra": Family(
         layers=lambda model: model.electra.encoder.layer,
         embed=_electra_embed,
+        positions=_electra_positions,
         transform=lambda model: model.generator_predictions,
     ),
     "roberta": ROBERTA,
@@ -69,6 +88,7 @@ FAMILIES: dict[str, Family] = {
     "distilbert": Family(
         layers=lambda model: model.distilbert.transformer.layer,
         embed=lambda model: model.distilbert.embeddings,
+        positions=_positions,
         transform=_distilbert_transform,
     ),
 }

@@ -1,47 +1,84 @@
-"""An encoder trained through a bottleneck: the model of 001 §3.1 and 003 §3.1, and the bag of words of 002 §3.3.
+"""An encoder trained through a bottleneck: 001 §3.1 and §5.1, 002 §3.1 and §3.3, 003 §3.1, as one module.
 
 Shape suffixes: B passages, L tokens, D hidden width, N positions with a loss.
 """
 
 from __future__ import annotations
 
-import copy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from torch.nn import functional
+from transformers import PreTrainedModel
 
 from stillhouse.errors import InputError
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
 from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, token_cross_entropy
+from stillhouse.pretraining.decoders import make_decoder
 from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.retrieval.pooling import pool
 
 
+@dataclass(frozen=True)
+class LossOptions:
+    """Where a paper and its authors' code differ; see the settings of the same names."""
+
+    loss_mean: str = "passage"
+    bag_logits: str = "embeddings"
+    generator_weight: float = 0.2
+
+
+class ReplacedTokenHead(nn.Module):
+    """Tells replaced tokens from original ones: logits [...] of states [..., D], as ELECTRA's discriminator does."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.out = nn.Linear(width, 1)
+
+    def forward(self, states: Tensor) -> Tensor:
+        logits: Tensor = self.out(functional.gelu(self.dense(states))).squeeze(-1)
+        return logits
+
+
 class BottleneckPretraining(nn.Module):
     """`forward(batch)` is the loss of an objective's row, the sum of `parts(batch)`.
 
-    Input embeddings and language-model head are the encoder's own, for the decoder too; the decoder's layers and the
-    projection are thrown away after training. With `head_only` nothing but the head learns, and the encoder stays in
-    evaluation mode.
+    Input embeddings and language-model head are the encoder's own, for the decoder too; the decoder's layers, the
+    projection and the head for replaced tokens are thrown away after training. `generator` is a generator that learns
+    beside the encoder, held here so that the optimiser and checkpoints have its parameters. With `head_only` nothing
+    but the head learns, and the encoder stays in evaluation mode.
     """
 
-    def __init__(self, model: PreTrainedModel, objective: Objective, pooling: str, *, head_only: bool = False) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        objective: Objective,
+        pooling: str,
+        *,
+        options: LossOptions | None = None,
+        generator: PreTrainedModel | None = None,
+        head_only: bool = False,
+    ) -> None:
         super().__init__()
         self.model = model
         self.objective = objective
         self.pooling = pooling
+        self.options = options or LossOptions()
+        self.generator = generator
         self.head_only = head_only
         self.family = family_of(model)
-        self.decoder = _decoder_layers(model, objective)
+        self.decoder = make_decoder(model, objective)
         width = int(model.config.hidden_size)
         self.bottleneck: nn.Module = nn.Linear(width, width) if objective.bottleneck == "linear" else nn.Identity()
+        self.replaced_head = ReplacedTokenHead(width) if objective.prediction == "replaced" else None
         weight_VE, _ = output_matrix(model)
-        if objective.bag_of_words and weight_VE.shape[1] != width:
+        if objective.bag_of_words and self.options.bag_logits == "embeddings" and weight_VE.shape[1] != width:
             raise InputError(
                 f"objective {objective.name!r} multiplies a passage's vector (width {width}) with the word embeddings "
-                f"(width {weight_VE.shape[1]}); take a model in which both are equally wide"
+                f"(width {weight_VE.shape[1]}); take a model in which both are equally wide, or bag_logits: head"
             )
         if head_only:
             self.requires_grad_(False)
@@ -52,79 +89,105 @@ class BottleneckPretraining(nn.Module):
         super().train(mode)
         if self.head_only:
             self.model.base_model.eval()
+        if self.generator is not None:  # samples without dropout, learning or not
+            self.generator.eval()
         return self
 
-    def forward(self, batch: CorruptedBatch) -> Tensor:
-        return torch.stack(list(self.parts(batch).values())).sum()
+    def forward(self, batch: CorruptedBatch, bag_weight: float = 1.0) -> Tensor:
+        parts = self.parts(batch)
+        if "bag_of_words" in parts:
+            parts["bag_of_words"] = bag_weight * parts["bag_of_words"]
+        return torch.stack(list(parts.values())).sum()
 
     def parts(self, batch: CorruptedBatch) -> dict[str, Tensor]:
-        """The terms of the loss: `encoder`, and `decoder` or `bag_of_words` where the row has them."""
-        hidden_BLD = self.encode(batch.encoder.ids_BL, batch.attention_BL)
-        losses = {"encoder": self.prediction_loss(hidden_BLD, batch, batch.encoder)}
-        if batch.decoder is not None:
-            decoded_BLD = self.decode(
-                self.vector(hidden_BLD, batch.attention_BL), batch.decoder.ids_BL, batch.attention_BL
-            )
-            losses["decoder"] = self.prediction_loss(decoded_BLD, batch, batch.decoder)
+        """The terms of the loss: `encoder`, `decoder`, `bag_of_words` and `generator`, those that the row has."""
+        losses: dict[str, Tensor] = {}
+        hidden_BLD, middle_BLD = self._encode(batch.encoder.ids_BL, batch.attention_BL)
+        if self.objective.encoder.draw != "none":
+            losses["encoder"] = self.prediction_loss(hidden_BLD, batch, batch.encoder)
+        vectors_BD = self.vector(hidden_BLD, batch.attention_BL)
+        if self.objective.decoder != "none":
+            corrupted = batch.decoder or batch.encoder
+            decoded_BLD = self.decode(vectors_BD, middle_BLD, batch)
+            losses["decoder"] = self.prediction_loss(decoded_BLD, batch, corrupted)
         if self.objective.bag_of_words:
-            weight_VE, _ = output_matrix(self.model)
-            vectors_BD = self.vector(hidden_BLD, batch.attention_BL)
-            losses["bag_of_words"] = bag_of_words_cross_entropy(vectors_BD, weight_VE, batch.ids_BL, batch.special_BL)
+            weight_VE, bias_V = output_matrix(self.model)
+            whole_head = self.options.bag_logits == "head"
+            states_BE = self.family.transform(self.model)(vectors_BD) if whole_head else vectors_BD
+            losses["bag_of_words"] = bag_of_words_cross_entropy(
+                states_BE, weight_VE, batch.ids_BL, batch.special_BL, bias_V if whole_head else None
+            )
+        if batch.generator_loss is not None:
+            losses["generator"] = self.options.generator_weight * batch.generator_loss
         return losses
 
     def encode(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
         """The encoder's last hidden states [B, L, D]."""
-        states: Tensor = self.model.base_model(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
-        return states
+        return self._encode(ids_BL, attention_BL)[0]
+
+    def _encode(self, ids_BL: Tensor, attention_BL: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The last hidden states, and those of the middle layer where a decoder skips to it (Condenser)."""
+        skip = self.objective.decoder == "skip"
+        output = self.model.base_model(
+            input_ids=ids_BL, attention_mask=attention_BL.long(), output_hidden_states=skip or None
+        )
+        middle_BLD = output.hidden_states[len(self.family.layers(self.model)) // 2] if skip else None
+        return output.last_hidden_state, middle_BLD
 
     def vector(self, hidden_BLD: Tensor, attention_BL: Tensor) -> Tensor:
         """The pooled vector [B, D], which is what retrieval will use."""
         return pool(hidden_BLD, attention_BL, self.pooling)
 
-    def decode(self, vectors_BD: Tensor, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
-        """The decoder's states [B, L, D] from its corrupted input with the bottleneck in place of the first token.
+    def decode(self, vectors_BD: Tensor, middle_BLD: Tensor | None, batch: CorruptedBatch) -> Tensor:
+        """The decoder's states [B, L, D]; that at position i predicts token i.
 
         The bottleneck h_b = W h + b is 003 eq. 4; where the row has it raw, h itself (001 §3.1). It gets no position
-        embedding and no layer normalisation of its own.
+        embedding and no layer normalisation of its own. `middle_BLD` is read by a decoder of skip connections alone.
         """
-        embedded_BLD = self.family.embed(self.model)(ids_BL)
-        first_B1D = self.bottleneck(vectors_BD).unsqueeze(1).to(embedded_BLD.dtype)
-        states_BLD = torch.cat([first_B1D, embedded_BLD[:, 1:]], dim=1)
-        lowest = torch.finfo(states_BLD.dtype).min
-        additive_B11L = torch.zeros_like(attention_BL, dtype=states_BLD.dtype).masked_fill(~attention_BL, lowest)
-        for layer in self.decoder:
-            states_BLD = layer(states_BLD, additive_B11L[:, None, None, :])
-        return states_BLD
+        if middle_BLD is None:
+            assert batch.decoder is not None
+            middle_BLD = self.family.embed(self.model)(batch.decoder.ids_BL)
+        first_B1D = self.bottleneck(vectors_BD).unsqueeze(1).to(middle_BLD.dtype)
+        states_BLD = torch.cat([first_B1D, middle_BLD[:, 1:]], dim=1)
+        decoded_BLD: Tensor
+        if self.objective.decoder == "enhanced":
+            assert batch.hidden_BLL is not None
+            positions_LD = self.family.positions(self.model)(states_BLD.shape[1])
+            decoded_BLD = self.decoder(first_B1D + positions_LD, states_BLD, batch.hidden_BLL)
+        else:
+            decoded_BLD = self.decoder(states_BLD, batch.attention_BL)
+        return decoded_BLD
 
     def prediction_loss(self, states_BLD: Tensor, batch: CorruptedBatch, corrupted: Corrupted) -> Tensor:
         """Cross-entropy of the original tokens: the mean over a passage's positions, then over passages (001 eq. 2).
 
         Positions are all tokens of the passage, or the corrupted ones alone (003 eq. 3 and 6, which sum over them; the
-        mean differs by a factor that AdamW does not see). Special tokens are never predicted.
+        mean differs by a factor that AdamW does not see). Causal and enhanced decoders predict all. Special tokens are
+        never predicted. Where the row predicts what was replaced, it is the binary cross-entropy of that (001 §5.1); a
+        sample equal to the original token counts as original, as in ELECTRA.
         """
-        wanted_BL = ~batch.special_BL if self.objective.positions == "all" else corrupted.mask_BL
-        count_B1 = wanted_BL.sum(1, keepdim=True)
-        weights_BL = wanted_BL / (count_B1.clamp(min=1) * len(wanted_BL))
+        whole = self.objective.positions == "all" or (corrupted is batch.decoder and self.reads_clean)
+        wanted_BL = ~batch.special_BL if whole else corrupted.mask_BL
+        weights_N = self._weights(wanted_BL)[wanted_BL]
+        if self.replaced_head is not None:
+            replaced_N = (corrupted.ids_BL != batch.ids_BL)[wanted_BL]
+            logits_N = self.replaced_head(states_BLD[wanted_BL])
+            logits_N = logits_N.to(torch.promote_types(logits_N.dtype, torch.float32))
+            losses_N = functional.binary_cross_entropy_with_logits(
+                logits_N, replaced_N.to(logits_N.dtype), reduction="none"
+            )
+            return (weights_N * losses_N).sum()
         states_NE = self.family.transform(self.model)(states_BLD[wanted_BL])
         weight_VE, bias_V = output_matrix(self.model)
-        targets_N, weights_N = batch.ids_BL[wanted_BL], weights_BL[wanted_BL]
-        return token_cross_entropy(states_NE, weight_VE, bias_V, targets_N, weights_N)
+        return token_cross_entropy(states_NE, weight_VE, bias_V, batch.ids_BL[wanted_BL], weights_N)
 
+    @property
+    def reads_clean(self) -> bool:
+        """Whether the decoder's input is not corrupted: then it predicts every token."""
+        corruption = self.objective.decoder_corruption
+        return corruption is not None and corruption.draw == "none"
 
-def _decoder_layers(model: PreTrainedModel, objective: Objective) -> nn.ModuleList:
-    """The decoder: copies of the encoder's last layers (the authors' code of 001), or new ones (003 §3.1)."""
-    if objective.decoder == "none":
-        return nn.ModuleList()
-    if objective.decoder_init == "random":
-        config = copy.deepcopy(model.config)
-        config.num_hidden_layers = objective.decoder_layers
-        fresh = AutoModelForMaskedLM.from_config(config)
-        return family_of(fresh).layers(fresh)
-    assert objective.decoder_init == "last_layers", objective.decoder_init
-    layers = family_of(model).layers(model)
-    if len(layers) < objective.decoder_layers:
-        raise InputError(
-            f"objective {objective.name!r} copies the encoder's last {objective.decoder_layers} layers, but it has "
-            f"{len(layers)}; take a deeper model"
-        )
-    return copy.deepcopy(layers[-objective.decoder_layers :])
+    def _weights(self, wanted_BL: Tensor) -> Tensor:
+        if self.options.loss_mean == "token":
+            return wanted_BL / wanted_BL.sum().clamp(min=1)
+        return wanted_BL / (wanted_BL.sum(1, keepdim=True).clamp(min=1) * len(wanted_BL))

@@ -1,7 +1,8 @@
 """The table of pre-training objectives: every one is a row of data over shared parts. Torch is not imported here.
 
 A row says how the encoder's and the decoder's inputs are corrupted, which decoder there is and how it begins, what the
-decoder sees of the encoder (the bottleneck), and where the loss falls. A new combination is a new row.
+decoder sees of the encoder (the bottleneck), what is predicted, and where the loss falls. A new combination is a new
+row. Where a paper and its authors' code differ, a row follows the paper; `settings.py` has the other as an option.
 """
 
 from __future__ import annotations
@@ -18,22 +19,35 @@ class Corruption:
 
     `draw`: which positions. "random": a share of the tokens, or of words whole (the setting `mask_unit`); "nested": the
     encoder's positions and a second random draw, so that what is corrupted in the encoder is so in the decoder too (001
-    §3.1); "importance": the tokens of highest AMI after Gaussian noise (003 Algorithm 1).
+    §3.1); "importance": the tokens of highest AMI after Gaussian noise (003 Algorithm 1); "all"; "none".
     `replacement`: what stands there instead. "mask": [MASK]; "80_10_10": [MASK], a random token or the token itself, in
     80, 10 and 10 % of the cases (003 §3.1); "generator": tokens that a masked language model samples (001 eq. 1).
     """
 
     draw: str
-    replacement: str
+    replacement: str = "mask"
+
+
+CLEAN = Corruption("none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
     """One row. `positions`: the loss falls on "masked" (corrupted) positions or on "all" tokens of the passage.
 
-    `decoder`: "none" or "bidirectional"; `decoder_init`: "last_layers" copies the encoder's last layers, "random" draws
-    new ones. `bottleneck`: the pooled vector as it is ("raw") or after a "linear" projection (003 eq. 4).
-    `bag_of_words` adds the prediction of the passage's set of tokens from the pooled vector (002 eq. 12).
+    `prediction`: the "tokens" before corruption, or which tokens were "replaced" (001 §5.1, replaced token detection).
+    `generator`: "frozen", trained with the encoder ("joint") or so from random parameters ("joint_random").
+
+    `decoder` is "none" or a row of `decoders.DECODERS`:
+      "bidirectional": Transformer layers over the corrupted passage, the bottleneck in place of its first token;
+      "causal": the same, where a position sees none after it and predicts its successor (002 eq. 6-7);
+      "enhanced": position by position, from a query of bottleneck and position alone, over the clean tokens that are
+        visible to that position: (1 - `decoder_mask`) of them, never its own (002 eq. 8-10);
+      "skip": reads the encoder's last [CLS] state and, past the bottleneck, the token states of its middle layer
+        (Condenser; 001 §5.1). It sees more than the bottleneck by design.
+    `decoder_init`: "last_layers" copies the encoder's last layers, "random" draws new ones. `bottleneck`: the pooled
+    vector as it is ("raw") or after a "linear" projection (003 eq. 4). `bag_of_words` adds the prediction of the
+    passage's set of tokens from the pooled vector (002 eq. 12).
     """
 
     name: str
@@ -42,6 +56,7 @@ class Objective:
     encoder: Corruption
     prediction: str = "tokens"
     positions: str = "masked"
+    generator: str = "frozen"
     decoder: str = "none"
     decoder_corruption: Corruption | None = None
     decoder_init: str = "last_layers"
@@ -50,7 +65,8 @@ class Objective:
     bag_of_words: bool = False
 
     def __post_init__(self) -> None:
-        assert (self.decoder == "none") == (self.decoder_corruption is None), self.name
+        assert (self.decoder in ("none", "skip")) == (self.decoder_corruption is None), self.name
+        assert self.prediction == "tokens" or self.needs_generator, self.name
 
     @property
     def corruptions(self) -> tuple[Corruption, ...]:
@@ -64,12 +80,17 @@ class Objective:
     def needs_importance(self) -> bool:
         return any(corruption.draw == "importance" for corruption in self.corruptions)
 
+    @property
+    def masked_lm(self) -> bool:
+        """Whether the encoder learns to fill in [MASK], so that its head can be held to that."""
+        return self.encoder.draw != "none" and self.encoder.replacement != "generator"
+
 
 TABLE: tuple[Objective, ...] = (
     Objective(
         name="mlm",
         summary="masked tokens from their context; trains a language-model head or a generator",
-        source="Devlin et al. 2019; 003 eq. 3",
+        source="Devlin et al. 2019; 001 Table 7, 003 eq. 3",
         encoder=Corruption("random", "80_10_10"),
     ),
     Objective(
@@ -80,6 +101,90 @@ TABLE: tuple[Objective, ...] = (
         positions="all",
         decoder="bidirectional",
         decoder_corruption=Corruption("nested", "generator"),
+    ),
+    Objective(
+        name="simlm_joint",
+        summary="simlm whose generator goes on learning",
+        source="001 Table 12",
+        encoder=Corruption("random", "generator"),
+        positions="all",
+        generator="joint",
+        decoder="bidirectional",
+        decoder_corruption=Corruption("nested", "generator"),
+    ),
+    Objective(
+        name="simlm_joint_random",
+        summary="simlm whose generator learns from random parameters",
+        source="001 Table 12",
+        encoder=Corruption("random", "generator"),
+        positions="all",
+        generator="joint_random",
+        decoder="bidirectional",
+        decoder_corruption=Corruption("nested", "generator"),
+    ),
+    Objective(
+        name="enc_dec_mlm",
+        summary="simlm's architecture on masked tokens, without a generator",
+        source="001 §5.1",
+        encoder=Corruption("random", "mask"),
+        decoder="bidirectional",
+        decoder_corruption=Corruption("nested", "mask"),
+    ),
+    Objective(
+        name="enc_dec_rtd",
+        summary="simlm's architecture, which tells replaced tokens from original ones",
+        source="001 §5.1",
+        encoder=Corruption("random", "generator"),
+        prediction="replaced",
+        positions="all",
+        decoder="bidirectional",
+        decoder_corruption=Corruption("nested", "generator"),
+    ),
+    Objective(
+        name="condenser",
+        summary="masked tokens by a head that reads the last [CLS] and, by skip connections, middle token states",
+        source="Gao and Callan 2021; 001 §5.1",
+        encoder=Corruption("random", "80_10_10"),
+        decoder="skip",
+        decoder_init="random",
+    ),
+    Objective(
+        name="autoencoder",
+        summary="the whole passage from its vector alone",
+        source="001 §5.1",
+        encoder=CLEAN,
+        decoder="bidirectional",
+        decoder_corruption=Corruption("all", "mask"),
+    ),
+    Objective(
+        name="auto_encoding",
+        summary="masked tokens, by the encoder and through the bottleneck by a 1-layer decoder",
+        source="002 §3.1, eq. 4-5",
+        encoder=Corruption("random", "mask"),
+        decoder="bidirectional",
+        decoder_corruption=Corruption("random", "mask"),
+        decoder_init="random",
+        decoder_layers=1,
+    ),
+    Objective(
+        name="auto_regression",
+        summary="masked tokens, and each next token through the bottleneck by a 1-layer causal decoder",
+        source="002 §3.1, eq. 6-7",
+        encoder=Corruption("random", "mask"),
+        decoder="causal",
+        decoder_corruption=CLEAN,
+        decoder_init="random",
+        decoder_layers=1,
+    ),
+    Objective(
+        name="enhanced_decoding",
+        summary="masked tokens, and every token from the bottleneck and the tokens visible to its position (RetroMAE)",
+        source="002 §3.1, eq. 8-10; 003 Table 6",
+        encoder=Corruption("random", "mask"),
+        decoder="enhanced",
+        decoder_corruption=CLEAN,
+        decoder_init="random",
+        decoder_layers=1,
     ),
     Objective(
         name="bow",
@@ -97,6 +202,33 @@ TABLE: tuple[Objective, ...] = (
         decoder_corruption=Corruption("importance", "80_10_10"),
         decoder_init="random",
         bottleneck="linear",
+    ),
+    Objective(
+        name="simlm_importance",
+        summary="simlm whose decoder has its important tokens replaced",
+        source="this project: 001 with the masking of 003",
+        encoder=Corruption("random", "generator"),
+        positions="all",
+        decoder="bidirectional",
+        decoder_corruption=Corruption("importance", "generator"),
+    ),
+    Objective(
+        name="bow_importance",
+        summary="bow whose encoder has its important tokens masked",
+        source="this project: 002 with the masking of 003",
+        encoder=Corruption("importance", "mask"),
+        bag_of_words=True,
+    ),
+    Objective(
+        name="cdmae_bow",
+        summary="cdmae and the bag of words together",
+        source="this project: 003 with the task of 002",
+        encoder=Corruption("random", "80_10_10"),
+        decoder="bidirectional",
+        decoder_corruption=Corruption("importance", "80_10_10"),
+        decoder_init="random",
+        bottleneck="linear",
+        bag_of_words=True,
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from stillhouse.pretraining.masked_lm import (
     require_head,
     require_same_vocabulary,
 )
-from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import Objective, find_objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
@@ -68,7 +68,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     Raises `InputError`, before any training, when an input that the objective needs is missing or does not fit; and
     after it, when an encoder trained on masked inputs names no more masked held-out tokens than a constant guess.
     """
-    objective = find_objective(config.objective)
+    objective = config.row()
     encoder, cache = _open(config, objective, folders)
     device = context.torch_device()
     vocabulary = output_matrix(encoder.model)[0].shape[0]
@@ -76,11 +76,16 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     counts_V = unigram_counts(cache, training, vocabulary)
     if not encoder.head_trained:
         _start_head(encoder, counts_V)
+    generator = _generator(config, objective, folders, cache, device)
     torch.manual_seed(config.seed)
     model = BottleneckPretraining(
-        encoder.model, objective, encoder.settings.pooling, head_only=config.trainable == "head"
+        encoder.model,
+        objective,
+        encoder.settings.pooling,
+        options=LossOptions(config.loss_mean, config.bag_logits, config.generator_weight),
+        generator=generator.model if generator and generator.learns else None,
+        head_only=config.trainable == "head",
     )
-    generator = _generator(config, objective, folders, cache, encoder, device)
     corrupt = Corruptor(cache, vocabulary, objective, config, device, generator)
     batch = epoch_batches(len(training), config.batch_size, config.seed)
     steps = steps_for(len(training), config.batch_size, config.epochs, config.max_steps)
@@ -99,7 +104,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         accuracy = masked_accuracy(
             encoder.model, fixed_batches(plain, heldout, ACCURACY), most_frequent=int(counts_V.argmax())
         )
-    if objective.encoder.replacement != "generator" and accuracy.head <= accuracy.unigram:
+    if objective.masked_lm and accuracy.head <= accuracy.unigram:
         raise InputError(
             f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
             f"frequent token alone is {accuracy.unigram:.1%}; train longer (--epochs) or faster (--learning-rate)"
@@ -158,7 +163,6 @@ def _generator(
     objective: Objective,
     folders: Folders,
     cache: TokenCache,
-    encoder: MaskedLanguageModel,
     device: torch.device,
 ) -> Generator | None:
     if not objective.needs_generator:
@@ -167,7 +171,10 @@ def _generator(
     generator = load_masked_lm(folders.generator, config.seed)
     require_head("generator", generator)
     require_same_vocabulary("generator", generator.tokenizer, _tokenizer_of(folders.tokens))
-    return Generator.of(generator.model, cache.specials, device)
+    if objective.generator == "joint_random":
+        torch.manual_seed(config.seed)
+        generator = replace(generator, model=type(generator.model)(generator.model.config))
+    return Generator.of(generator.model, cache.specials, device, learns=objective.generator != "frozen")
 
 
 def _start_head(encoder: MaskedLanguageModel, counts_V: NDArray[np.int64]) -> None:

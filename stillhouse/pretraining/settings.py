@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stillhouse.config import setting
 from stillhouse.errors import InputError
-from stillhouse.pretraining.objectives import NAMES, describe
+from stillhouse.pretraining.objectives import NAMES, Corruption, Objective, describe, find_objective
 from stillhouse.training.settings import TrainingConfig
+
+ROW = "row"
+"""What a setting says to leave an objective's row as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,13 +24,62 @@ class PretrainingConfig(TrainingConfig):
         choices=("all", "head"),
     )
     encoder_mask: float = setting(0.3, "share of the encoder's tokens that is corrupted", minimum=0.01, maximum=0.9)
-    decoder_mask: float = setting(0.5, "share of the decoder's tokens that is corrupted", minimum=0.01, maximum=0.9)
+    decoder_mask: float = setting(
+        0.5,
+        "share of the decoder's tokens that is corrupted, or hidden from a position by enhanced_decoding",
+        minimum=0.01,
+        maximum=1,
+    )
     mask_unit: str = setting(
         "token",
         "what random masking draws: token = single tokens, as in the papers; word = whole words, as in the code of 001",
         choices=("token", "word"),
     )
+    mask_replacement: str = setting(
+        ROW,
+        "what masked tokens become: row = as the objective says; mask = [MASK]; 80_10_10 = [MASK], a random token or "
+        "itself, as in the code of 002 for its objectives",
+        choices=(ROW, "mask", "80_10_10"),
+    )
+    decoder_layers: int = setting(0, "layers of the decoder; 0 = as the objective says", minimum=0)
+    decoder_init: str = setting(
+        ROW,
+        "how the decoder begins: row = as the objective says; last_layers = copies of the encoder's; random",
+        choices=(ROW, "last_layers", "random"),
+    )
+    bottleneck: str = setting(
+        ROW,
+        "what the decoder gets of the vector: row = as the objective says; raw = itself; linear = a projection of it",
+        choices=(ROW, "raw", "linear"),
+    )
+    visibility_masks: int = setting(
+        0,
+        "enhanced_decoding: 0 = every position's visible tokens are drawn anew, as in the paper; n = each position "
+        "takes one of n masks of its passage, as in the code of RetroMAE (256)",
+        minimum=0,
+        maximum=256,
+    )
     importance_noise: float = setting(1.0, "standard deviation of the noise on AMI (003 Algorithm 1)", minimum=0)
+    loss_mean: str = setting(
+        "passage",
+        "passage = the mean over a passage's positions, then over passages, as in 001 eq. 2; token = over all "
+        "positions of the batch at once, as in the code of 001",
+        choices=("passage", "token"),
+    )
+    generator_weight: float = setting(0.2, "weight of the loss of a generator that learns (the code of 001)", minimum=0)
+    bag_logits: str = setting(
+        "embeddings",
+        "bag of words: embeddings = the vector times the word embeddings, as in 002 eq. 11; head = through the whole "
+        "language-model head, as in the code of 002",
+        choices=("embeddings", "head"),
+    )
+    bag_weight_end: float = setting(
+        1.0,
+        "bag of words: its weight falls along a cosine from 1 to this by the last step; 1 = never, as in 002; the code "
+        "of 002 has 0.1",
+        minimum=0,
+        maximum=1,
+    )
     max_length: int = setting(144, "tokens of a passage, [CLS] and [SEP] included", minimum=3)
     heldout_fraction: float = setting(
         0.05, "share of the passages that is held out to measure the loss", minimum=0.0001, maximum=0.5
@@ -36,8 +88,25 @@ class PretrainingConfig(TrainingConfig):
     learning_rate: float = setting(3e-4, "peak learning rate of AdamW", minimum=0)
 
     def __post_init__(self) -> None:
-        if self.objective == "simlm" and self.decoder_mask < self.encoder_mask:
+        nested = any(corruption.draw == "nested" for corruption in find_objective(self.objective).corruptions)
+        if nested and self.decoder_mask < self.encoder_mask:
             raise InputError(
                 f"decoder_mask {self.decoder_mask} must be at least encoder_mask {self.encoder_mask}: "
-                "what is replaced in the encoder's input is replaced in the decoder's too"
+                "what is corrupted in the encoder's input is corrupted in the decoder's too"
             )
+
+    def row(self) -> Objective:
+        """The objective's row with what these settings change in it."""
+        row = find_objective(self.objective)
+        return replace(
+            row,
+            encoder=self._corruption(row.encoder),
+            decoder_corruption=row.decoder_corruption and self._corruption(row.decoder_corruption),
+            decoder_layers=self.decoder_layers or row.decoder_layers,
+            decoder_init=row.decoder_init if self.decoder_init == ROW else self.decoder_init,
+            bottleneck=row.bottleneck if self.bottleneck == ROW else self.bottleneck,
+        )
+
+    def _corruption(self, corruption: Corruption) -> Corruption:
+        kept = self.mask_replacement == ROW or corruption.replacement == "generator" or corruption.draw == "none"
+        return corruption if kept else replace(corruption, replacement=self.mask_replacement)

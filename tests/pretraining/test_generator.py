@@ -33,7 +33,7 @@ def test_samples_follow_the_softmax_of_the_masked_input(generator: Generator) ->
     copies = 20000
     ids = torch.tensor([[2, 6, 7, 8, 3]]).repeat(copies, 1)
     mask = torch.tensor([[False, False, True, False, False]]).repeat(copies, 1)
-    (replaced,) = generator.replace(ids, torch.ones_like(mask), [mask], np.random.default_rng(0))
+    (replaced,), _ = generator.replace(ids, torch.ones_like(mask), [mask], np.random.default_rng(0))
     torch.testing.assert_close(replaced[~mask], ids[~mask])
     with torch.no_grad():
         logits = generator.model(input_ids=torch.tensor([[2, 6, 4, 8, 3]])).logits[0, 2].double()
@@ -49,10 +49,10 @@ def test_one_pass_for_two_masks_equals_two_passes(generator: Generator) -> None:
     ids = torch.from_numpy(rng.integers(5, VOCABULARY, size=(4, 9)))
     attention = torch.ones_like(ids, dtype=torch.bool)
     masks = [torch.from_numpy(rng.random((4, 9)) < rate) for rate in (0.3, 0.6)]
-    together = generator.replace(ids, attention, masks, np.random.default_rng(9))
+    together, _ = generator.replace(ids, attention, masks, np.random.default_rng(9))
     one_by_one = np.random.default_rng(9)
     for mask, replaced in zip(masks, together):
-        (alone,) = generator.replace(ids, attention, [mask], one_by_one)
+        (alone,), _ = generator.replace(ids, attention, [mask], one_by_one)
         torch.testing.assert_close(replaced, alone)
         torch.testing.assert_close(replaced[~mask], ids[~mask])
 
@@ -65,7 +65,7 @@ def test_it_is_frozen_and_in_evaluation_mode(generator: Generator) -> None:
 def test_nothing_masked_changes_nothing(generator: Generator) -> None:
     ids = torch.tensor([[2, 6, 3]])
     none = torch.zeros_like(ids, dtype=torch.bool)
-    (replaced,) = generator.replace(ids, ~none, [none], np.random.default_rng(0))
+    (replaced,), _ = generator.replace(ids, ~none, [none], np.random.default_rng(0))
     torch.testing.assert_close(replaced, ids)
 
 

@@ -46,9 +46,21 @@ def batch_of(objective: Objective) -> CorruptedBatch:
     inner, outer = torch.zeros_like(special), torch.zeros_like(special)
     inner[[0, 0, 1, 2], [2, 5, 1, 1]] = True
     outer[[0, 0, 0, 1, 1, 2], [2, 4, 5, 1, 3, 1]] = True
+    masks = {"none": torch.zeros_like(special), "all": ~special, "random": inner, "nested": outer, "importance": outer}
+    inner = masks[objective.encoder.draw]
     encoder = Corrupted(torch.where(inner, ids + 7, ids), inner)
-    decoder = Corrupted(torch.where(outer, ids + 9, ids), outer) if objective.decoder != "none" else None
-    return CorruptedBatch(ids, attention, special, encoder, decoder)
+    decoder = hidden = None
+    if objective.decoder_corruption is not None:
+        chosen = outer if objective.decoder_corruption.draw == "random" else masks[objective.decoder_corruption.draw]
+        # One of the samples is the token that was there.
+        replaced = torch.where(ids == 11, ids, ids + 9)
+        decoder = Corrupted(torch.where(chosen, replaced, ids), chosen)
+    if objective.decoder == "enhanced":
+        length = ids.shape[1]
+        place = torch.arange(length)
+        hidden = ((place[:, None] * 3 + place[None] * 5) % 7 < 3)[None] & ~special[:, None]
+        hidden = hidden | torch.eye(length, dtype=torch.bool) | ~attention[:, None]
+    return CorruptedBatch(ids, attention, special, encoder, decoder, hidden)
 
 
 def slow_norm(norm: nn.Module, states: Tensor) -> Tensor:
@@ -60,24 +72,45 @@ def gelu(x: Tensor) -> Tensor:
     return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
 
 
-def slow_layer(layer: nn.Module, states: Tensor) -> Tensor:
-    """One post-norm Transformer layer on one passage without padding, [l, D]."""
-    attention = layer.attention.self
+def slow_attention(layer: nn.Module, query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
+    """What each position reads, [l, D]; `seen` bool [l, l]."""
     size = WIDTH // HEADS
-    query, key, value = (
-        (states @ linear.weight.T + linear.bias) for linear in (attention.query, attention.key, attention.value)
-    )
     read = []
     for head in range(HEADS):
         part = slice(head * size, (head + 1) * size)
-        scores = query[:, part] @ key[:, part].T / math.sqrt(size)
-        exponents = scores.exp()
+        exponents = (query[:, part] @ key[:, part].T / math.sqrt(size)).exp() * seen
         read.append(exponents / exponents.sum(1, keepdim=True) @ value[:, part])
+    return torch.cat(read, 1)
+
+
+def slow_layer(layer: nn.Module, states: Tensor, causal: bool = False) -> Tensor:
+    """One post-norm Transformer layer on one passage without padding, [l, D]."""
+    attention = layer.attention.self
+    query, key, value = (
+        (states @ linear.weight.T + linear.bias) for linear in (attention.query, attention.key, attention.value)
+    )
+    seen = torch.ones(len(states), len(states), dtype=torch.float64)
+    if causal:
+        for i in range(len(states)):
+            seen[i, i + 1 :] = 0
+    read = slow_attention(layer, query, key, value, seen)
     dense = layer.attention.output.dense
-    states = slow_norm(layer.attention.output.LayerNorm, states + torch.cat(read, 1) @ dense.weight.T + dense.bias)
+    states = slow_norm(layer.attention.output.LayerNorm, states + read @ dense.weight.T + dense.bias)
     wide = gelu(states @ layer.intermediate.dense.weight.T + layer.intermediate.dense.bias)
     narrow = wide @ layer.output.dense.weight.T + layer.output.dense.bias
     return slow_norm(layer.output.LayerNorm, states + narrow)
+
+
+def slow_enhanced(layer: nn.Module, query: Tensor, content: Tensor, hidden: Tensor) -> Tensor:
+    """RetroMAE's decoder layer on one passage without padding, [l, D]."""
+    q, k, v = (
+        states @ linear.weight.T + linear.bias
+        for linear, states in ((layer.query, query), (layer.key, content), (layer.value, content))
+    )
+    read = slow_attention(layer, q, k, v, (~hidden).double())
+    states = slow_norm(layer.attention_norm, query + read @ layer.out.weight.T + layer.out.bias)
+    wide = gelu(states @ layer.wide.weight.T + layer.wide.bias)
+    return slow_norm(layer.output_norm, states + wide @ layer.narrow.weight.T + layer.narrow.bias)
 
 
 def slow_embed(model: BertForMaskedLM, ids: Tensor) -> Tensor:
@@ -93,37 +126,74 @@ def slow_log_probabilities(model: BertForMaskedLM, states: Tensor) -> Tensor:
     return logits - logits.exp().sum(-1, keepdim=True).log()
 
 
+def slow_prediction(
+    training: BottleneckPretraining, states: Tensor, ids: Tensor, corrupted: Tensor, where: list[int]
+) -> Tensor:
+    """The mean loss over the positions `where` of one passage."""
+    if training.replaced_head is None:
+        log_p = slow_log_probabilities(training.model, states)
+        return -sum(log_p[i, ids[i]] for i in where) / len(where)
+    head = training.replaced_head
+    total = torch.zeros((), dtype=torch.float64)
+    for i in where:
+        inner = gelu(states[i] @ head.dense.weight.T + head.dense.bias)
+        p = 1 / (1 + (-(inner @ head.out.weight[0] + head.out.bias[0])).exp())
+        total = total - (p.log() if corrupted[i] != ids[i] else (1 - p).log())
+    return total / len(where)
+
+
+ALL_POSITIONS = {"simlm", "simlm_joint", "simlm_joint_random", "enc_dec_rtd", "simlm_importance"}
+PROJECTED = {"cdmae", "cdmae_bow"}
+BAG = {"bow", "bow_importance", "cdmae_bow"}
+NO_DECODER = {"mlm", "bow", "bow_importance"}
+
+
 def slow_loss(training: BottleneckPretraining, batch: CorruptedBatch, name: str, pooling: str) -> Tensor:
     """The formulas of the papers, passage by passage and token by token."""
     model = training.model
     total = torch.zeros((), dtype=torch.float64)
     for row in range(len(batch.ids_BL)):
         size = int(batch.attention_BL[row].sum())
-        ids = batch.ids_BL[row, :size]
-        states = slow_embed(model, batch.encoder.ids_BL[row, :size])
+        ids, given = batch.ids_BL[row, :size], batch.encoder.ids_BL[row, :size]
+        layers = [slow_embed(model, given)]
         for layer in model.bert.encoder.layer:
-            states = slow_layer(layer, states)
+            layers.append(slow_layer(layer, layers[-1]))
+        states = layers[-1]
         h = states[0] if pooling == "cls" else states.mean(0)
         inner = batch.encoder.mask_BL[row].nonzero().flatten().tolist()
         tokens = list(range(1, size - 1))
-        log_p = slow_log_probabilities(model, states)
-        where = tokens if name == "simlm" else inner
-        total = total - sum(log_p[i, ids[i]] for i in where) / len(where)
-        if name == "bow":
+        if name != "autoencoder":
+            total = total + slow_prediction(training, states, ids, given, tokens if name in ALL_POSITIONS else inner)
+        if name in BAG:
             bag = sorted({int(token) for token in ids[1:-1]})
             logits = model.bert.embeddings.word_embeddings.weight @ h
             log_q = logits - logits.exp().sum().log()
             total = total - sum(log_q[token] for token in bag) / len(bag)
-        if name in ("simlm", "cdmae"):
+        if name in NO_DECODER:
+            continue
+        bottleneck = training.bottleneck.weight @ h + training.bottleneck.bias if name in PROJECTED else h
+        if name == "condenser":  # three layers: the middle is behind the first
+            read, where = given, inner
+            states = torch.cat([bottleneck[None], layers[1][1:]])
+        else:
             assert batch.decoder is not None
-            bottleneck = h if name == "simlm" else training.bottleneck.weight @ h + training.bottleneck.bias
-            inputs = slow_embed(model, batch.decoder.ids_BL[row, :size])
-            states = torch.cat([bottleneck[None], inputs[1:]])
-            for layer in training.decoder:
-                states = slow_layer(layer, states)
-            log_p = slow_log_probabilities(model, states)
-            where = tokens if name == "simlm" else batch.decoder.mask_BL[row].nonzero().flatten().tolist()
-            total = total - sum(log_p[i, ids[i]] for i in where) / len(where)
+            read = batch.decoder.ids_BL[row, :size]
+            states = torch.cat([bottleneck[None], slow_embed(model, read)[1:]])
+            where = batch.decoder.mask_BL[row].nonzero().flatten().tolist()
+        if name == "enhanced_decoding":
+            assert batch.hidden_BLL is not None
+            query = bottleneck + model.bert.embeddings.position_embeddings.weight[:size]
+            hidden = batch.hidden_BLL[row, :size, :size]
+            states = slow_enhanced(training.decoder.layers[0], query, states, hidden)
+            where = tokens
+        else:
+            for layer in training.decoder.layers:
+                states = slow_layer(layer, states, causal=name == "auto_regression")
+        if name == "auto_regression":  # the state before a token predicts it
+            states, where = torch.cat([states[:1], states[:-1]]), tokens
+        total = total + slow_prediction(
+            training, states, ids, read, tokens if name in ALL_POSITIONS | {"autoencoder"} else where
+        )
     return total / len(batch.ids_BL)
 
 
@@ -148,7 +218,7 @@ def test_loss_and_gradient(objective: Objective, pooling: str) -> None:
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("name", ["simlm", "cdmae"])
+@pytest.mark.parametrize("name", [row.name for row in TABLE if row.decoder not in ("none", "skip")])
 def test_decoder_sees_the_encoder_only_through_the_bottleneck(name: str, pooling: str) -> None:
     objective = find_objective(name)
     training = BottleneckPretraining(tiny_model(), objective, pooling).double()
@@ -156,7 +226,7 @@ def test_decoder_sees_the_encoder_only_through_the_bottleneck(name: str, pooling
     assert batch.decoder is not None
     hidden = training.encode(batch.encoder.ids_BL, batch.attention_BL).detach().requires_grad_()
     vectors = training.vector(hidden, batch.attention_BL)
-    decoded = training.decode(vectors, batch.decoder.ids_BL, batch.attention_BL)
+    decoded = training.decode(vectors, None, batch)
     loss = training.prediction_loss(decoded, batch, batch.decoder)
     into_hidden, into_vectors = torch.autograd.grad(loss, (hidden, vectors))
     share = torch.zeros_like(hidden)
@@ -174,14 +244,57 @@ def test_decoder_sees_the_encoder_only_through_the_bottleneck(name: str, pooling
     torch.testing.assert_close(whole, torch.autograd.grad(again, layer, into_vectors)[0])
 
 
+def test_condensers_decoder_sees_the_middle_layers_tokens_too_and_no_other() -> None:
+    """More than the bottleneck reaches its decoder, by the skip connections: the states behind layer 1 of 3."""
+    training = BottleneckPretraining(tiny_model(), find_objective("condenser"), "cls").double()
+    batch = batch_of(find_objective("condenser"))
+    hidden, middle = training._encode(batch.encoder.ids_BL, batch.attention_BL)
+    assert middle is not None
+    hidden, middle = hidden.detach().requires_grad_(), middle.detach().requires_grad_()
+    decoded = training.decode(training.vector(hidden, batch.attention_BL), middle, batch)
+    into_hidden, into_middle = torch.autograd.grad(
+        training.prediction_loss(decoded, batch, batch.encoder), (hidden, middle)
+    )
+    assert float(into_hidden[:, 0].abs().max()) > 1e-4
+    assert not into_hidden[:, 1:].any(), "of the last layer it reads [CLS] alone"
+    assert float(into_middle[:, 1:].abs().max()) > 1e-4
+    assert not into_middle[:, 0].any()
+
+
+def test_enhanced_decoding_cannot_see_its_own_token() -> None:
+    """Changing a token changes what is decoded at other positions that see it, and nowhere else."""
+    objective = find_objective("enhanced_decoding")
+    training = BottleneckPretraining(tiny_model(), objective, "cls").double().eval()
+    batch = batch_of(objective)
+    assert batch.decoder is not None and batch.hidden_BLL is not None
+    vectors = torch.randn(3, WIDTH, dtype=torch.float64)
+    before = training.decode(vectors, None, batch)
+    batch.decoder.ids_BL[0, 3] += 20
+    changed = (training.decode(vectors, None, batch) - before).abs().amax(-1)[0] > 1e-12
+    assert changed.tolist() == (~batch.hidden_BLL[0, :, 3]).tolist()
+    assert not changed[3]
+
+
+def test_the_causal_decoder_sees_no_later_token() -> None:
+    objective = find_objective("auto_regression")
+    training = BottleneckPretraining(tiny_model(), objective, "cls").double().eval()
+    batch = batch_of(objective)
+    assert batch.decoder is not None
+    vectors = torch.randn(3, WIDTH, dtype=torch.float64)
+    before = training.decode(vectors, None, batch)
+    batch.decoder.ids_BL[0, 3] += 20
+    changed = (training.decode(vectors, None, batch) - before).abs().amax(-1)[0, 1:] > 1e-12
+    assert changed.tolist() == [False, False, False, True, True, True, True]  # positions 1..7: from 4 on
+
+
 def test_decoder_starts_from_the_last_layers_or_from_new_ones() -> None:
     model = tiny_model()
-    copied = BottleneckPretraining(model, find_objective("simlm"), "cls").decoder
+    copied = BottleneckPretraining(model, find_objective("simlm"), "cls").decoder.layers
     for layer, source in zip(copied, model.bert.encoder.layer[-2:]):
         for (name, value), other in zip(layer.named_parameters(), source.parameters()):
             assert value is not other, name
             torch.testing.assert_close(value, other)
-    fresh = BottleneckPretraining(copy.deepcopy(model), find_objective("cdmae"), "cls").decoder
+    fresh = BottleneckPretraining(copy.deepcopy(model), find_objective("cdmae"), "cls").decoder.layers
     assert len(fresh) == len(copied) == 2
     assert not torch.equal(fresh[0].output.dense.weight, model.bert.encoder.layer[-2].output.dense.weight.float())
 

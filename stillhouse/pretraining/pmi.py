@@ -1,95 +1,160 @@
-"""Token importance of 003 §3.2: exact n-gram counts, pointwise mutual information, its average at every token.
+"""Token importance of 003 §3.2: pointwise mutual information of n-grams, and its average at every token.
 
 What the paper leaves open, and what is done here:
 
-* PMI of more than two tokens (eq. 7 has two): log p(w_1..w_n) - sum_i log p(w_i).
+* PMI of more than two tokens (eq. 7 has two). `definition="tokens"`: log p(w_1..n) - sum_i log p(w_i), the n-gram
+  against its tokens one by one. `definition="segments"`: against its likeliest cut into shorter n-grams, as
+  PMI-Masking (Levine et al. 2021) has it, so that "new york city" gains nothing from "new york" being frequent. For
+  two tokens both are eq. 7.
 * p of an n-gram: its count over the number of all n-grams of the same n in the corpus.
-* Words or word pieces: the tokens as the model reads them.
+* Words or word pieces: pieces, as the model reads them; whole words by their pieces where asked (`words.py`).
 * Borders: an n-gram never reaches from one passage into the next. At the edges of a passage eq. 8 has terms that do
   not exist. `edges="equation"` keeps its divisor L - 1 and takes them as 0, so that a passage's first and last tokens
   count as less important; `edges="present"` divides each of its two sums by the number of its terms that exist.
   Elsewhere both are eq. 8 as printed: the sum, not the mean, of the two averages.
-* Rare n-grams: none is dropped and none smoothed, so tokens of n-grams that occur once score high.
+* Rare n-grams: by default none is dropped and none smoothed, so tokens of n-grams that occur once score high. An
+  n-gram of n >= 2 that was pruned or never counted has PMI 0: nothing is known of it, as if its tokens met by chance.
 
-Shape suffixes: T tokens of all passages end to end, G distinct n-grams.
+Shape suffixes: T tokens of a block of whole passages, L the window.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.pretraining.ngram_merge import Memory, in_order
+from stillhouse.pretraining.ngram_tables import NgramTables, passage_blocks
+
+DEFINITIONS = ("tokens", "segments")
 EDGES = ("equation", "present")
 
 
 @dataclass(frozen=True)
-class Order:
-    """All n-grams of one length n.
+class Scoring:
+    """How counts become importance. N-grams of n >= 2 that occur less often than `min_count` count as unknown."""
 
-    `grams` int32 [G, n], sorted; `counts` int64 [G]; `starts` int64: the positions in the flat tokens where an n-gram
-    begins that stays inside its passage; `number` int64: which row of `grams` begins there, aligned with `starts`.
+    definition: str = "tokens"
+    edges: str = "equation"
+    min_count: int = 1
+
+    def __post_init__(self) -> None:
+        assert self.definition in DEFINITIONS, self.definition
+        assert self.edges in EDGES, self.edges
+
+
+def pmi(
+    counts: Sequence[NDArray[np.int64]], totals: Sequence[int], definition: str = "tokens", min_count: int = 1
+) -> list[NDArray[np.float64]]:
+    """The PMI of the n-gram of every length that begins at each token, float64 [T] each (003 eq. 7; 0 for n = 1).
+
+    `counts[n - 1]` int64 [T] is how often the n-gram of length n at this token occurs in the corpus, 0 for unknown
+    ones and where the passage ends before; `totals[n - 1]` is the number of all n-grams of this length.
     """
-
-    grams: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    number: NDArray[np.int64]
-
-    def save(self, path: Path) -> None:
-        """Writes a structured array of `gram` int32[n] and `count` int64."""
-        rows = np.empty(len(self.counts), dtype=[("gram", np.int32, (self.grams.shape[1],)), ("count", np.int64)])
-        rows["gram"], rows["count"] = self.grams, self.counts
-        np.save(path, rows)
+    known = [counts_T >= (min_count if n else 1) for n, counts_T in enumerate(counts)]
+    log_p = [
+        np.log(np.where(known_T, counts_T, max(1, total)) / max(1, total))
+        for known_T, counts_T, total in zip(known, counts, totals)
+    ]
+    chance = _tokens(log_p) if definition == "tokens" else _segments(log_p)
+    return [np.where(known_T, log_T - chance_T, 0.0) for known_T, log_T, chance_T in zip(known, log_p, chance)]
 
 
-def count_ngrams(ids_T: NDArray[np.int32], offsets: NDArray[np.int64], longest: int) -> list[Order]:
-    """Exact counts of the n-grams inside passages, for n = 1..`longest`; entry n - 1 of the list has length n.
+def _tokens(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """sum_i log p(w_i) of the n-gram at each token."""
+    sums = [log_p[0]]
+    for n in range(1, len(log_p)):
+        sums.append(sums[-1] + _ahead(log_p[0], n))
+    return sums
 
-    An n-gram is coded as (the number of its first n - 1 tokens, its last token), one int64, so that one sort an order
-    counts them, and numbers follow the order of the tokens.
+
+def _segments(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """The largest sum of log p over the cuts of the n-gram at each token into at least two shorter ones.
+
+    Every part of a known n-gram is known, as it occurs at least as often.
     """
-    vocabulary, last_T = np.unique(np.asarray(ids_T), return_inverse=True)
-    left_T = np.repeat(offsets[1:], np.diff(offsets)) - np.arange(len(ids_T))
-    orders: list[Order] = []
-    prefix_T = np.zeros(len(ids_T), dtype=np.int64)
-    for n in range(1, longest + 1):
-        starts = np.flatnonzero(left_T >= n)
-        codes = prefix_T[starts] * len(vocabulary) + last_T[starts + n - 1]
-        _, first, number, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
-        grams = np.asarray(ids_T)[starts[first][:, None] + np.arange(n)].astype(np.int32)
-        orders.append(Order(grams, counts.astype(np.int64), starts, number))
-        prefix_T[starts] = number
-    return orders
+    best = [log_p[0]]  # over all cuts, the n-gram left whole included
+    cut = [log_p[0]]
+    for n in range(2, len(log_p) + 1):
+        cut.append(np.max([best[k - 1] + _ahead(best[n - k - 1], k) for k in range(1, n)], axis=0))
+        best.append(np.maximum(log_p[n - 1], cut[-1]))
+    return cut
 
 
-def pmi(orders: list[Order]) -> list[NDArray[np.float64]]:
-    """The PMI of every distinct n-gram, float64 [G], aligned with `orders[n - 1].grams` (003 eq. 7; 0 for n = 1)."""
-    unigrams = orders[0]
-    tokens = unigrams.grams[:, 0]
-    log_token = np.log(unigrams.counts / max(1, unigrams.counts.sum()))
-    values = []
-    for order in orders:
-        log_gram = np.log(order.counts / max(1, order.counts.sum()))
-        values.append(log_gram - log_token[np.searchsorted(tokens, order.grams)].sum(axis=1))
-    return values
+def _ahead(values_T: NDArray[np.float64], places: int) -> NDArray[np.float64]:
+    """The value `places` tokens further on; at the block's end, where no n-gram begins, 0."""
+    ahead_T = np.zeros_like(values_T)
+    ahead_T[: max(0, len(values_T) - places)] = values_T[places:]
+    return ahead_T
 
 
-def average_mutual_information(orders: list[Order], edges: str = "equation") -> NDArray[np.float32]:
-    """The importance of every token, float32 [T] (003 eq. 8), with the window L = `len(orders)`."""
-    assert edges in EDGES, edges
-    assert len(orders) >= 2, "eq. 8 needs a window of at least 2"
-    size = len(orders[0].starts)
-    sums = np.zeros((2, size))
-    terms = np.zeros((2, size))
-    for n, (order, values) in enumerate(zip(orders, pmi(orders)), start=1):
-        if n == 1:
+def average_mutual_information(
+    counts: Sequence[NDArray[np.int64]], totals: Sequence[int], left_T: NDArray[np.int64], scoring: Scoring
+) -> NDArray[np.float32]:
+    """The importance of every token of a block, float32 [T] (003 eq. 8), with the window L = `len(counts)`.
+
+    `counts` and `totals` as in `pmi`; `left_T` is the number of tokens from each to the end of its passage.
+    """
+    longest = len(counts)
+    assert longest >= 2, "eq. 8 needs a window of at least 2"
+    size = len(left_T)
+    ends_T, begins_T = np.zeros(size), np.zeros(size)
+    end_terms_T, begin_terms_T = np.zeros(size), np.zeros(size)
+    for n, values_T in enumerate(pmi(counts, totals, scoring.definition, scoring.min_count), start=1):
+        if n == 1 or n > size:
             continue
-        here = values[order.number]
-        for side, positions in enumerate((order.starts + n - 1, order.starts)):
-            sums[side, positions] += here
-            terms[side, positions] += 1
-    divisor = np.maximum(terms, 1) if edges == "present" else len(orders) - 1
-    return (sums / divisor).sum(axis=0).astype(np.float32)
+        begins_T += values_T
+        ends_T[n - 1 :] += values_T[: size - n + 1]
+        begin_terms_T += left_T >= n
+        end_terms_T[n - 1 :] += left_T[: size - n + 1] >= n
+    if scoring.edges == "present":
+        return (ends_T / np.maximum(end_terms_T, 1) + begins_T / np.maximum(begin_terms_T, 1)).astype(np.float32)
+    return (ends_T / (longest - 1) + begins_T / (longest - 1)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class PruningError:
+    """What dropping rare n-grams does to AMI: the mean and the largest absolute difference over all tokens."""
+
+    mean: float
+    largest: float
+
+
+BYTES_A_TOKEN = 400
+"""What a token costs while it is scored: keys, counts and rows of every length, and the sums."""
+
+
+def score_tokens(
+    tables: NgramTables,
+    ids_T: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    scoring: Scoring,
+    into: NDArray[np.float32],
+    memory: Memory | None = None,
+) -> PruningError:
+    """Writes the AMI of every token of a corpus to `into` float32 [T], which may be memory-mapped, block by block.
+
+    Returns the error of `scoring.min_count` against the same counts unpruned.
+    """
+    memory = memory or Memory()
+    totals = [order.total for order in tables.orders]
+    unpruned = Scoring(scoring.definition, scoring.edges)
+
+    def score(passages: tuple[int, int]) -> tuple[float, float]:
+        borders = offsets[passages[0] : passages[1] + 1]
+        block = tables.block(ids_T[borders[0] : borders[-1]], borders)
+        counts = tables.count_block(block)
+        ami_T = average_mutual_information(counts, totals, block.left, scoring)
+        into[borders[0] : borders[-1]] = ami_T
+        if scoring.min_count == 1:
+            return 0.0, 0.0
+        error_T = np.abs(average_mutual_information(counts, totals, block.left, unpruned).astype(np.float64) - ami_T)
+        return float(error_T.sum()), float(error_T.max(initial=0))
+
+    blocks = passage_blocks(offsets, memory.rows(BYTES_A_TOKEN))
+    errors = list(in_order(score, blocks, memory.workers))
+    mean = sum(total for total, _ in errors) / max(1, len(ids_T))
+    return PruningError(mean, max((largest for _, largest in errors), default=0.0))

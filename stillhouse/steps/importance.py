@@ -19,28 +19,52 @@ class Config:
         "terms of 003 eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are left out",
         choices=("equation", "present"),
     )
+    definition: str = setting(
+        "tokens",
+        "PMI of more than two tokens: against the tokens one by one, or against the likeliest cut into segments",
+        choices=("tokens", "segments"),
+    )
+    unit: str = setting(
+        "pieces",
+        "what an n-gram consists of: word pieces as the model reads them, or whole words (each piece scores as its word)",
+        choices=("pieces", "words"),
+    )
+    min_count: int = setting(1, "n-grams of two and more that occur less often are dropped; their PMI is 0", minimum=1)
+    own: bool = setting(True, "count these passages; false scores them by what --counts brings alone")
+    memory_mib: int = setting(1024, "MiB that counting may hold at once; what is more goes to disk", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import numpy as np
+    import os
 
-    from stillhouse.pretraining.pmi import average_mutual_information, count_ngrams
+    from stillhouse.artifacts import read_manifest
+    from stillhouse.pretraining.importance import Plan, Source, write_importance
+    from stillhouse.pretraining.ngram_merge import Memory
+    from stillhouse.pretraining.pmi import Scoring
 
-    ids = np.load(inputs["tokens"] / "ids.npy", mmap_mode="r")
-    offsets = np.load(inputs["tokens"] / "offsets.npy")
-    orders = count_ngrams(ids, offsets, config.window)
-    ami = average_mutual_information(orders, config.edges)
-    folder = outputs["importance"]
-    np.save(folder / "ami.npy", ami)
-    for n, order in enumerate(orders, start=1):
-        order.save(folder / f"ngrams_{n}.npy")
-    distinct = {f"distinct_{n}_grams": len(order.counts) for n, order in enumerate(orders, start=1)}
-    spread = float(ami.std()) if len(ami) else 0.0
-    facts = {"tokens": len(ids), "ami_standard_deviation": round(spread, 4), **distinct}
+    source = Source.open(inputs["tokens"], read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer", ""))
+    scoring = Scoring(config.definition, config.edges, config.min_count)
+    plan = Plan(config.window, config.unit, scoring, inputs.get("counts"), config.own)
+    memory = Memory(config.memory_mib << 20, min(8, os.cpu_count() or 1))
+    done = write_importance(plan, source, outputs["importance"], context.work, memory)
+    distinct = {f"distinct_{n}_grams": count for n, count in enumerate(done.saved.distinct, start=1)}
+    facts = {"tokens": len(source.ids), "ami_standard_deviation": round(done.spread, 4), **distinct}
     # Algorithm 1 adds noise of a fixed size to AMI: how random its masks are depends on how far AMI values spread.
     summary = (
-        f"{len(ids)} tokens, distinct n-grams {' / '.join(map(str, distinct.values()))}, AMI spreads by {spread:.2f}"
+        f"{len(source.ids)} tokens, distinct n-grams {' / '.join(map(str, distinct.values()))}, "
+        f"AMI spreads by {done.spread:.2f}"
     )
+    if config.min_count > 1:
+        dropped = done.saved.dropped[1:]
+        facts |= {f"dropped_{n}_grams": round(share, 4) for n, share in enumerate(dropped, start=2)}
+        facts |= {
+            "pruning_ami_error_mean": round(done.error.mean, 4),
+            "pruning_ami_error_max": round(done.error.largest, 4),
+        }
+        summary += (
+            f"; pruning dropped {' / '.join(f'{share:.1%}' for share in dropped)} of the occurrences and moved AMI "
+            f"by {done.error.mean:.2f} on average, {done.error.largest:.2f} at most"
+        )
     return Report(summary, metrics={name: float(value) for name, value in facts.items()}, facts=facts)
 
 
@@ -48,7 +72,10 @@ STEP = Step(
     "importance",
     "counts n-grams and scores every token by its average mutual information (003 eq. 7-8)",
     Config,
-    inputs=(Port("tokens", "the token arrays"),),
+    inputs=(
+        Port("tokens", "the token arrays"),
+        Port("counts", "n-gram counts of other passages, added to those of these", kind="model", optional=True),
+    ),
     outputs=(Port("importance", "n-gram counts and one AMI value a token"),),
     run=run,
 )

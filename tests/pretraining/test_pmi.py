@@ -4,111 +4,204 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillhouse.pretraining.pmi import average_mutual_information, count_ngrams, pmi
+from stillhouse.pretraining.ngram_merge import Memory
+from stillhouse.pretraining.ngrams import count_ngrams
+from stillhouse.pretraining.pmi import PruningError, Scoring, average_mutual_information, pmi, score_tokens
+
+Passages = list[list[int]]
 
 
-def flat(passages: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def flat(passages: Passages) -> tuple[np.ndarray, np.ndarray]:
     ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
     return ids, np.cumsum([0] + [len(passage) for passage in passages]).astype(np.int64)
 
 
-# Two passages: "7 8 7 9" and "7 8". Unigrams: 7 three times, 8 twice, 9 once, 6 in all.
-# Bigrams: (7 8) twice, (8 7) once, (7 9) once, 4 in all; (9 7) would cross the border and does not exist.
-# Trigrams: (7 8 7) and (8 7 9), once each, 2 in all.
-HAND = [[7, 8, 7, 9], [7, 8]]
-P7, P8, P9 = 3 / 6, 2 / 6, 1 / 6
-PMI_78 = math.log((2 / 4) / (P7 * P8))  # log 3
-PMI_87 = math.log((1 / 4) / (P8 * P7))  # log 1.5
-PMI_79 = math.log((1 / 4) / (P7 * P9))  # log 3
-PMI_787 = math.log((1 / 2) / (P7 * P8 * P7))  # log 6
-PMI_879 = math.log((1 / 2) / (P8 * P7 * P9))  # log 18
-# Eq. 8 with L = 3: a half of (the bigram and the trigram that end here), and a half of (those that start here).
+def score(passages: Passages, longest: int, scoring: Scoring, folder: Path) -> tuple[np.ndarray, PruningError]:
+    ids, offsets = flat(passages)
+    memory = Memory(1 << 12)
+    into = np.full(len(ids), np.nan, dtype=np.float32)
+    error = score_tokens(count_ngrams(ids, offsets, longest, folder, memory), ids, offsets, scoring, into, memory)
+    return into, error
+
+
+# Three passages: "7 8 7 9", "7 8" and "9 9 9 9 9".
+# 1-grams, 11 in all: 7 three times, 8 twice, 9 six times.
+# 2-grams, 3 + 1 + 4 = 8 in all: (7 8) twice, (8 7) once, (7 9) once, (9 9) four times. (9 7), (8 9) would cross a
+# border and do not exist.
+# 3-grams, 2 + 0 + 3 = 5 in all: (7 8 7) once, (8 7 9) once, (9 9 9) three times.
+# 4-grams, 1 + 0 + 2 = 3 in all: (7 8 7 9) once, (9 9 9 9) twice.
+HAND = [[7, 8, 7, 9], [7, 8], [9, 9, 9, 9, 9]]
+LOG = math.log
+P7, P8, P9 = 3 / 11, 2 / 11, 6 / 11
+# PMI = log (p(n-gram) / product of p(token)), each fraction simplified by hand:
+PMI_78 = LOG(121 / 24)  # (2/8) / (3/11 * 2/11) = (1/4) * 121/6
+PMI_87 = LOG(121 / 48)  # (1/8) * 121/6
+PMI_79 = LOG(121 / 144)  # (1/8) / (3/11 * 6/11) = (1/8) * 121/18
+PMI_99 = LOG(121 / 72)  # (4/8) / (6/11 * 6/11) = (1/2) * 121/36
+PMI_787 = LOG(1331 / 90)  # (1/5) / (3/11 * 2/11 * 3/11) = (1/5) * 1331/18
+PMI_879 = LOG(1331 / 180)  # (1/5) / (2/11 * 3/11 * 6/11) = (1/5) * 1331/36
+PMI_999 = LOG(1331 / 360)  # (3/5) / (6/11)^3 = (3/5) * 1331/216
+PMI_7879 = LOG(14641 / 324)  # (1/3) / (3/11 * 2/11 * 3/11 * 6/11) = (1/3) * 14641/108
+PMI_9999 = LOG(14641 / 1944)  # (2/3) / (6/11)^4 = (2/3) * 14641/1296
+# Eq. 8 with L = 4: a third of the 2-, 3- and 4-gram that end here, and a third of those that start here.
 AMI_EQUATION = [
-    (PMI_78 + PMI_787) / 2,
-    PMI_78 / 2 + (PMI_87 + PMI_879) / 2,
-    (PMI_87 + PMI_787) / 2 + PMI_79 / 2,
-    (PMI_79 + PMI_879) / 2,
-    PMI_78 / 2,
-    PMI_78 / 2,
+    (PMI_78 + PMI_787 + PMI_7879) / 3,
+    PMI_78 / 3 + (PMI_87 + PMI_879) / 3,
+    (PMI_87 + PMI_787) / 3 + PMI_79 / 3,
+    (PMI_79 + PMI_879 + PMI_7879) / 3,
+    PMI_78 / 3,
+    PMI_78 / 3,
+    (PMI_99 + PMI_999 + PMI_9999) / 3,
+    PMI_99 / 3 + (PMI_99 + PMI_999 + PMI_9999) / 3,
+    (PMI_99 + PMI_999) / 3 + (PMI_99 + PMI_999) / 3,
+    (PMI_99 + PMI_999 + PMI_9999) / 3 + PMI_99 / 3,
+    (PMI_99 + PMI_999 + PMI_9999) / 3,
 ]
-# Divided by the terms that exist: the second token's only n-gram that ends there is (7 8), and so on.
+# Divided by the terms that exist: one n-gram ends at the second token, (7 8), two start there, and so on.
 AMI_PRESENT = [
-    (PMI_78 + PMI_787) / 2,
+    (PMI_78 + PMI_787 + PMI_7879) / 3,
     PMI_78 + (PMI_87 + PMI_879) / 2,
     (PMI_87 + PMI_787) / 2 + PMI_79,
-    (PMI_79 + PMI_879) / 2,
+    (PMI_79 + PMI_879 + PMI_7879) / 3,
     PMI_78,
     PMI_78,
+    (PMI_99 + PMI_999 + PMI_9999) / 3,
+    PMI_99 + (PMI_99 + PMI_999 + PMI_9999) / 3,
+    (PMI_99 + PMI_999) / 2 + (PMI_99 + PMI_999) / 2,
+    (PMI_99 + PMI_999 + PMI_9999) / 3 + PMI_99,
+    (PMI_99 + PMI_999 + PMI_9999) / 3,
 ]
+# Against the likeliest cut. (7 8 7): 7|8|7 = 18/1331 = .0135, 78|7 = 1/4 * 3/11 = 3/44 = .068, 7|87 = 3/11 * 1/8 = .034,
+# so (1/5) / (3/44) = 44/15. (8 7 9): 87|9 = 1/8 * 6/11 = 3/44, 8|79 = 2/11 * 1/8 = 1/44, so again 44/15.
+# (9 9 9): 99|9 = 1/2 * 6/11 = 3/11 beats 9|9|9 = .162, so (3/5) / (3/11) = 11/5.
+SEGMENTS_787, SEGMENTS_879, SEGMENTS_999 = LOG(44 / 15), LOG(44 / 15), LOG(11 / 5)
+# (7 8 7 9): 787|9 = 1/5 * 6/11 = 6/55 = .109, 7|879 = 3/11 * 1/5 = 3/55, 78|79 = 1/4 * 1/8 = 1/32, the finer ones less;
+# (1/3) / (6/55) = 55/18. (9 9 9 9): 999|9 = 3/5 * 6/11 = 18/55 = .327 beats 99|99 = 1/4; (2/3) / (18/55) = 55/27.
+SEGMENTS_7879, SEGMENTS_9999 = LOG(55 / 18), LOG(55 / 27)
 
 
-def test_hand_worked_counts() -> None:
-    orders = count_ngrams(*flat(HAND), 3)
-    counted = [dict(zip(map(tuple, order.grams.tolist()), order.counts.tolist())) for order in orders]
-    assert counted == [
-        {(7,): 3, (8,): 2, (9,): 1},
-        {(7, 8): 2, (7, 9): 1, (8, 7): 1},
-        {(7, 8, 7): 1, (8, 7, 9): 1},
+def test_hand_worked_counts(tmp_path: Path) -> None:
+    tables = count_ngrams(*flat(HAND), 4, tmp_path)
+    counted = [
+        dict(zip(map(tuple, tables.grams(n, order.keys).tolist()), order.counts.tolist()))
+        for n, order in enumerate(tables.orders, start=1)
     ]
+    assert counted == [
+        {(7,): 3, (8,): 2, (9,): 6},
+        {(7, 8): 2, (7, 9): 1, (8, 7): 1, (9, 9): 4},
+        {(7, 8, 7): 1, (8, 7, 9): 1, (9, 9, 9): 3},
+        {(7, 8, 7, 9): 1, (9, 9, 9, 9): 2},
+    ]
+    assert [order.total for order in tables.orders] == [11, 8, 5, 3]
 
 
-def test_hand_worked_pmi() -> None:
-    values = pmi(count_ngrams(*flat(HAND), 3))
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        ("tokens", {2: [PMI_78, PMI_87, PMI_79], 3: [PMI_787, PMI_879], 4: [PMI_7879], 5: [PMI_9999, PMI_9999]}),
+        (
+            "segments",
+            {2: [PMI_78, PMI_87, PMI_79], 3: [SEGMENTS_787, SEGMENTS_879], 4: [SEGMENTS_7879]}
+            | {5: [SEGMENTS_9999, SEGMENTS_9999]},
+        ),
+    ],
+)
+def test_hand_worked_pmi(definition: str, expected: dict[int, list[float]], tmp_path: Path) -> None:
+    ids, offsets = flat(HAND)
+    tables = count_ngrams(ids, offsets, 4, tmp_path)
+    counts = tables.count_block(tables.block(ids, offsets))
+    values = pmi(counts, [order.total for order in tables.orders], definition)
     np.testing.assert_allclose(values[0], 0)
-    np.testing.assert_allclose(values[1], [math.log(3), math.log(3), math.log(1.5)])
-    np.testing.assert_allclose(values[2], [math.log(6), math.log(18)])
+    for n in (2, 3, 4):
+        # The first passage has n-grams at its first tokens alone, the second passage only (7 8).
+        rest = 4 - len(expected[n])
+        np.testing.assert_allclose(values[n - 1][:4], [*expected[n], *[0.0] * rest])
+        np.testing.assert_allclose(values[n - 1][4:6], [PMI_78 if n == 2 else 0, 0])
+    np.testing.assert_allclose(values[3][6:], [*expected[5], 0, 0, 0])
 
 
 @pytest.mark.parametrize(("edges", "expected"), [("equation", AMI_EQUATION), ("present", AMI_PRESENT)])
-def test_hand_worked_ami(edges: str, expected: list[float]) -> None:
-    ami = average_mutual_information(count_ngrams(*flat(HAND), 3), edges)
+def test_hand_worked_ami(edges: str, expected: list[float], tmp_path: Path) -> None:
+    ami, error = score(HAND, 4, Scoring(edges=edges), tmp_path)
     assert ami.dtype == np.float32
     np.testing.assert_allclose(ami, expected, rtol=1e-6)
+    assert error == PruningError(0, 0)
 
 
-def slow_counts(passages: list[list[int]], longest: int) -> list[Counter[tuple[int, ...]]]:
+def test_hand_worked_pruning(tmp_path: Path) -> None:
+    """With `min_count` 2 only (7 8), (9 9), (9 9 9) and (9 9 9 9) are left; the others' PMI is 0."""
+    ami, error = score(HAND, 4, Scoring(min_count=2), tmp_path)
+    expected = [PMI_78 / 3, PMI_78 / 3, 0, 0, *AMI_EQUATION[4:]]
+    np.testing.assert_allclose(ami, expected, rtol=1e-6)
+    differences = np.abs(np.array(expected) - AMI_EQUATION)
+    np.testing.assert_allclose([error.mean, error.largest], [differences.mean(), differences.max()], rtol=1e-5)
+
+
+def slow_counts(passages: Passages, longest: int) -> list[Counter[tuple[int, ...]]]:
     return [
         Counter(tuple(passage[i : i + n]) for passage in passages for i in range(len(passage) - n + 1))
         for n in range(1, longest + 1)
     ]
 
 
-def slow_ami(passages: list[list[int]], longest: int, edges: str) -> list[float]:
+def slow_ami(passages: Passages, longest: int, scoring: Scoring) -> list[float]:
     counts = slow_counts(passages, longest)
 
-    def mutual(gram: tuple[int, ...]) -> float:
+    def log_p(gram: tuple[int, ...]) -> float:
         order = counts[len(gram) - 1]
-        value = math.log(order[gram] / sum(order.values()))
-        for token in gram:
-            value -= math.log(counts[0][(token,)] / sum(counts[0].values()))
-        return value
+        return math.log(order[gram] / sum(order.values()))
+
+    @lru_cache(maxsize=None)
+    def likeliest(gram: tuple[int, ...]) -> float:
+        return max([log_p(gram)] + [likeliest(gram[:cut]) + likeliest(gram[cut:]) for cut in range(1, len(gram))])
+
+    def mutual(gram: tuple[int, ...]) -> float:
+        if counts[len(gram) - 1][gram] < scoring.min_count:
+            return 0.0
+        if scoring.definition == "tokens":
+            return log_p(gram) - sum(log_p((token,)) for token in gram)
+        return log_p(gram) - max(likeliest(gram[:cut]) + likeliest(gram[cut:]) for cut in range(1, len(gram)))
 
     values = []
     for passage in passages:
         for i in range(len(passage)):
             ends = [mutual(tuple(passage[i - j : i + 1])) for j in range(1, longest) if i - j >= 0]
             begins = [mutual(tuple(passage[i : i + j + 1])) for j in range(1, longest) if i + j < len(passage)]
-            sides = [(sum(side), len(side) if edges == "present" else longest - 1) for side in (ends, begins)]
+            sides = [(sum(side), len(side) if scoring.edges == "present" else longest - 1) for side in (ends, begins)]
             values.append(sum(total / max(1, divisor) for total, divisor in sides))
     return values
 
 
 CORPORA = st.lists(st.lists(st.integers(0, 4), max_size=9), min_size=1, max_size=8).filter(any)
+SCORINGS = st.builds(
+    Scoring,
+    definition=st.sampled_from(["tokens", "segments"]),
+    edges=st.sampled_from(["equation", "present"]),
+    min_count=st.integers(1, 3),
+)
 
 
-@settings(deadline=None)
-@given(passages=CORPORA, longest=st.integers(2, 4), edges=st.sampled_from(["equation", "present"]))
-def test_equals_dictionaries(passages: list[list[int]], longest: int, edges: str) -> None:
-    orders = count_ngrams(*flat(passages), longest)
-    for order, expected in zip(orders, slow_counts(passages, longest)):
-        assert dict(zip(map(tuple, order.grams.tolist()), order.counts.tolist())) == dict(expected)
-        assert order.grams.tolist() == sorted(order.grams.tolist())
-    np.testing.assert_allclose(
-        average_mutual_information(orders, edges), slow_ami(passages, longest, edges), rtol=1e-5, atol=1e-5
-    )
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[], Path]:
+    return lambda: tmp_path / "counts"
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(passages=CORPORA, longest=st.integers(2, 5), scoring=SCORINGS)
+def test_equals_dictionaries(passages: Passages, longest: int, scoring: Scoring, folder: Callable[[], Path]) -> None:
+    ami, _ = score(passages, longest, scoring, folder())
+    np.testing.assert_allclose(ami, slow_ami(passages, longest, scoring), rtol=1e-5, atol=1e-5)
+
+
+def test_ami_of_a_block_of_one_token() -> None:
+    counts = [np.array([5]), np.array([0]), np.array([0])]
+    np.testing.assert_array_equal(average_mutual_information(counts, [9, 8, 7], np.array([1]), Scoring()), [0])

@@ -1,0 +1,145 @@
+"""From a token cache to importance: counting, adding counts of other passages, pruning, one AMI value a token."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.errors import InputError
+from stillhouse.pretraining.ngram_files import Saved, load_counts, read_about, save_counts
+from stillhouse.pretraining.ngram_merge import Memory
+from stillhouse.pretraining.ngram_tables import NgramTables, map_numbers
+from stillhouse.pretraining.ngrams import count_ngrams
+from stillhouse.pretraining.pmi import PruningError, Scoring, score_tokens
+from stillhouse.pretraining.words import Words, cut_into_words, score_of_words, union
+
+AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """The token arrays, memory-mapped, as in `tokens/`, and the digest of the vocabulary that they are ids of."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    word_starts: NDArray[np.bool_]
+    tokenizer: str
+
+    @classmethod
+    def open(cls, folder: Path, tokenizer: str) -> Source:
+        ids, starts = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "word_starts"))
+        return cls(ids, np.load(folder / "offsets.npy"), starts, tokenizer)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to count and how to score. `others` is a count folder of other passages; `own` whether to count these."""
+
+    window: int
+    unit: str
+    scoring: Scoring
+    others: Path | None = None
+    own: bool = True
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was written: the n-grams, the error of pruning, and the standard deviation of AMI."""
+
+    saved: Saved
+    error: PruningError
+    spread: float
+
+
+def write_importance(plan: Plan, source: Source, out: Path, work: Path, memory: Memory) -> Done:
+    """Writes `ami.npy` and the files of a count folder to `out`; `work` takes what is needed in between.
+
+    Raises `InputError` for counts of another unit, window or tokenizer, and where there is nothing to count.
+    """
+    words = cut_into_words(source.ids, source.word_starts, source.offsets, work) if plan.unit == "words" else None
+    units, offsets = (source.ids, source.offsets) if words is None else (words.ids, words.offsets)
+    tables, inventory = _counts(plan, source, units, offsets, None if words is None else words.inventory, work, memory)
+    least = plan.scoring.min_count
+    saved = save_counts(tables, out, unit=plan.unit, tokenizer=source.tokenizer, min_count=least, words=inventory)
+    ami_T = _new_array(out / "ami.npy", len(source.ids))
+    if words is None:
+        error = score_tokens(tables, units, offsets, plan.scoring, ami_T, memory)
+    else:
+        if plan.others is not None and inventory is not None:
+            units = _renumbered(words, inventory, work / "renumbered")
+        scores = _new_array(work / "word_scores.npy", len(units))
+        error = score_tokens(tables, units, offsets, plan.scoring, scores, memory)
+        score_of_words(ami_T, scores, source.word_starts, source.offsets)
+    return Done(saved, error, _spread(ami_T))
+
+
+def _counts(
+    plan: Plan,
+    source: Source,
+    units: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    inventory: NDArray[np.int32] | None,
+    work: Path,
+    memory: Memory,
+) -> tuple[NgramTables, NDArray[np.int32] | None]:
+    """The tables to score with, of these passages, of others or of both, and the words that their numbers mean."""
+    if plan.others is None:
+        if not plan.own:
+            raise InputError(
+                "nothing to count: leave --own at true, or give --counts what `stillhouse importance` made"
+            )
+        return count_ngrams(units, offsets, plan.window, work / "own", memory), inventory
+    _refuse_other_kind(plan, plan.others, source.tokenizer)
+    folders = [plan.others]
+    if plan.own:
+        own = count_ngrams(units, offsets, plan.window, work / "own", memory)
+        save_counts(own, work / "own_counts", unit=plan.unit, tokenizer=source.tokenizer, words=inventory)
+        folders.append(work / "own_counts")
+    loaded = load_counts(folders, work / "sum", memory)
+    return loaded.tables, loaded.words
+
+
+def _refuse_other_kind(plan: Plan, others: Path, tokenizer: str) -> None:
+    about = read_about(others)
+    for what, theirs, ours in (
+        ("unit", about.unit, plan.unit),
+        ("window", len(about.totals), plan.window),
+        ("tokenizer", about.tokenizer, tokenizer),
+    ):
+        if theirs != ours:
+            raise InputError(
+                f"--counts {others} has {what} {theirs}, here it is {ours}; "
+                "run `stillhouse importance` for it again with the same settings and tokenizer"
+            )
+
+
+def _renumbered(words: Words, inventory: NDArray[np.int32], path: Path) -> NDArray[np.int32]:
+    """The corpus's words as rows of another inventory; words that it lacks get the number after its last."""
+    _, (theirs, ours) = union([inventory, words.inventory])
+    place = np.searchsorted(theirs, ours)
+    known = np.append(theirs, -1)[place] == ours
+    number = np.where(known, place, len(theirs)).astype(np.int32)
+    with path.open("wb") as file:
+        for begin in range(0, len(words.ids), AT_ONCE):
+            number[words.ids[begin : begin + AT_ONCE]].tofile(file)
+    return map_numbers(path, np.int32)
+
+
+def _new_array(path: Path, size: int) -> NDArray[np.float32]:
+    """A float32 array in a file, memory-mapped; an empty one cannot be mapped and is written at once."""
+    if not size:
+        np.save(path, np.zeros(0, np.float32))
+        return np.zeros(0, np.float32)
+    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(size,))
+
+
+def _spread(values_T: NDArray[np.float32]) -> float:
+    """The standard deviation, in two passes over blocks of fixed size, so that no setting changes its last digits."""
+    parts = [slice(begin, begin + AT_ONCE) for begin in range(0, len(values_T), AT_ONCE)]
+    size = max(1, len(values_T))
+    mean = sum(float(values_T[part].sum(dtype=np.float64)) for part in parts) / size
+    return math.sqrt(sum(float(((values_T[part] - mean) ** 2).sum(dtype=np.float64)) for part in parts) / size)

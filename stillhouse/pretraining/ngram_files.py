@@ -1,0 +1,176 @@
+"""Count folders: n-gram counts as files that anyone can read, and adding up those of several corpora or shards.
+
+A folder holds `ngrams_<n>.npy`, a structured array of `gram` int32 [n] and `count` int64, sorted by gram, for every n,
+and `counts.json`: the unit, the tokenizer's digest, `min_count`, and for every n the number of all occurrences. Where
+the unit is whole words, a gram's numbers are rows of `words.npy` int32 [words, pieces], padded with -1, sorted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.artifacts import write_json
+from stillhouse.errors import InputError
+from stillhouse.pretraining.ngram_merge import Memory, Run, merge_runs
+from stillhouse.pretraining.ngram_tables import NgramTables, Order
+from stillhouse.pretraining.words import union
+
+ABOUT = "counts.json"
+ROWS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True)
+class About:
+    """What a count folder says of itself. `totals[n - 1]`: all occurrences of length n, pruned ones included."""
+
+    unit: str
+    tokenizer: str
+    min_count: int
+    totals: list[int]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What was written, for every n: distinct n-grams kept, and the share of all occurrences that pruning dropped."""
+
+    distinct: list[int]
+    dropped: list[float]
+
+
+def save_counts(
+    tables: NgramTables,
+    folder: Path,
+    *,
+    unit: str = "pieces",
+    tokenizer: str = "",
+    min_count: int = 1,
+    words: NDArray[np.int32] | None = None,
+) -> Saved:
+    """Writes a count folder; n-grams of n >= 2 that occur less often than `min_count` are left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    distinct, dropped = [], []
+    for n, order in enumerate(tables.orders, start=1):
+        least = min_count if n > 1 else 1
+        kept = sum(int(np.count_nonzero(order.counts[part] >= least)) for part in _slices(len(order.counts)))
+        dtype = np.dtype([("gram", np.int32, (n,)), ("count", np.int64)])
+        occurrences = 0
+        with (folder / f"ngrams_{n}.npy").open("wb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (kept,)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for part in _slices(len(order.counts)):
+                often = order.counts[part] >= least
+                rows = np.empty(int(often.sum()), dtype=dtype)
+                rows["gram"], rows["count"] = tables.grams(n, order.keys[part][often]), order.counts[part][often]
+                occurrences += int(rows["count"].sum())
+                rows.tofile(file)
+        distinct.append(kept)
+        dropped.append(1 - occurrences / max(1, order.total))
+    if words is not None:
+        np.save(folder / "words.npy", words)
+    about = About(unit, tokenizer, min_count, [order.total for order in tables.orders])
+    write_json(folder / ABOUT, asdict(about))
+    return Saved(distinct, dropped)
+
+
+def read_about(folder: Path) -> About:
+    """Raises `InputError` when the folder holds no counts."""
+    if not (folder / ABOUT).is_file():
+        raise InputError(f"{folder} holds no n-gram counts; `stillhouse importance` makes a folder that does")
+    return About(**json.loads((folder / ABOUT).read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The counts of one or more folders as tables, and what they are counts of; `words` as in `words.npy`."""
+
+    tables: NgramTables
+    about: About
+    words: NDArray[np.int32] | None
+
+
+def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = None) -> Loaded:
+    """The sum of the counts of all folders; the tables are files of `work`, which is emptied first.
+
+    The counts of shards add up to those of the whole corpus. Where a shard was pruned its rare n-grams are missing
+    from the sum. Raises `InputError` for folders of another unit, tokenizer or window.
+    """
+    memory = memory or Memory()
+    about = _about_sum(folders)
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    names = [np.load(folder / "ngrams_1.npy")["gram"][:, 0] for folder in folders]
+    words = None
+    if about.unit == "words":
+        words, numbers = union([np.load(folder / "words.npy") for folder in folders])
+        names = [number[name] for number, name in zip(numbers, names)]
+    tables = NgramTables(np.unique(np.concatenate(names)), [], [])
+    # A shard numbers its words by themselves; both numberings follow the words' order, so sorted grams stay sorted.
+    renumber = [None] * len(folders) if words is None else numbers
+    for n, total in enumerate(about.totals, start=1):
+        if n > (tables.levels[-1].longest if tables.levels else 0):
+            tables.levels.append(tables.next_level(len(about.totals)))
+        runs = []
+        for number, folder in enumerate(folders):
+            rows = np.load(folder / f"ngrams_{n}.npy", mmap_mode="r")
+            runs.append(_run(tables, rows, renumber[number], work / f"folder_{number}"))
+        order = merge_runs(runs, {n: 0}, tables.bits, work, memory)[n]
+        tables.orders.append(Order(order.keys, order.counts, total))
+        for path in work.glob("folder_*"):
+            path.unlink()
+    return Loaded(tables, about, words)
+
+
+def merge_counts(folders: Sequence[Path], out: Path, work: Path, memory: Memory | None = None) -> Saved:
+    """Writes the sum of count folders as one count folder."""
+    loaded = load_counts(folders, work, memory)
+    about = loaded.about
+    return save_counts(
+        loaded.tables,
+        out,
+        unit=about.unit,
+        tokenizer=about.tokenizer,
+        min_count=about.min_count,
+        words=loaded.words,
+    )
+
+
+def _about_sum(folders: Sequence[Path]) -> About:
+    abouts = [read_about(folder) for folder in folders]
+    first = abouts[0]
+    for folder, about in zip(folders, abouts):
+        for what, one, other in (
+            ("unit", first.unit, about.unit),
+            ("tokenizer", first.tokenizer, about.tokenizer),
+            ("window", len(first.totals), len(about.totals)),
+        ):
+            if one != other:
+                raise InputError(
+                    f"{folders[0]} and {folder} differ in {what}; make one of them again with `stillhouse importance`"
+                )
+    totals = [sum(counts) for counts in zip(*(about.totals for about in abouts))]
+    return About(first.unit, first.tokenizer, max(about.min_count for about in abouts), totals)
+
+
+def _run(tables: NgramTables, rows: NDArray, numbers: NDArray[np.int32] | None, path: Path) -> Run:
+    """A folder's n-grams of one length as a run on disk."""
+    keys_path, counts_path = path.with_suffix(".keys"), path.with_suffix(".counts")
+    with keys_path.open("wb") as keys_file, counts_path.open("wb") as counts_file:
+        for part in _slices(len(rows)):
+            grams = rows["gram"][part]
+            codes = tables.code_of_id[grams if numbers is None else numbers[grams]]
+            keys, known = tables.keys_of_grams(codes)
+            keys[known].tofile(keys_file)
+            rows["count"][part][known].astype(np.int64).tofile(counts_file)
+    order = Order.open(keys_path, counts_path)
+    return Run(order.keys, order.counts)
+
+
+def _slices(size: int) -> Iterator[slice]:
+    return (slice(begin, begin + ROWS_AT_ONCE) for begin in range(0, size, ROWS_AT_ONCE))

@@ -1,0 +1,70 @@
+"""Exact n-gram counts of a corpus of any size (003 §3.2), never across a passage border.
+
+A chunk of whole passages becomes the sorted keys of the longest n-grams that begin at its tokens, padded at the
+passages' ends, is run-length coded and spilled; the runs are merged once, and the shorter lengths are read off the
+merged keys, as these are their prefixes. Memory is bounded by a setting, and threads share the chunks.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.pretraining.ngram_merge import Memory, Run, add_up, in_order, merge_runs
+from stillhouse.pretraining.ngram_tables import NgramTables, passage_blocks
+
+BYTES_A_TOKEN = 64
+"""What a token costs while its chunk is counted: its id, code, key, the sort, and the run that is made of it."""
+
+
+def count_ngrams(
+    ids_T: NDArray[np.int32], offsets: NDArray[np.int64], longest: int, folder: Path, memory: Memory | None = None
+) -> NgramTables:
+    """The counts of all n-grams inside passages, for n = 1..`longest`.
+
+    `ids_T` int32 [T], which may be memory-mapped, holds all passages end to end, `offsets` int64 [N + 1] their borders.
+    The tables are files of `folder`, which is emptied first.
+    """
+    assert longest >= 1
+    memory = memory or Memory()
+    blocks = passage_blocks(offsets, memory.rows(BYTES_A_TOKEN))
+    shutil.rmtree(folder, ignore_errors=True)
+    tables = NgramTables(_vocabulary(ids_T), [], [])
+    while len(tables.orders) < longest:
+        level = tables.next_level(longest)
+        runs_folder = folder / "runs"
+        runs_folder.mkdir(parents=True)
+
+        def count_chunk(numbered: tuple[int, tuple[int, int]], level=level, runs_folder=runs_folder) -> Run:
+            number, (begin, end) = numbered
+            borders = offsets[begin : end + 1]
+            block = tables.block(ids_T[borders[0] : borders[-1]], borders)
+            head_T = tables.heads_of_block(block)
+            keys = tables.keys_of_block(level, block, head_T)
+            if head_T is not None:
+                keys = keys[block.left > level.head]
+            keys.sort()
+            return add_up(keys, None).spill(runs_folder / f"{number}")
+
+        runs = list(in_order(count_chunk, enumerate(blocks), memory.workers))
+        cuts = {n: tables.bits * (level.longest - n) for n in level.lengths}
+        made = merge_runs(runs, cuts, tables.bits, folder, memory)
+        tables.orders.extend(made[n] for n in level.lengths)
+        tables.levels.append(level)
+        del runs
+        shutil.rmtree(runs_folder)
+    return tables
+
+
+def _vocabulary(ids_T: NDArray[np.int32], at_once: int = 1 << 22) -> NDArray[np.int32]:
+    """The ids that occur, sorted."""
+    occurs = np.zeros(0, dtype=bool)
+    for begin in range(0, len(ids_T), at_once):
+        seen = np.bincount(ids_T[begin : begin + at_once]) > 0
+        if len(seen) > len(occurs):
+            occurs, seen = seen, occurs
+        occurs[: len(seen)] |= seen
+    return np.flatnonzero(occurs).astype(np.int32)

@@ -1,0 +1,116 @@
+"""Count folders: what is written, what pruning drops, and that shards add up to the whole corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stillhouse.errors import InputError
+from stillhouse.pretraining.ngram_files import merge_counts, read_about, save_counts
+from stillhouse.pretraining.ngram_merge import Memory
+from stillhouse.pretraining.ngrams import count_ngrams
+from stillhouse.pretraining.words import cut_into_words
+
+Passages = list[list[int]]
+
+
+def flat(passages: Passages) -> tuple[np.ndarray, np.ndarray]:
+    ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
+    return ids, np.cumsum([0] + [len(passage) for passage in passages]).astype(np.int64)
+
+
+def write(passages: Passages, folder: Path, longest: int = 3, unit: str = "pieces", **about: Any) -> Path:
+    ids, offsets = flat(passages)
+    inventory = None
+    if unit == "words":
+        # Even numbers begin a word.
+        words = cut_into_words(ids, ids % 2 == 0, offsets, folder / "cut")
+        ids, offsets, inventory = words.ids, words.offsets, words.inventory
+    tables = count_ngrams(ids, offsets, longest, folder / "tables", Memory(1 << 12))
+    save_counts(tables, folder / "counts", unit=unit, words=inventory, **about)
+    return folder / "counts"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_files(tmp_path: Path) -> None:
+    folder = write([[3, 4, 3, 4], [4]], tmp_path, longest=2, tokenizer="t")
+    bigrams = np.load(folder / "ngrams_2.npy")
+    assert bigrams.dtype == np.dtype([("gram", np.int32, (2,)), ("count", np.int64)])
+    assert (bigrams["gram"].tolist(), bigrams["count"].tolist()) == ([[3, 4], [4, 3]], [2, 1])
+    about = read_about(folder)
+    assert (about.unit, about.tokenizer, about.min_count, about.totals) == ("pieces", "t", 1, [5, 3])
+
+
+def test_pruning_keeps_tokens_and_totals(tmp_path: Path) -> None:
+    ids, offsets = flat([[3, 4, 3, 4, 5]])
+    tables = count_ngrams(ids, offsets, 2, tmp_path / "tables")
+    saved = save_counts(tables, tmp_path / "counts", min_count=2)
+    assert np.load(tmp_path / "counts" / "ngrams_1.npy")["gram"].tolist() == [[3], [4], [5]]
+    assert np.load(tmp_path / "counts" / "ngrams_2.npy")["gram"].tolist() == [[3, 4]]
+    assert saved.distinct == [3, 1]
+    # (4 3) and (4 5), once each, of 4 bigrams.
+    np.testing.assert_allclose(saved.dropped, [0, 0.5])
+    assert read_about(tmp_path / "counts").totals == [5, 4]
+
+
+PASSAGES = st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=6)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    shards=st.lists(PASSAGES, min_size=1, max_size=3),
+    longest=st.integers(2, 5),
+    unit=st.sampled_from(["pieces", "words"]),
+    size=st.integers(1, 1 << 13),
+)
+def test_shards_add_up(shards: list[Passages], longest: int, unit: str, size: int, tmp_path: Path) -> None:
+    """Merged counts are, byte for byte, those of all passages in one corpus."""
+    folders = [write(shard, tmp_path / f"{number}", longest, unit) for number, shard in enumerate(shards)]
+    whole = write([passage for shard in shards for passage in shard], tmp_path / "whole", longest, unit)
+    merge_counts(folders, tmp_path / "sum", tmp_path / "work", Memory(size))
+    assert contents(tmp_path / "sum") == contents(whole)
+
+
+def test_shards_of_long_n_grams_add_up(tmp_path: Path) -> None:
+    """Two layouts of keys, since 8 tokens of 12 bits do not fit into 64."""
+    draw = np.random.default_rng(0)
+    shards = [[draw.integers(0, 4000, 500).tolist() for _ in range(6)] for _ in range(2)]
+    folders = [write(shard, tmp_path / f"{number}", 8) for number, shard in enumerate(shards)]
+    merge_counts(folders, tmp_path / "sum", tmp_path / "work")
+    assert contents(tmp_path / "sum") == contents(write(shards[0] + shards[1], tmp_path / "whole", 8))
+
+
+def test_pruned_shards_add_up_to_what_they_kept(tmp_path: Path) -> None:
+    folders = []
+    for number, passage in enumerate([[1, 2, 1, 2, 1], [1, 2, 1, 2, 3]]):
+        tables = count_ngrams(*flat([passage]), 2, tmp_path / "tables")
+        save_counts(tables, tmp_path / f"{number}", min_count=2)
+        folders.append(tmp_path / f"{number}")
+    merge_counts(folders, tmp_path / "sum", tmp_path / "work")
+    # (2 1) occurs 2 + 1 times; the second shard dropped its one.
+    bigrams = np.load(tmp_path / "sum" / "ngrams_2.npy")
+    assert (bigrams["gram"].tolist(), bigrams["count"].tolist()) == ([[1, 2], [2, 1]], [4, 2])
+    assert (read_about(tmp_path / "sum").totals, read_about(tmp_path / "sum").min_count) == ([10, 8], 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [({"unit": "words"}, "unit"), ({"tokenizer": "other"}, "tokenizer"), ({"longest": 4}, "window")],
+)
+def test_refuses_counts_of_another_kind(changed: dict[str, Any], what: str, tmp_path: Path) -> None:
+    folders = [write([[2, 4]], tmp_path / "one"), write([[2, 4]], tmp_path / "other", **changed)]
+    with pytest.raises(InputError, match=f"differ in {what}.*stillhouse importance"):
+        merge_counts(folders, tmp_path / "sum", tmp_path / "work")
+
+
+def test_refuses_a_folder_without_counts(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no n-gram counts; `stillhouse importance`"):
+        merge_counts([tmp_path], tmp_path / "sum", tmp_path / "work")

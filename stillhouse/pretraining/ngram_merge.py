@@ -44,7 +44,7 @@ class Run:
     """Distinct sorted keys and how often each was seen: uint64 [G] and uint32 or int64 [G]."""
 
     keys: NDArray[np.uint64]
-    counts: NDArray[np.uint32] | NDArray[np.int64]
+    counts: NDArray[np.integer]
 
     def spill(self, path: Path) -> Run:
         """The run on disk: written to two files and memory-mapped."""
@@ -69,7 +69,7 @@ def in_order(work: Callable[[A], B], items: Iterable[A], workers: int) -> Iterat
             yield waiting.popleft().result()
 
 
-def add_up(keys: NDArray[np.uint64], counts: NDArray[np.int64] | None) -> Run:
+def add_up(keys: NDArray[np.uint64], counts: NDArray[np.integer] | None) -> Run:
     """Sorted keys with repetitions, and their counts (1 each where there are none), as a run."""
     new = np.ones(len(keys), dtype=bool)
     np.not_equal(keys[1:], keys[:-1], out=new[1:])

@@ -26,7 +26,7 @@ class Config:
     )
     unit: str = setting(
         "pieces",
-        "what an n-gram consists of: word pieces as the model reads them, or whole words (each piece scores as its word)",
+        "what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its word)",
         choices=("pieces", "words"),
     )
     min_count: int = setting(1, "n-grams of two and more that occur less often are dropped; their PMI is 0", minimum=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +80,8 @@ AMI_PRESENT = [
     (PMI_99 + PMI_999 + PMI_9999) / 3 + PMI_99,
     (PMI_99 + PMI_999 + PMI_9999) / 3,
 ]
-# Against the likeliest cut. (7 8 7): 7|8|7 = 18/1331 = .0135, 78|7 = 1/4 * 3/11 = 3/44 = .068, 7|87 = 3/11 * 1/8 = .034,
-# so (1/5) / (3/44) = 44/15. (8 7 9): 87|9 = 1/8 * 6/11 = 3/44, 8|79 = 2/11 * 1/8 = 1/44, so again 44/15.
+# Against the likeliest cut. (7 8 7): 7|8|7 = 18/1331 = .0135, 78|7 = 1/4 * 3/11 = 3/44 = .068, 7|87 = 3/11 * 1/8
+# = .034, so (1/5) / (3/44) = 44/15. (8 7 9): 87|9 = 1/8 * 6/11 = 3/44, 8|79 = 2/11 * 1/8 = 1/44, so again 44/15.
 # (9 9 9): 99|9 = 1/2 * 6/11 = 3/11 beats 9|9|9 = .162, so (3/5) / (3/11) = 11/5.
 SEGMENTS_787, SEGMENTS_879, SEGMENTS_999 = LOG(44 / 15), LOG(44 / 15), LOG(11 / 5)
 # (7 8 7 9): 787|9 = 1/5 * 6/11 = 6/55 = .109, 7|879 = 3/11 * 1/5 = 3/55, 78|79 = 1/4 * 1/8 = 1/32, the finer ones less;
@@ -160,7 +160,7 @@ def slow_ami(passages: Passages, longest: int, scoring: Scoring) -> list[float]:
         order = counts[len(gram) - 1]
         return math.log(order[gram] / sum(order.values()))
 
-    @lru_cache(maxsize=None)
+    @cache
     def likeliest(gram: tuple[int, ...]) -> float:
         return max([log_p(gram)] + [likeliest(gram[:cut]) + likeliest(gram[cut:]) for cut in range(1, len(gram))])
 

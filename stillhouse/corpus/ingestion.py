@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
-from stillhouse.corpus.sources.rows import Row, Source
-from stillhouse.corpus.splitting import draw_dev, sample_articles, sample_queries
-from stillhouse.corpus.store import SPLITS, Columns, write_tables
+from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, make_pair_queries
+from stillhouse.corpus.sources.rows import Qrel, Query, Row, Source
+from stillhouse.corpus.sources.test_queries import PLACE
+from stillhouse.corpus.splitting import draw_dev, remove_train, sample_articles, sample_queries
+from stillhouse.corpus.store import SOURCE, SPLITS, Columns, write_tables
+from stillhouse.errors import InputError
+
+QUERIES = ("auto", "source", "pairs")
+"""Where queries come from; `auto` is `source` for a source with train queries and `pairs` for one without."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """How dev is drawn and how many articles and queries of each split are kept (0 = all), by seed."""
+    """How dev is drawn and how many articles and queries of each split are kept (0 = all), by seed.
+
+    `queries` is one of `QUERIES`; `pairs` says how pair queries are made.
+    """
 
     max_articles: int = 0
     dev_fraction: float = 0.0
     max_queries: Mapping[str, int]
     seed: int
+    queries: str = SOURCE
+    pairs: PairChoices | None = None
 
 
 def ingest_source(
@@ -33,13 +44,24 @@ def ingest_source(
     `watch` wraps the rows as they are read: a progress bar.
     """
     corpus = clean(watch(source.rows()))
+    _require_test_queries(source, corpus)
     beyond = sample_articles(corpus, choices.max_articles, choices.seed)
+    has_train = "train" in corpus.split_of.values()
+    of_pairs = choices.queries == "pairs" or (choices.queries == "auto" and not has_train)
+    left_out = remove_train(corpus) if of_pairs else 0
     drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
     sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)
-    write_tables(folder, tables_of(corpus))
+    labelled = len(corpus.queries)
+    made = None
+    if of_pairs:
+        assert choices.pairs is not None, "choices of pair queries"
+        texts = [query.text for query in corpus.queries.values()]
+        made = make_pair_queries(corpus.passages.values(), corpus.links, choices.pairs, texts)
+        _add(corpus, made)
+    write_tables(folder, tables_of(corpus, made.queries if made else ()))
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
-    return {
+    facts: dict[str, Any] = {
         "format": source.format,
         "source_digest": digest_json({name: digest_file(path) for name, path in source.files.items()}),
         "passages": len(corpus.passages),
@@ -50,11 +72,47 @@ def ingest_source(
         "rejected": corpus.reasons(),
         "drawn_dev": drawn,
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
+        "labels": SOURCE if made is None else "synthetic+source" if labelled else "synthetic",
     }
+    if made is not None:
+        facts |= {
+            "pair_tasks": "+".join(made.tasks),
+            "pair_queries": made.counts(),
+            "articles_of_split": dict(made.articles),
+            "verbatim": made.verbatim,
+            "labelled_train_left_out": left_out,
+        }
+    return facts
 
 
-def tables_of(corpus: CleanCorpus) -> dict[str, Columns]:
-    """The columns of every table. Rows stand in source order, queries and qrels split by split."""
+def _require_test_queries(source: Source, corpus: CleanCorpus) -> None:
+    """Test queries that were asked for must not vanish among the rejects."""
+    if not any(name.startswith(PLACE) for name in source.files):
+        return
+    if not any(query.where.startswith(PLACE) for query in corpus.queries.values()):
+        reasons = ", ".join(corpus.reasons())
+        raise InputError(
+            f"test_queries: no query of {next(p for n, p in source.files.items() if n.startswith(PLACE)).parent} was "
+            f"taken ({reasons}); its qrels/test.tsv must name passages of the source by their ids"
+        )
+
+
+def _add(corpus: CleanCorpus, made: PairQueries) -> None:
+    """Puts pair queries after the labelled ones. Raises `InputError` when an id is taken."""
+    for query in made.queries:
+        if query.id in corpus.queries:
+            raise InputError(f"the source has a query {query.id!r}, which is the id of a pair query; rename it there")
+        corpus.queries[query.id] = Query(query.id, query.text, "")
+        corpus.split_of[query.id] = query.split
+        corpus.qrels.append((Qrel(query.id, query.positive, "1", query.split, ""), 1))
+
+
+def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, Columns]:
+    """The columns of every table. Rows stand in source order, queries and qrels split by split.
+
+    `made` are the pair queries among the queries of the corpus.
+    """
+    pairs = {query.id: query for query in made}
     passages = list(corpus.passages.values())
     queries = [corpus.queries[id] for split in SPLITS for id in corpus.queries if corpus.split_of[id] == split]
     qrels = [(row, relevance) for split in SPLITS for row, relevance in corpus.qrels if row.split == split]
@@ -72,6 +130,8 @@ def tables_of(corpus: CleanCorpus) -> dict[str, Columns]:
             "query_id": [row.id for row in queries],
             "text": [row.text for row in queries],
             "split": [corpus.split_of[row.id] for row in queries],
+            "origin": [pairs[row.id].task if row.id in pairs else SOURCE for row in queries],
+            "taken_from": [pairs[row.id].taken_from if row.id in pairs else "" for row in queries],
         },
         "qrels": {
             "query_id": [row.query_id for row, _ in qrels],

@@ -53,6 +53,11 @@ def draw_dev(corpus: CleanCorpus, fraction: float, seed: int) -> int:
     return len(moved)
 
 
+def remove_train(corpus: CleanCorpus) -> int:
+    """Takes the train queries and their qrels out; returns how many queries left."""
+    return _remove(corpus, {id for id, split in corpus.split_of.items() if split == "train"}).get("train", 0)
+
+
 def sample_queries(corpus: CleanCorpus, limits: Mapping[str, int], seed: int) -> dict[str, int]:
     """Keeps at most `limits[split]` queries of each split (0 = all) and their qrels; returns how many left."""
     removed: set[str] = set()

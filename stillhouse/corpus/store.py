@@ -29,7 +29,15 @@ SCHEMAS: Mapping[str, pa.Schema] = {
         ]
     ),
     "links": pa.schema([("source", pa.string()), ("target", pa.string())]),
-    "queries": pa.schema([("query_id", pa.string()), ("text", pa.string()), ("split", pa.string())]),
+    "queries": pa.schema(
+        [
+            ("query_id", pa.string()),
+            ("text", pa.string()),
+            ("split", pa.string()),
+            ("origin", pa.string()),
+            ("taken_from", pa.string()),
+        ]
+    ),
     "qrels": pa.schema(
         [
             ("query_id", pa.string()),
@@ -50,6 +58,12 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     ),
 }
 
+SOURCE = "source"
+"""The origin of a query that came with the source; every other origin is a pair task and its queries are synthetic."""
+
+DEFAULTS: Mapping[str, Mapping[str, str]] = {"queries": {"origin": SOURCE, "taken_from": ""}}
+"""The columns that a writer may leave out, and what they then hold."""
+
 Columns = Mapping[str, Sequence[object]]
 
 
@@ -67,11 +81,14 @@ def passage_texts(corpus: Corpus) -> list[str]:
 def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
     """Writes every table of a corpus as `<table>.parquet`; a table that is left out is written empty.
 
-    `tables` maps a name of `SCHEMAS` to its columns. The same columns give the same bytes.
+    `tables` maps a name of `SCHEMAS` to its columns, of which those of `DEFAULTS` may be missing. The same columns
+    give the same bytes.
     """
     assert tables.keys() <= SCHEMAS.keys(), f"unknown tables: {sorted(tables.keys() - SCHEMAS.keys())}"
     for name, schema in SCHEMAS.items():
         columns = tables.get(name) or {column: [] for column in schema.names}
+        rows = len(next(iter(columns.values())))
+        columns = {column: [value] * rows for column, value in DEFAULTS.get(name, {}).items()} | dict(columns)
         assert set(columns) == set(schema.names), f"{name} has columns {sorted(columns)}, not {schema.names}"
         table = pa.Table.from_pydict({column: columns[column] for column in schema.names}, schema=schema)
         pq.write_table(table, folder / f"{name}.parquet", compression="zstd", row_group_size=1 << 17)
@@ -120,7 +137,7 @@ class Corpus:
 
     @cached_property
     def queries(self) -> pd.DataFrame:
-        """query_id, text, split."""
+        """query_id, text, split, origin (`source`, `ict`, `bfs` or `wlp`), taken_from (a passage id, or "")."""
         return self._read("queries")
 
     @cached_property

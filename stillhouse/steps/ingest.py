@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 # Spelled out and not imported, so that the command line need not load the readers; a test holds both together.
 FORMATS = ("auto", "beir", "jsonl", "article-tree", "article-jsonl")
+QUERIES = ("auto", "source", "pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,34 +35,106 @@ class Config:
     max_train_queries: int = setting(0, "at most so many train queries, a seeded sample; 0 takes all", minimum=0)
     max_dev_queries: int = setting(0, "at most so many dev queries, a seeded sample; 0 takes all", minimum=0)
     max_test_queries: int = setting(0, "at most so many test queries, a seeded sample; 0 takes all", minimum=0)
+    queries: str = setting(
+        "auto",
+        "where train queries come from: `source`, its labelled ones; `pairs`, sentences of the corpus by the pair "
+        "tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries",
+        choices=QUERIES,
+    )
+    pair_tasks: str = setting(
+        "auto", "the pair tasks, ict, bfs and wlp with + between; `auto` takes those that the corpus supports"
+    )
+    pair_queries_per_article: int = setting(
+        6,
+        "at most so many pair queries of an article, divided evenly among the tasks, at least one each; the "
+        "max_*_queries hold for pair queries and for labelled ones apart",
+        minimum=1,
+    )
+    pair_sentence_words: int = setting(6, "a sentence of fewer words makes no pair query", minimum=1)
+    pair_language: str = setting("en", "the language whose rules split sentences, by its ISO 639-1 code")
+    heldout_dev_articles: float = setting(
+        0.1, "with pairs, the part of the articles whose queries are dev", minimum=0, maximum=0.9
+    )
+    heldout_test_articles: float = setting(
+        0.1, "with pairs, the part of the articles whose queries are test", minimum=0, maximum=0.9
+    )
+    test_queries: str = setting(
+        "", "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout", location=True
+    )
     seed: int = setting(42, "seed of every random choice", minimum=0)
+
+    def __post_init__(self) -> None:
+        if self.queries == "source" and self.pair_tasks != "auto":
+            raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     """Raises `InputError` for a source that is missing, empty, damaged or of no known format."""
     from stillhouse.corpus.ingestion import Choices, ingest_source
+    from stillhouse.corpus.pair_queries import PairChoices, parse_tasks
     from stillhouse.corpus.sources.detect import open_source
+    from stillhouse.corpus.sources.test_queries import with_test_queries
 
+    parse_tasks(config.pair_tasks)
     source = open_source(config.source, config.format)
+    if config.test_queries:
+        source = with_test_queries(source, Path(config.test_queries).expanduser())
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")
     limits = {"train": config.max_train_queries, "dev": config.max_dev_queries, "test": config.max_test_queries}
     choices = Choices(
-        max_articles=config.max_articles, dev_fraction=config.dev_fraction, max_queries=limits, seed=config.seed
+        max_articles=config.max_articles,
+        dev_fraction=config.dev_fraction,
+        max_queries=limits,
+        seed=config.seed,
+        queries=config.queries,
+        pairs=PairChoices(
+            tasks=config.pair_tasks,
+            per_article=config.pair_queries_per_article,
+            dev_fraction=config.heldout_dev_articles,
+            test_fraction=config.heldout_test_articles,
+            min_words=config.pair_sentence_words,
+            language=config.pair_language,
+            max_queries=limits,
+            seed=config.seed,
+        ),
     )
     watch = partial(context.progress, what="reading", unit="row")
     facts = ingest_source(source, choices, outputs["corpus"], watch)
 
     for reason, count in facts["rejected"].items():
         context.log(f"[ingest] rejected {count:,} × {reason}")
+    for line in _pair_lines(config, facts):
+        context.log(f"[ingest] {line}")
     rejected = sum(facts["rejected"].values())
     queries = " / ".join(f"{count:,} {split}" for split, count in facts["queries"].items())
     summary = f"{facts['passages']:,} passages of {facts['articles']:,} articles, {facts['links']:,} links, "
-    summary += f"queries {queries}, {rejected:,} rows rejected"
+    summary += f"queries {queries} (labels: {facts['labels']}), {rejected:,} rows rejected"
     if facts["drawn_dev"]:
         summary += f", dev drawn from train ({facts['drawn_dev']:,})"
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}
     metrics |= {f"queries_{split}": float(count) for split, count in facts["queries"].items()}
     return Report(summary, metrics | {"rejected": float(rejected)}, facts)
+
+
+def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
+    """What a person must know of queries that nobody labelled."""
+    if "pair_queries" not in facts:
+        return
+    if config.queries == "auto":
+        yield (
+            "THE SOURCE HAS NO TRAIN QUERIES: they are made from the corpus (`queries: pairs`), and figures on them "
+            "are SYNTHETIC; `queries: source` refrains from that"
+        )
+    if facts["labelled_train_left_out"]:
+        yield f"{facts['labelled_train_left_out']:,} labelled train queries are left out, as `queries: pairs` asks"
+    for split, counts in facts["pair_queries"].items():
+        made = ", ".join(f"{count:,} {task}" for task, count in counts.items())
+        yield f"synthetic {split} queries of {facts['articles_of_split'][split]:,} articles: {made}"
+    if facts["verbatim"]:
+        yield (
+            "every article has one passage, so a query is a sentence of the very passage to be found: figures on such "
+            "queries tell of string matching above all"
+        )
 
 
 STEP = Step(

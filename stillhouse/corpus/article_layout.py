@@ -1,0 +1,77 @@
+"""Where passages stand in their articles: neighbours, first sections and links, as arrays.
+
+Shapes: P passages, A articles, L links. Rows are those of the passages given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.corpus.sources.rows import Passage
+
+
+@dataclass(frozen=True)
+class ArticleLayout:
+    """`passages_P` (int64 rows) lists the passages article by article, by position; those of article a are
+    `passages_P[offsets[a]:offsets[a + 1]]`, and `place_P` says where in that list a row stands. Articles are numbered
+    by their sorted ids. `neighbour_P` is the row of the passage next to a row, -1 in an article of one passage; a
+    section is a run of passages with the same heading, and `first_section_P` marks the run that opens an article.
+    `links_L2` (int64) holds the article numbers (source, target) of every link, sorted.
+    """
+
+    article_P: NDArray[np.int64]
+    passages_P: NDArray[np.int64]
+    place_P: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    neighbour_P: NDArray[np.int64]
+    first_section_P: NDArray[np.bool_]
+    links_L2: NDArray[np.int64]
+
+    @property
+    def articles(self) -> int:
+        return len(self.offsets) - 1
+
+
+def lay_out(passages: Sequence[Passage], links: Iterable[tuple[str, str]]) -> ArticleLayout:
+    """The layout of passages and the links (source article, target article) among their articles.
+
+    The neighbour of a passage is the next one of its section, else the one before in its section, else the next one
+    of the article, else the one before.
+    """
+    ids, article_P = np.unique(np.array([row.article_id for row in passages], dtype=object), return_inverse=True)
+    _, heading_P = np.unique(np.array([row.section for row in passages], dtype=object), return_inverse=True)
+    position_P = np.array([row.position for row in passages], dtype=np.int64)
+    order_P = np.lexsort((position_P, article_P))
+    count = len(order_P)
+    place_P = np.empty(count, dtype=np.int64)
+    place_P[order_P] = np.arange(count)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(article_P, minlength=len(ids)))]).astype(np.int64)
+
+    # From here to the end arrays run over places in `order_P`.
+    article, heading = article_P[order_P], heading_P[order_P]
+    same_article = article[1:] == article[:-1]
+    same_section = same_article & (heading[1:] == heading[:-1])
+    section = np.concatenate([[0], np.cumsum(~same_section)])
+    no = np.zeros(1, dtype=np.bool_)
+    after, before = np.concatenate([same_section, no]), np.concatenate([no, same_section])
+    after_in_article, before_in_article = np.concatenate([same_article, no]), np.concatenate([no, same_article])
+    step = np.select([after, before, after_in_article, before_in_article], [1, -1, 1, -1], default=0)
+    places = np.arange(count)
+    neighbour = np.where(step == 0, -1, order_P[(places + step) % max(count, 1)])
+    first = section[:count] == section[offsets[article]]
+
+    number = {str(id): n for n, id in enumerate(ids)}
+    links_L2 = np.array(sorted((number[source], number[target]) for source, target in links), dtype=np.int64)
+    return ArticleLayout(
+        article_P=article_P.astype(np.int64),
+        passages_P=order_P,
+        place_P=place_P,
+        offsets=offsets,
+        neighbour_P=neighbour[place_P],
+        first_section_P=first[place_P],
+        links_L2=links_L2.reshape(-1, 2),
+    )

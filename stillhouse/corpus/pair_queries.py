@@ -1,0 +1,291 @@
+"""Queries made from the corpus itself, for a corpus without labelled ones: the pair tasks of 004 §3.
+
+A pair query is a sentence with one relevant passage:
+
+- `ict` (inverse cloze): a sentence of a passage → the passage beside it in the same section;
+- `bfs` (body first selection): a sentence of an article's first section → another passage of that article;
+- `wlp` (link prediction): a sentence of an article's first section → a passage of an article that links to it.
+
+**The sentence never stands in its relevant passage.** 004 takes the sentence of `ict` out of the passage. Here the
+passages that are trained on and searched are those of the corpus, and a retriever that finds the sentence's own
+passage shows that it can match strings. So `ict` asks for the passage beside it: the local context is what the task is
+about, in 004 too. The passage that a sentence was taken from is kept in the column `taken_from`: `evaluate` leaves it
+out of the ranking of that query, or a system would be punished for finding it. It must be no negative in a training
+either, nor must the other passages of the articles of `bfs` and `wlp`, among which the relevant one was drawn by lot
+(`not_negatives`).
+
+Where every article has one passage there is no passage beside it: then the relevant passage of `ict` is the sentence's
+own, which is called *verbatim* everywhere, and its figures tell of string matching above all.
+
+Train, dev and test share no article: an article, its sentences and the relevant passages of its queries are in one
+split. A link between articles of two splits makes no query. All passages are searched in every split.
+
+Shapes: S sentences, P passages, A articles, L links, K chosen sentences.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stillhouse.corpus.article_layout import ArticleLayout, lay_out
+from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.query_sentences import QuerySentences, query_sentences
+from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.store import SPLITS, Corpus
+from stillhouse.errors import InputError
+
+TASKS = ("ict", "bfs", "wlp")
+AUTO = "auto"
+_DRAWN = ("wlp", "bfs", "ict")
+"""The order in which tasks take their sentences, each sentence once: the one with the fewest to choose from first."""
+
+
+class PairQuery(NamedTuple):
+    """A made query. `taken_from` and `positive` are passage ids; `task` is one of `TASKS`."""
+
+    id: str
+    text: str
+    split: str
+    task: str
+    taken_from: str
+    positive: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairChoices:
+    """What to make. `tasks` is `auto` (all that the corpus supports) or names with + between them.
+
+    `per_article` is divided evenly among the tasks, at least one each. The fractions are of the articles.
+    """
+
+    tasks: str = AUTO
+    per_article: int = 6
+    dev_fraction: float = 0.1
+    test_fraction: float = 0.1
+    min_words: int = 6
+    language: str = "en"
+    max_queries: Mapping[str, int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class PairQueries:
+    """What was made. `articles` counts the articles of each split; `verbatim` is explained above."""
+
+    queries: list[PairQuery]
+    tasks: tuple[str, ...]
+    articles: Mapping[str, int]
+    verbatim: bool
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """{split: {task: queries}}."""
+        counted = Counter((query.split, query.task) for query in self.queries)
+        return {split: {task: counted[split, task] for task in self.tasks} for split in SPLITS}
+
+
+def parse_tasks(names: str) -> tuple[str, ...]:
+    """The tasks of a setting such as `ict+bfs`, in the order of `TASKS`; () for `auto`. Raises `InputError`."""
+    if names == AUTO:
+        return ()
+    asked = names.split("+")
+    for name in asked:
+        if name not in TASKS:
+            raise InputError(f"pair_tasks: {name!r} is no pair task; write {AUTO}, or any of {'+'.join(TASKS)}")
+    return tuple(task for task in TASKS if task in asked)
+
+
+def make_pair_queries(
+    passages: Iterable[Passage], links: Iterable[tuple[str, str]], choices: PairChoices, taken: Iterable[str] = ()
+) -> PairQueries:
+    """Makes the pair queries of a clean corpus. The same corpus, choices and seed give the same queries.
+
+    `taken` are the texts of labelled queries: no pair query repeats one. Raises `InputError` for a task that the corpus
+    does not support, for too few articles to hold any out, and when no train query comes out.
+    """
+    passages = list(passages)
+    layout = lay_out(passages, links)
+    tasks = _supported(layout, parse_tasks(choices.tasks))
+    split_A = split_articles(layout.articles, choices.dev_fraction, choices.test_fraction, choices.seed)
+    sentences = query_sentences((row.text for row in passages), choices.min_words, choices.language)
+    verbatim = bool((layout.neighbour_P < 0).all())
+    most = max(choices.per_article // len(tasks), 1)
+    free_S = _not_taken(passages, sentences, taken)
+    made: dict[str, list[PairQuery]] = {}
+    for task in (task for task in _DRAWN if task in tasks):
+        random = np.random.default_rng([choices.seed, len(SPLITS), 1 + TASKS.index(task)])
+        positives = _Positives(layout, split_A, task, verbatim)
+        chosen_K = _draw(free_S & positives.possible_P[sentences.rows_S], sentences, layout, most, random)
+        free_S[chosen_K] = False
+        rows_K = positives.draw(sentences.rows_S[chosen_K], random)
+        made[task] = _written(passages, sentences, layout, split_A, task, chosen_K, rows_K)
+        if choices.tasks != AUTO and not made[task]:
+            raise InputError(
+                f"pair_tasks: the corpus gives no {task} query; leave {task} out, or lower pair_sentence_words"
+            )
+    queries = _limited([query for task in tasks for query in made[task]], choices.max_queries, choices.seed)
+    if not any(query.split == "train" for query in queries):
+        raise InputError(
+            f"no train query could be made: no passage has a sentence of {choices.min_words} words or more that stands "
+            "nowhere else; lower pair_sentence_words, or give `stillhouse ingest` more text"
+        )
+    articles = {split: int((split_A == number).sum()) for number, split in enumerate(SPLITS)}
+    return PairQueries(queries, tasks, articles, verbatim)
+
+
+def split_articles(articles: int, dev_fraction: float, test_fraction: float, seed: int) -> NDArray[np.int8]:
+    """The split of each article as its number in `SPLITS`, int8 [A]; a fraction above 0 takes at least one.
+
+    Raises `InputError` when none would be left to train on.
+    """
+    sizes = [max(round(part * articles), 1) if part else 0 for part in (dev_fraction, test_fraction)]
+    if sum(sizes) >= articles:
+        raise InputError(
+            f"{articles} articles are too few to hold out {sizes[0]} for dev and {sizes[1]} for test; give "
+            "`stillhouse ingest` more articles, lower heldout_dev_articles and heldout_test_articles, or make no pair "
+            "queries (`queries: source`)"
+        )
+    split_A = np.zeros(articles, dtype=np.int8)
+    order_A = np.random.default_rng([seed, len(SPLITS), 0]).permutation(articles)
+    split_A[order_A[: sizes[0]]] = SPLITS.index("dev")
+    split_A[order_A[sizes[0] : sum(sizes)]] = SPLITS.index("test")
+    return split_A
+
+
+def not_negatives(corpus: Corpus) -> pd.DataFrame:
+    """`query_id` and `row` (int32): the passages that a pair query has as neither relevant nor wrong.
+
+    Those are the passage that its sentence was taken from and, for `bfs` and `wlp`, all passages of its own article
+    and of its relevant passage's: any of them could have been drawn as the relevant one.
+    """
+    queries = corpus.queries[corpus.queries["taken_from"] != ""]
+    own = pd.DataFrame({"query_id": queries["query_id"], "row": corpus.rows_of(queries["taken_from"])})
+    wide = queries["query_id"][queries["origin"].isin(["bfs", "wlp"])]
+    judged = corpus.qrels[corpus.qrels["query_id"].isin(wide)]
+    ends = pd.concat(
+        [
+            own[own["query_id"].isin(wide)],
+            pd.DataFrame({"query_id": judged["query_id"], "row": corpus.rows_of(judged["passage_id"])}),
+        ]
+    )
+    articles = corpus.passages["article_id"]
+    ends = ends.assign(article=articles.to_numpy()[ends["row"].to_numpy()])[["query_id", "article"]].drop_duplicates()
+    rows = pd.DataFrame({"article": articles.to_numpy(), "row": np.arange(len(articles), dtype=np.int32)})
+    related = ends.merge(rows, on="article")[["query_id", "row"]]
+    return pd.concat([own, related]).drop_duplicates().astype({"row": np.int32}).reset_index(drop=True)
+
+
+def _supported(layout: ArticleLayout, asked: tuple[str, ...]) -> tuple[str, ...]:
+    has = {"ict": True, "bfs": bool((np.diff(layout.offsets) > 1).any()), "wlp": bool(len(layout.links_L2))}
+    lacks = {"bfs": "no article of several passages", "wlp": "no links between its articles"}
+    for task in asked:
+        if not has[task]:
+            raise InputError(
+                f"pair_tasks: {task} cannot be made of this corpus, which has {lacks[task]}; leave {task} out, or give "
+                "`stillhouse ingest` articles (format article-tree or article-jsonl)"
+            )
+    return asked or tuple(task for task in TASKS if has[task])
+
+
+def _not_taken(passages: Sequence[Passage], sentences: QuerySentences, taken: Iterable[str]) -> NDArray[np.bool_]:
+    forms = {normalise(text) for text in taken}
+    free_S = np.ones(len(sentences.rows_S), dtype=np.bool_)
+    if forms:
+        texts = (_text(passages, sentences, number) for number in range(len(free_S)))
+        free_S[:] = [normalise(text) not in forms for text in texts]
+    return free_S
+
+
+class _Positives:
+    """The relevant passages that a task allows. `possible_P` marks the passages whose sentences have one at all."""
+
+    def __init__(self, layout: ArticleLayout, split_A: NDArray[np.int8], task: str, verbatim: bool) -> None:
+        self._layout, self._task, self._verbatim = layout, task, verbatim
+        sizes_A = np.diff(layout.offsets)
+        if task == "ict":
+            self.possible_P = (layout.neighbour_P >= 0) | verbatim
+            return
+        self.possible_P = layout.first_section_P.copy()
+        if task == "bfs":
+            self.possible_P &= sizes_A[layout.article_P] > 1
+            return
+        source_L, target_L = layout.links_L2.T
+        inside_L = split_A[source_L] == split_A[target_L]
+        source_L, target_L = source_L[inside_L], target_L[inside_L]
+        self._sources_L = source_L[np.argsort(target_L, kind="stable")]
+        self._links_A = np.bincount(target_L, minlength=layout.articles)
+        self.possible_P &= self._links_A[layout.article_P] > 0
+
+    def draw(self, rows_K: NDArray[np.int32], random: np.random.Generator) -> NDArray[np.int64]:
+        """One relevant passage for a sentence of each of `rows_K`, int64 rows."""
+        layout = self._layout
+        if self._task == "ict":
+            return rows_K.astype(np.int64) if self._verbatim else layout.neighbour_P[rows_K]
+        articles_K = layout.article_P[rows_K]
+        if self._task == "wlp":
+            first_A = np.cumsum(self._links_A) - self._links_A
+            articles_K = self._sources_L[first_A[articles_K] + random.integers(self._links_A[articles_K])]
+        sizes_K, begin_K = np.diff(layout.offsets)[articles_K], layout.offsets[articles_K]
+        if self._task == "wlp":
+            return layout.passages_P[begin_K + random.integers(sizes_K)]
+        # One of the other passages: a draw among one fewer, and those from the sentence's own passage on move up.
+        other_K = random.integers(sizes_K - 1)
+        return layout.passages_P[begin_K + other_K + (other_K >= layout.place_P[rows_K] - begin_K)]
+
+
+def _draw(
+    possible_S: NDArray[np.bool_],
+    sentences: QuerySentences,
+    layout: ArticleLayout,
+    most: int,
+    random: np.random.Generator,
+) -> NDArray[np.int64]:
+    """At most `most` of the possible sentences of each article, without repeats, ascending."""
+    candidates = np.flatnonzero(possible_S)
+    article = layout.article_P[sentences.rows_S[candidates]]
+    order = np.lexsort((random.random(len(candidates)), article))
+    article = article[order]
+    rank = np.arange(len(article)) - np.searchsorted(article, article)
+    return np.sort(candidates[order[rank < most]])
+
+
+def _text(passages: Sequence[Passage], sentences: QuerySentences, number: int) -> str:
+    begin, end = sentences.spans_S2[number].tolist()
+    return " ".join(passages[int(sentences.rows_S[number])].text[begin:end].split())
+
+
+def _written(
+    passages: Sequence[Passage],
+    sentences: QuerySentences,
+    layout: ArticleLayout,
+    split_A: NDArray[np.int8],
+    task: str,
+    chosen_K: NDArray[np.int64],
+    positives_K: NDArray[np.int64],
+) -> list[PairQuery]:
+    queries = []
+    for number, positive in zip(chosen_K.tolist(), positives_K.tolist()):
+        row = int(sentences.rows_S[number])
+        own = passages[row].id
+        split = SPLITS[split_A[layout.article_P[row]]]
+        id = f"{task}:{own}:{sentences.numbers_S[number]}"
+        queries.append(PairQuery(id, _text(passages, sentences, number), split, task, own, passages[positive].id))
+    return queries
+
+
+def _limited(queries: list[PairQuery], limits: Mapping[str, int], seed: int) -> list[PairQuery]:
+    """At most `limits[split]` queries of each split (0 = all), a seeded sample, in their order."""
+    kept = np.ones(len(queries), dtype=np.bool_)
+    split_Q = np.array([query.split for query in queries], dtype=object)
+    for split, limit in limits.items():
+        own = np.flatnonzero(split_Q == split)
+        if limit and len(own) > limit:
+            order = np.random.default_rng([seed, len(SPLITS), 10 + SPLITS.index(split)]).permutation(own)
+            kept[order[limit:]] = False
+    return [query for query, keep in zip(queries, kept) if keep]

@@ -1,0 +1,34 @@
+"""A handful of labelled test queries beside a source that has none, or fewer: `queries.jsonl` and `qrels/test.tsv`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.rows import Row, Source
+from stillhouse.errors import InputError
+
+PLACE = "test_queries"
+"""What stands before the file names of these queries in `rejected.parquet`."""
+
+
+def with_test_queries(source: Source, folder: Path) -> Source:
+    """The source with the labelled test queries of `folder` (BEIR layout) after its own rows.
+
+    Raises `InputError` when the folder lacks one of the two files.
+    """
+    labels = {name: path for name, path in find_labels(folder).items() if name[:6] != "qrels/" or "test.tsv" in name}
+    if len(labels) < 2:
+        raise InputError(
+            f"test_queries: {folder} must be a folder with queries.jsonl (_id, text) and qrels/test.tsv (query-id, "
+            "corpus-id, score), each also with .gz"
+        )
+
+    def rows() -> Iterator[Row]:
+        yield from source.rows()
+        for row in read_labels(labels):
+            yield row._replace(where=f"{PLACE}/{row.where}")
+
+    files = source.files | {f"{PLACE}/{name}": path for name, path in labels.items()}
+    return Source(source.format, files, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,14 +28,17 @@ from stillhouse.pretraining.masked_lm import (
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import Objective, find_objective
 from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.pretraining.signals import COVERAGE_RANKS, MLM_RATE, Signals
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
-from stillhouse.training.batches import epoch_batches, steps_for
-from stillhouse.training.loop import CurveRow, train
+from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
+from stillhouse.training.curves import CurveRow, Watch
+from stillhouse.training.loop import train
 from stillhouse.training.precision import autocast
 
 HELDOUT_BATCH = 32
 """Passages at once where no gradient is kept; fixed, so that masks of held-out passages are the same in every run."""
-HELDOUT, ACCURACY = 1, 2
+SIGNAL_PASSAGES = 512
+HELDOUT, ACCURACY, SIGNALS = 1, 2, 3
 """Second parts of the seeds of what is fixed for a whole run; training steps have (seed, 0, step)."""
 PLAIN_MLM = find_objective("mlm")
 
@@ -51,10 +55,14 @@ class Folders:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What a pre-training gives back. `skipped` passages have no token that could be predicted."""
+    """What a pre-training gives back. `skipped` passages have no token that could be predicted.
+
+    `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (002 Algorithm 1).
+    """
 
     encoder: MaskedLanguageModel
     rows: list[CurveRow]
+    coverage: dict[int, float]
     accuracy: MaskedAccuracy
     training_passages: int
     heldout_passages: int
@@ -87,19 +95,25 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         head_only=config.trainable == "head",
     )
     corrupt = Corruptor(cache, vocabulary, objective, config, device, generator)
-    batch = epoch_batches(len(training), config.batch_size, config.seed)
     steps = steps_for(len(training), config.batch_size, config.epochs, config.max_steps)
+    batch = epoch_batches(len(training), config.batch_size, config.seed)
+    if config.bucket_steps:
+        batch = length_buckets(batch, cache.lengths()[training], steps, config.bucket_steps, config.seed)
 
-    def batch_loss(step: int) -> Tensor:
-        loss: Tensor = model(corrupt(training[batch(step)], np.random.default_rng([config.seed, 0, step])))
-        return loss
+    def batch_losses(step: int) -> Iterator[Tensor]:
+        rows = training[batch(step)]
+        for number, part in enumerate(np.array_split(rows, min(config.accumulate, len(rows)))):
+            inputs = corrupt(part, np.random.default_rng([config.seed, 0, step, number]))
+            yield model(inputs, bag_weight(step, steps, config.bag_weight_end)) * (len(part) / len(rows))
 
     def heldout_loss() -> float:
         losses = [(len(batch.ids_BL), float(model(batch))) for batch in fixed_batches(corrupt, heldout, HELDOUT)]
         return sum(size * loss for size, loss in losses) / len(heldout)
 
-    rows = train(model, batch_loss, heldout_loss, steps, config, context)
     plain = Corruptor(cache, vocabulary, PLAIN_MLM, config, device)
+    signals = _signals(encoder, plain, heldout)
+    watch = Watch(signals if config.signals else dict, config.stop_on, config.patience)
+    rows = train(model, batch_losses, heldout_loss, steps, config, context, watch, lambda step: training[batch(step)])
     with autocast(config.precision, device):
         accuracy = masked_accuracy(
             encoder.model, fixed_batches(plain, heldout, ACCURACY), most_frequent=int(counts_V.argmax())
@@ -109,8 +123,26 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
             f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
             f"frequent token alone is {accuracy.unigram:.1%}; train longer (--epochs) or faster (--learning-rate)"
         )
+    with torch.no_grad(), autocast(config.precision, device):
+        coverage = signals.coverage(COVERAGE_RANKS)
     encoder.model.cpu()
-    return Pretrained(encoder, rows, accuracy, len(training), len(heldout), skipped, steps)
+    return Pretrained(encoder, rows, coverage, accuracy, len(training), len(heldout), skipped, steps)
+
+
+def bag_weight(step: int, steps: int, end: float) -> float:
+    """The weight of the bag of words: falls from 1 along a cosine to `end` at the last step (the code of 002).
+
+    A function of the step alone, so that neither accumulation nor a resumed run changes it.
+    """
+    return end + (1 - end) * 0.5 * (1 + math.cos(math.pi * step / max(1, steps - 1)))
+
+
+def _signals(encoder: MaskedLanguageModel, plain: Corruptor, heldout: NDArray[np.int64]) -> Signals:
+    """Signals on the held-out passages; their masks are the same for every objective and rate."""
+    fixed = replace(plain, config=replace(plain.config, objective=PLAIN_MLM.name, encoder_mask=MLM_RATE))
+    some = heldout[np.linspace(0, len(heldout) - 1, min(len(heldout), SIGNAL_PASSAGES)).astype(np.int64)]
+    masked = list(fixed_batches(fixed, some, SIGNALS))
+    return Signals(encoder.model, encoder.settings.pooling, encoder.settings.normalize, masked)
 
 
 def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -169,7 +201,8 @@ def _generator(
         return None
     assert folders.generator is not None
     generator = load_masked_lm(folders.generator, config.seed)
-    require_head("generator", generator)
+    if objective.generator != "joint_random":
+        require_head("generator", generator)
     require_same_vocabulary("generator", generator.tokenizer, _tokenizer_of(folders.tokens))
     if objective.generator == "joint_random":
         torch.manual_seed(config.seed)

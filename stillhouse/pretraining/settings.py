@@ -86,8 +86,26 @@ class PretrainingConfig(TrainingConfig):
     )
     heldout_limit: int = setting(4096, "most passages that are held out", minimum=1)
     learning_rate: float = setting(3e-4, "peak learning rate of AdamW", minimum=0)
+    accumulate: int = setting(
+        1, "a step's batch is computed in so many parts, one after the other, in the memory of one of them", minimum=1
+    )
+    bucket_steps: int = setting(
+        64,
+        "passages of so many steps are sorted by length and dealt into batches, which then need little padding; 0 = not",
+        minimum=0,
+    )
+    signals: bool = setting(True, "measure signs of retrieval quality on held-out passages with every held-out loss")
+    stop_on: str = setting(
+        "heldout_loss",
+        "what the best parameters are chosen by: heldout_loss = the objective's own; ict_RR@10 = retrieval by ICT pairs "
+        "of held-out passages; heldout_mlm_loss; coverage@20 = input tokens among the vector's top 20 (002 Algorithm 1)",
+        choices=("heldout_loss", "ict_RR@10", "heldout_mlm_loss", "coverage@20"),
+    )
+    patience: int = setting(0, "stop after so many measurements in a row without a better one; 0 = never", minimum=0)
 
     def __post_init__(self) -> None:
+        if self.stop_on != "heldout_loss" and not self.signals:
+            raise InputError(f"stop_on {self.stop_on!r} is a signal; it needs signals: true")
         nested = any(corruption.draw == "nested" for corruption in find_objective(self.objective).corruptions)
         if nested and self.decoder_mask < self.encoder_mask:
             raise InputError(

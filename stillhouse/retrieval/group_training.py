@@ -15,7 +15,8 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.training.batches import chunks, epoch_batches, steps_for
-from stillhouse.training.loop import CurveRow, train
+from stillhouse.training.curves import CurveRow
+from stillhouse.training.loop import train
 from stillhouse.training.settings import TrainingConfig
 
 HELDOUT_STREAM = 2**31

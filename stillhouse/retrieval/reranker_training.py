@@ -15,7 +15,7 @@ from stillhouse.retrieval.cross_encoder import CrossEncoder
 from stillhouse.retrieval.group_training import open_samplers, train_on_groups
 from stillhouse.retrieval.listwise import listwise_loss
 from stillhouse.retrieval.negatives import Negatives
-from stillhouse.training.loop import CurveRow
+from stillhouse.training.curves import CurveRow
 from stillhouse.training.settings import TrainingConfig
 
 

@@ -18,7 +18,7 @@ from stillhouse.retrieval.group_training import open_samplers, train_on_groups
 from stillhouse.retrieval.groups import Groups, GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.teacher import Teacher, TeacherScores
-from stillhouse.training.loop import CurveRow
+from stillhouse.training.curves import CurveRow
 from stillhouse.training.settings import TrainingConfig
 
 

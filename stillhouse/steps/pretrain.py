@@ -16,12 +16,13 @@ class Config(PretrainingConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.pretraining.run import Folders, pretrain
-    from stillhouse.training.loop import best_row, write_curves
+    from stillhouse.training.curves import best_row, write_coverage, write_curves
 
     done = pretrain(config, Folders(**inputs), context)
     done.encoder.save(outputs["encoder"])
     write_curves(outputs["curves"], done.rows)
-    first, best = done.rows[0], best_row(done.rows)
+    write_coverage(outputs["curves"], done.coverage)
+    first, best = done.rows[0], best_row(done.rows, config.stop_on)
     facts = {
         "lm_head": "trained",
         "masked_accuracy": round(done.accuracy.head, 4),
@@ -32,14 +33,17 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         "steps": done.steps,
         "best_step": best.step,
     }
+    changes = {name: (first.signals[name], value) for name, value in best.signals.items()}
+    shown = "".join(f"{name} {before:.3f} -> {after:.3f}, " for name, (before, after) in changes.items())
     summary = (
         f"{config.objective}, {done.steps} steps, held-out loss {first.heldout_loss:.3f} -> {best.heldout_loss:.3f}, "
-        f"masked tokens right {done.accuracy.head:.1%} (unigram {done.accuracy.unigram:.1%})"
+        f"{shown}masked tokens right {done.accuracy.head:.1%} (unigram {done.accuracy.unigram:.1%})"
     )
     metrics = {
         "heldout_loss": best.heldout_loss,
         "masked_accuracy": done.accuracy.head,
         "unigram_accuracy": done.accuracy.unigram,
+        **best.signals,
     }
     return Report(summary, metrics=metrics, facts=facts)
 

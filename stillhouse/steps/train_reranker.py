@@ -28,7 +28,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.cross_encoder import CrossEncoder
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.reranker_training import train_reranker
-    from stillhouse.training.loop import best_row, describe, write_curves
+    from stillhouse.training.curves import best_row, describe, write_curves
 
     torch.manual_seed(config.seed)
     model = CrossEncoder.start(inputs["init"], config.max_length, config.layers)

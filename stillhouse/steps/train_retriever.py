@@ -27,7 +27,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.retriever_training import train_retriever
     from stillhouse.retrieval.teacher import Teacher
-    from stillhouse.training.loop import best_row, describe, write_curves
+    from stillhouse.training.curves import best_row, describe, write_curves
 
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine")
     rows = train_retriever(

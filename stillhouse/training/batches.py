@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+BUCKETS = 2**32
+"""The second part of the seeds of `length_buckets`, which no epoch reaches."""
+
 
 def epoch_batches(count: int, batch_size: int, seed: int) -> Callable[[int], np.ndarray]:
     """Gives `batch(step) -> int64 [batch_size]`: example numbers of shuffled epochs laid end to end.
@@ -41,3 +44,29 @@ def steps_for(count: int, batch_size: int, epochs: float, max_steps: int) -> int
 def chunks(count: int, size: int) -> list[np.ndarray]:
     """The numbers 0..count-1 in order, `size` at a time."""
     return [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def length_buckets(
+    batch: Callable[[int], np.ndarray], lengths: np.ndarray, steps: int, window: int, seed: int
+) -> Callable[[int], np.ndarray]:
+    """The examples of `batch`, dealt out anew so that those of a batch are about equally long and need little padding.
+
+    Within each `window` of steps the examples are sorted by `lengths` (of ties, drawn at random), cut into batches and
+    these put in random order, drawn from (seed, window). Every example is seen in the window in which it would have
+    been; the batches of one window have their own sizes, as `batch` gives them.
+    """
+    assert window > 0
+    dealt: dict[int, list[np.ndarray]] = {}
+
+    def deal(number: int) -> list[np.ndarray]:
+        if number not in dealt:
+            dealt.clear()
+            batches = [batch(step) for step in range(number * window, min((number + 1) * window, steps))]
+            random = np.random.default_rng([seed, BUCKETS, number])
+            examples = np.concatenate(batches)
+            examples = examples[np.lexsort((random.random(len(examples)), lengths[examples]))]
+            parts = np.split(examples, np.cumsum([len(part) for part in batches])[:-1])
+            dealt[number] = [parts[place] for place in random.permutation(len(parts))]
+        return dealt[number]
+
+    return lambda step: deal(step // window)[step % window]

@@ -2,53 +2,51 @@
 
 A training gives two functions: `batch_loss(step)`, the loss of the step's batch, and `heldout_loss()`, the loss of
 fixed held-out examples. Everything random is drawn from (seed, step), so a run that was killed goes on from its last
-checkpoint to the same parameters that an unbroken run reaches.
+checkpoint to the same parameters that an unbroken run reaches. A `Watch` adds signals to the held-out losses.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from stillhouse.context import Context
 from stillhouse.training.precision import autocast
+from stillhouse.training.curves import CurveRow, Watch, best_row, stopped
 from stillhouse.training.settings import TrainingConfig
 
 CHECKPOINT = "checkpoint.pt"
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
-@dataclass(frozen=True)
-class CurveRow:
-    """One point of the curves: losses after `step` steps. `train_loss` is the mean since the row before."""
-
-    step: int
-    train_loss: float
-    heldout_loss: float
-
-
 def train(
     model: nn.Module,
-    batch_loss: Callable[[int], Tensor],
+    batch_loss: Callable[[int], Tensor | Iterable[Tensor]],
     heldout_loss: Callable[[], float],
     steps: int,
     config: TrainingConfig,
     context: Context,
+    watch: Watch | None = None,
+    examples: Callable[[int], np.ndarray] | None = None,
 ) -> list[CurveRow]:
-    """Trains `model` in place and leaves it with the parameters of the lowest held-out loss.
+    """Trains `model` in place and leaves it with the parameters of the best row of its curves (`best_row`).
 
-    `batch_loss` is called in training mode under autocast, `heldout_loss` in evaluation mode without gradients.
-    Raises `FloatingPointError` when a loss is not finite; the last checkpoint stays in `context.work`.
+    `batch_loss` is called in training mode under autocast, `heldout_loss` in evaluation mode without gradients. Where
+    `batch_loss` gives several losses, their sum is the step's: each is back-propagated before the next is made, so that
+    a large batch needs the memory of a small one. `examples(step)` names a batch's examples, for messages.
+    Raises `FloatingPointError` when a loss or gradient is not finite, naming the step, the examples and the last
+    checkpoint, which stays in `context.work`.
     """
+    watch = watch or Watch()
     device = context.torch_device()
     model.to(device)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -68,11 +66,27 @@ def train(
             raise FloatingPointError(f"the held-out loss is {loss}; lower the learning rate")
         return loss
 
+    def signals() -> dict[str, float]:
+        model.eval()
+        with torch.no_grad(), autocast(config.precision, device):
+            values = dict(watch.measure())
+        model.train()
+        return values
+
+    def fail(what: str, step: int) -> FloatingPointError:
+        some = "" if examples is None else f", of the examples {', '.join(map(str, examples(step)))}"
+        kept = f"the last good checkpoint, after step {saved_step}, is {checkpoint.path}"
+        none = "there is no checkpoint yet"
+        return FloatingPointError(
+            f"{what} at step {step}{some}; {kept if saved_step else none}; lower the learning rate"
+        )
+
     checkpoint = Checkpoint(context.work / CHECKPOINT, model, optimizer, schedule)
     rows, best, losses, start = checkpoint.restore()
+    saved_step = start
     if not rows:
         loss = measure()
-        rows.append(CurveRow(0, loss, loss))
+        rows.append(CurveRow(0, loss, loss, signals()))
         best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
     elif start:
         context.log(f"resumed after step {start} of {steps}")
@@ -81,29 +95,32 @@ def train(
     with context.bar("training", steps, "step", done=start) as bar:
         for step in range(start, steps):
             torch.manual_seed(config.seed * 1_000_003 + step)
-            with autocast(config.precision, device):
-                loss_value = batch_loss(step)
-            losses.append(float(loss_value.detach()))
+            losses.append(_back_propagate(batch_loss, step, config.precision, device))
             if not math.isfinite(losses[-1]):
-                raise FloatingPointError(f"the loss is {losses[-1]} at step {step}; lower the learning rate")
-            loss_value.backward()
-            if config.clip:
-                nn.utils.clip_grad_norm_(parameters, config.clip)
+                raise fail(f"the loss is {losses[-1]}", step)
+            # An infinite limit leaves gradients as they are and tells their norm all the same.
+            norm = float(nn.utils.clip_grad_norm_(parameters, config.clip or math.inf))
+            if not math.isfinite(norm):
+                raise fail(f"the gradient's norm is {norm}", step)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad(set_to_none=True)
             bar.update(1)
             if (step + 1) % every == 0 or step + 1 == steps:
                 heldout = measure()
-                rows.append(CurveRow(step + 1, sum(losses) / len(losses), heldout))
+                rows.append(CurveRow(step + 1, sum(losses) / len(losses), heldout, signals()))
                 losses = []
-                bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}")
-                if heldout <= min(row.heldout_loss for row in rows):
+                shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
+                bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}", **shown)
+                if best_row(rows, watch.stop_on) is rows[-1]:
                     best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+                if stopped(rows, watch):
+                    context.log(f"stopped after step {step + 1} of {steps}: no better {watch.stop_on} since")
+                    break
             # When a checkpoint is written has no bearing on the result, so the clock may decide.
             if step + 1 < steps and time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
                 checkpoint.save(rows, best, losses, step + 1)
-                saved = time.monotonic()
+                saved, saved_step = time.monotonic(), step + 1
     model.load_state_dict(best)
     model.eval()
     return rows
@@ -117,24 +134,20 @@ def learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     return max(0.0, (steps - step) / max(1, steps - rise))
 
 
-def best_row(rows: list[CurveRow]) -> CurveRow:
-    """The row whose parameters `train` kept."""
-    return min(reversed(rows), key=lambda row: row.heldout_loss)
-
-
-def describe(rows: list[CurveRow]) -> str:
-    """A line for the log."""
-    best = best_row(rows)
-    change = f"{rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f}"
-    return f"{rows[-1].step} steps, held-out loss {change} (step {best.step})"
-
-
-def write_curves(folder: Path, rows: list[CurveRow]) -> None:
-    """Writes `curves.csv`, the form that `dvc plots` and the report read."""
-    with (folder / "curves.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["step", "train_loss", "heldout_loss"])
-        writer.writerows([row.step, f"{row.train_loss:.6f}", f"{row.heldout_loss:.6f}"] for row in rows)
+def _back_propagate(
+    batch_loss: Callable[[int], Tensor | Iterable[Tensor]], step: int, precision: str, device: torch.device
+) -> float:
+    """Adds the gradients of a step's losses and gives their sum; a loss that is not finite is not back-propagated."""
+    total = 0.0
+    with autocast(precision, device):
+        made = batch_loss(step)
+        for loss in [made] if isinstance(made, Tensor) else made:
+            total += float(loss.detach())
+            if not math.isfinite(total):
+                break
+            with torch.autocast(device.type, enabled=False):
+                loss.backward()
+    return total
 
 
 @dataclass(frozen=True)
@@ -151,7 +164,7 @@ class Checkpoint:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "rows": [[row.step, row.train_loss, row.heldout_loss] for row in rows],
+            "rows": [[row.step, row.train_loss, row.heldout_loss, dict(row.signals)] for row in rows],
             "best": best,
             "losses": losses,
             "step": step,

@@ -109,7 +109,7 @@ def test_other_libraries_load_the_encoder(prepared: Prepared, tmp_path: Path) ->
     np.testing.assert_allclose(found, vectors, atol=1e-5)
 
 
-@pytest.mark.parametrize("objective", ["simlm", "cdmae"])
+@pytest.mark.parametrize("objective", ["simlm_joint", "enhanced_decoding", "cdmae_bow"])
 def test_a_killed_run_goes_on_to_the_same_parameters(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, objective: str
 ) -> None:
@@ -118,12 +118,12 @@ def test_a_killed_run_goes_on_to_the_same_parameters(
     forward: Callable[..., Tensor] = BottleneckPretraining.forward
     training_steps = 0
 
-    def killed_at_the_fifth(model: BottleneckPretraining, batch: Any) -> Tensor:
+    def killed_at_the_fifth(model: BottleneckPretraining, *inputs: Any) -> Tensor:
         nonlocal training_steps
         training_steps += model.training
         if training_steps == 5:
             raise KeyboardInterrupt
-        return forward(model, batch)
+        return forward(model, *inputs)
 
     with monkeypatch.context() as patch:
         patch.setattr(BottleneckPretraining, "forward", killed_at_the_fifth)
@@ -133,10 +133,10 @@ def test_a_killed_run_goes_on_to_the_same_parameters(
 
     resumed_steps = 0
 
-    def counted(model: BottleneckPretraining, batch: Any) -> Tensor:
+    def counted(model: BottleneckPretraining, *inputs: Any) -> Tensor:
         nonlocal resumed_steps
         resumed_steps += model.training
-        return forward(model, batch)
+        return forward(model, *inputs)
 
     monkeypatch.setattr(BottleneckPretraining, "forward", counted)
     assert digest_files(pretrain(prepared.inputs(), tmp_path / "broken", objective=objective)) == unbroken

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.context import Context
-from stillhouse.training.loop import CHECKPOINT, best_row, learning_rate_factor, train, write_curves
+from stillhouse.training.curves import CurveRow, Watch, best_row, stopped, write_curves
+from stillhouse.training.loop import CHECKPOINT, learning_rate_factor, train
 from stillhouse.training.settings import TrainingConfig
 
 CONFIG = TrainingConfig(learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=3, weight_decay=0.01)
@@ -117,3 +118,85 @@ def test_curves_are_written_for_plots(tmp_path: Path) -> None:
         read = list(csv.DictReader(file))
     assert [int(row["step"]) for row in read] == [0, 3, 6, 9, 10]
     assert [float(row["heldout_loss"]) for row in read] == pytest.approx([row.heldout_loss for row in rows], abs=1e-6)
+
+
+def test_a_batch_in_parts_is_the_batch(tmp_path: Path) -> None:
+    """Without dropout, losses of two halves are one step of their sum, to the last bits of float32."""
+    trained = []
+    for parts in (1, 2):
+        model = Regression()
+        model.dropout.p = 0.0
+
+        def halves(step: int, model: Regression = model) -> object:
+            inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
+            for part in inputs.chunk(2):
+                yield ((model.linear(part) - part.sum(1, keepdim=True)) ** 2).sum() / 8
+
+        folder = tmp_path / str(parts)
+        folder.mkdir()
+        train(
+            model, model.loss if parts == 1 else halves, lambda: 1.0, STEPS, CONFIG, Context(folder, "cpu", quiet=True)
+        )  # type: ignore[arg-type]
+        trained.append(model.linear.weight.detach().clone())
+    torch.testing.assert_close(trained[0], trained[1], rtol=0, atol=1e-6)
+
+
+def rows_of(*values: float) -> list[CurveRow]:
+    return [CurveRow(step, 1.0, 1.0, {"hits": value}) for step, value in enumerate(values)]
+
+
+STOPS = [
+    ((0.1, 0.2, 0.3), 2, False),
+    ((0.1, 0.3, 0.2), 2, False),
+    ((0.3, 0.2, 0.3), 2, True),  # as good is not better
+    ((0.1, 0.3, 0.2, 0.2), 2, True),
+    ((0.1, 0.3, 0.2, 0.4), 2, False),
+    ((0.3, 0.2, 0.2), 0, False),
+    ((0.3, 0.2), 2, False),
+]
+
+
+@pytest.mark.parametrize(("values", "patience", "stop"), STOPS)
+def test_when_a_signal_stops_a_training(values: tuple[float, ...], patience: int, stop: bool) -> None:
+    assert stopped(rows_of(*values), Watch(stop_on="hits", patience=patience)) == stop
+
+
+def test_the_parameters_of_the_best_signal_are_kept_and_the_run_stops(tmp_path: Path) -> None:
+    signals = iter([{"hits": value} for value in (0.1, 0.5, 0.4, 0.3)])
+    heldout = iter([5.0, 4.0, 3.0, 2.0])
+    model, seen = Regression(), []
+
+    def measure() -> dict[str, float]:
+        seen.append(model.linear.weight.detach().clone())
+        return next(signals)
+
+    watch = Watch(measure, "hits", 2)
+    context = Context(tmp_path, "cpu", quiet=True)
+    rows = train(model, model.loss, lambda: next(heldout), STEPS, CONFIG, context, watch)
+    assert [row.step for row in rows] == [0, 3, 6, 9], "stopped one measurement before the end"
+    assert best_row(rows, "hits").step == 3
+    assert torch.equal(model.linear.weight, seen[1])
+    write_curves(tmp_path, rows)
+    assert (tmp_path / "signals.csv").read_text().splitlines()[:3] == [
+        "step,signal,value",
+        "0,hits,0.100000",
+        "3,hits,0.500000",
+    ]
+
+
+@pytest.mark.parametrize("what", ["the loss is nan", "the gradient's norm is"])
+def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_names_what_is_needed(
+    tmp_path: Path, what: str
+) -> None:
+    model = Regression()
+
+    def batch_loss(step: int) -> Tensor:
+        # The square root of 0 has loss 0 and an infinite slope.
+        spoilt = torch.tensor(torch.nan) if "loss" in what else (model.linear.weight * 0).abs().sum().sqrt()
+        return model.loss(step) + (spoilt if step == 5 else 0)
+
+    context = Context(tmp_path, "cpu", quiet=True)
+    with pytest.raises(FloatingPointError, match=what) as caught:
+        train(model, batch_loss, lambda: 1.0, STEPS, CONFIG, context, examples=lambda step: torch.arange(3) + step)  # type: ignore[arg-type,return-value]
+    message = str(caught.value)
+    assert "at step 5" in message and "examples" in message and "after step 5" in message and CHECKPOINT in message

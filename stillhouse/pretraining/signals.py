@@ -1,0 +1,126 @@
+"""Cheap signs of retrieval quality on held-out passages, measured while a pre-training runs.
+
+Shape suffixes: B passages or queries, L tokens, D hidden width, E width of the word embeddings, V vocabulary, K ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from stillhouse.pretraining.corrupted import CorruptedBatch
+from stillhouse.pretraining.cross_entropy import token_cross_entropy
+from stillhouse.pretraining.heads import family_of, output_matrix
+from stillhouse.retrieval.pooling import pool
+
+MLM_LOSS = "heldout_mlm_loss"
+MLM_RATE = 0.15
+"""The mask rate of `heldout_mlm_loss`, whatever the objective's, so that objectives can be compared."""
+ICT = "ict_RR@10"
+COVERAGE_RANKS = (1, 2, 5, 10, 20, 50, 100)
+COVERAGE_RANK = 20
+COVERAGE = f"coverage@{COVERAGE_RANK}"
+NAMES = (ICT, MLM_LOSS, COVERAGE)
+
+
+@dataclass(frozen=True)
+class TextPairs:
+    """Queries and the passage of each, as token ids and attention masks [B, L], on the model's device."""
+
+    query_ids_BL: Tensor
+    query_attention_BL: Tensor
+    passage_ids_BL: Tensor
+    passage_attention_BL: Tensor
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Measures an encoder in training. Call it in evaluation mode without gradients.
+
+    `masked`: held-out passages masked as `mlm` does, the same ones for every call; `pairs`: sentences of held-out
+    passages and what is left of these (ICT, 004 §3), none where passages have one sentence each.
+    """
+
+    model: PreTrainedModel
+    pooling: str
+    normalize: bool
+    masked: Sequence[CorruptedBatch]
+    pairs: Sequence[TextPairs] = field(default_factory=list)
+
+    def __call__(self) -> Mapping[str, float]:
+        """`heldout_mlm_loss` (002 §3.2), `coverage@20` (002 Algorithm 1), and `ict_RR@10` where there are pairs."""
+        values = {MLM_LOSS: self.mlm_loss(), COVERAGE: self.coverage([COVERAGE_RANK])[COVERAGE_RANK]}
+        return values | ({ICT: self.ict()} if self.pairs else {})
+
+    def vectors(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        """The pooled vectors [B, D] of texts."""
+        hidden_BLD = self.model.base_model(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
+        return pool(hidden_BLD, attention_BL, self.pooling)
+
+    def mlm_loss(self) -> float:
+        """Mean cross-entropy of the masked tokens of held-out passages, over all of them (002 §3.2)."""
+        weight_VE, bias_V = output_matrix(self.model)
+        total, positions = 0.0, 0
+        for batch in self.masked:
+            hidden_BLD = self.model.base_model(
+                input_ids=batch.encoder.ids_BL, attention_mask=batch.attention_BL.long()
+            ).last_hidden_state
+            states_NE = family_of(self.model).transform(self.model)(hidden_BLD[batch.encoder.mask_BL])
+            targets_N = batch.ids_BL[batch.encoder.mask_BL]
+            ones_N = torch.ones(len(targets_N), device=targets_N.device)
+            total += float(token_cross_entropy(states_NE, weight_VE, bias_V, targets_N, ones_N))
+            positions += len(targets_N)
+        return total / max(1, positions)
+
+    def coverage(self, ranks: Sequence[int]) -> dict[int, float]:
+        """Input-token coverage at every k of `ranks`, the mean over held-out passages, which are read unmasked.
+
+        The vector is projected to the vocabulary by the word embeddings (002 eq. 11), or by the whole language-model
+        head where these are narrower than the vector.
+        """
+        weight_VE, bias_V = output_matrix(self.model)
+        totals, passages = dict.fromkeys(ranks, 0.0), 0
+        for batch in self.masked:
+            states_BE = self.vectors(batch.ids_BL, batch.attention_BL)
+            narrow = weight_VE.shape[1] != states_BE.shape[1]
+            if narrow:
+                states_BE = family_of(self.model).transform(self.model)(states_BE)
+            logits_BV = functional.linear(states_BE, weight_VE, bias_V if narrow else None)
+            for rank, shares_B in zip(ranks, token_coverage(logits_BV, batch.ids_BL, batch.special_BL, ranks)):
+                totals[rank] += float(shares_B.sum())
+            passages += len(batch.ids_BL)
+        return {rank: total / max(1, passages) for rank, total in totals.items()}
+
+    def ict(self) -> float:
+        """RR@10 of finding the rest of a held-out passage by one of its sentences, among all these rests."""
+        queries_BD = self._all((pairs.query_ids_BL, pairs.query_attention_BL) for pairs in self.pairs)
+        passages_BD = self._all((pairs.passage_ids_BL, pairs.passage_attention_BL) for pairs in self.pairs)
+        scores_BB = queries_BD @ passages_BD.T
+        own_B1 = scores_BB.diagonal()[:, None]
+        # A tie counts against the encoder: one that gives every text the same vector finds nothing.
+        rank_B = (scores_BB >= own_B1).sum(1)
+        return float(torch.where(rank_B <= 10, 1.0 / rank_B, 0.0).mean())
+
+    def _all(self, texts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+        vectors_BD = torch.cat([self.vectors(*text).float() for text in texts])
+        return functional.normalize(vectors_BD, dim=1) if self.normalize else vectors_BD
+
+
+def token_coverage(logits_BV: Tensor, ids_BL: Tensor, special_BL: Tensor, ranks: Sequence[int]) -> list[Tensor]:
+    """For every k of `ranks`, |top-k tokens of the vector and tokens of the text| / |tokens of the text|, [B].
+
+    002 Algorithm 1; a text's tokens are a set, without special ones. A text without tokens has coverage 0.
+    """
+    inside_BV = torch.zeros(logits_BV.shape, dtype=torch.bool, device=logits_BV.device)
+    inside_BV.scatter_(1, ids_BL.masked_fill(special_BL, 0), True)
+    # Special tokens and padding were marked as token 0, which counts only where the text has it.
+    inside_BV[:, 0] = ((ids_BL == 0) & ~special_BL).any(1)
+    size_B = inside_BV.sum(1).clamp(min=1)
+    top_BK = logits_BV.topk(min(max(ranks), logits_BV.shape[1]), dim=1).indices
+    hits_BK = inside_BV.gather(1, top_BK).cumsum(1)
+    return [hits_BK[:, min(rank, hits_BK.shape[1]) - 1] / size_B for rank in ranks]

@@ -1,0 +1,82 @@
+"""The curves of a training: held-out losses and signals over steps, which of them is best, and when to stop."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HELDOUT_LOSS = "heldout_loss"
+
+
+@dataclass(frozen=True)
+class CurveRow:
+    """One point of the curves: losses after `step` steps. `train_loss` is the mean since the row before.
+
+    `signals` are other measures of the same moment, by name; a name that ends in "loss" is better low, others high.
+    """
+
+    step: int
+    train_loss: float
+    heldout_loss: float
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+    def badness(self, name: str) -> float:
+        """The value of "heldout_loss" or a signal, turned so that lower is better."""
+        value = self.heldout_loss if name == HELDOUT_LOSS else self.signals[name]
+        return value if name.endswith("loss") else -value
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a training measures beside its held-out loss, and what it goes by.
+
+    `measure()` gives the signals, in evaluation mode without gradients. The parameters of the best `stop_on` are kept.
+    With `patience` > 0 a training stops once so many rows in a row brought no better one.
+    """
+
+    measure: Callable[[], Mapping[str, float]] = dict
+    stop_on: str = HELDOUT_LOSS
+    patience: int = 0
+
+
+def best_row(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> CurveRow:
+    """The row whose parameters `train` kept: the best by `stop_on`, of equal ones the last."""
+    return min(reversed(rows), key=lambda row: row.badness(stop_on))
+
+
+def stopped(rows: list[CurveRow], watch: Watch) -> bool:
+    """Whether the last `patience` rows brought nothing better than what was before them."""
+    if not watch.patience or len(rows) <= watch.patience:
+        return False
+    before = min(row.badness(watch.stop_on) for row in rows[: -watch.patience])
+    return all(row.badness(watch.stop_on) >= before for row in rows[-watch.patience :])
+
+
+def describe(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> str:
+    """A line for the log."""
+    best = best_row(rows, stop_on)
+    change = f"{rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f}"
+    return f"{rows[-1].step} steps, held-out loss {change} (step {best.step})"
+
+
+def write_curves(folder: Path, rows: list[CurveRow]) -> None:
+    """Writes `curves.csv`, the form that `dvc plots` and the report read, and `signals.csv` where there are signals."""
+    losses = ([row.step, f"{row.train_loss:.6f}", f"{row.heldout_loss:.6f}"] for row in rows)
+    _write(folder / "curves.csv", ["step", "train_loss", "heldout_loss"], losses)
+    signals = [[row.step, name, f"{value:.6f}"] for row in rows for name, value in row.signals.items()]
+    if signals:
+        _write(folder / "signals.csv", ["step", "signal", "value"], signals)
+
+
+def write_coverage(folder: Path, coverage: Mapping[int, float]) -> None:
+    """Writes `coverage.csv`: the share of a passage's tokens among the top k of its vector (002 Figure 2)."""
+    _write(folder / "coverage.csv", ["k", "coverage"], ([rank, f"{share:.6f}"] for rank, share in coverage.items()))
+
+
+def _write(path: Path, header: list[str], rows: Iterable[list[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

@@ -1,0 +1,89 @@
+"""The signals against slow versions, and cases worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
+from stillhouse.pretraining.signals import COVERAGE, ICT, MLM_LOSS, Signals, TextPairs, token_coverage
+
+
+@pytest.fixture(scope="module")
+def model() -> BertForMaskedLM:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=30,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+        initializer_range=0.4,
+    )
+    return BertForMaskedLM(config).eval()
+
+
+def batch() -> CorruptedBatch:
+    ids = torch.tensor([[2, 10, 11, 12, 10, 3], [2, 20, 21, 3, 0, 0]])
+    attention = ids != 0
+    special = ids < 5
+    mask = torch.zeros_like(special)
+    mask[[0, 0, 1], [1, 3, 2]] = True
+    return CorruptedBatch(ids, attention, special, Corrupted(ids.masked_fill(mask, 4), mask), None)
+
+
+def test_token_coverage_by_hand() -> None:
+    """Text {5, 7} of 8 tokens; the vector's order is 7, 0, 5, ...: 1 of 2 at k = 1 and 2, both at 3."""
+    logits = torch.tensor([[8.0, 1, 2, 3, 4, 7, 0, 9]])
+    ids, special = torch.tensor([[1, 5, 7, 7, 2, 0]]), torch.tensor([[True, False, False, False, True, True]])
+    shares = token_coverage(logits, ids, special, [1, 2, 3, 50])
+    assert [float(share[0]) for share in shares] == [0.5, 0.5, 1.0, 1.0]
+    with_zero = token_coverage(logits, ids, torch.tensor([[True, False, False, False, True, False]]), [2])
+    assert float(with_zero[0][0]) == pytest.approx(2 / 3)
+
+
+def test_mlm_loss_and_coverage_against_the_models_own_logits(model: BertForMaskedLM) -> None:
+    fixed = batch()
+    signals = Signals(model, "cls", True, [fixed])
+    with torch.no_grad():
+        values = signals()
+        logits = model(input_ids=fixed.encoder.ids_BL, attention_mask=fixed.attention_BL.long()).logits.double()
+        states = model.bert(input_ids=fixed.ids_BL, attention_mask=fixed.attention_BL.long()).last_hidden_state
+        projected = states[:, 0] @ model.bert.embeddings.word_embeddings.weight.T
+    assert set(values) == {MLM_LOSS, COVERAGE}
+    where = [(0, 1), (0, 3), (1, 2)]
+    slow = -sum(float(logits[b, i].log_softmax(0)[fixed.ids_BL[b, i]]) for b, i in where) / 3
+    assert values[MLM_LOSS] == pytest.approx(slow, abs=1e-5)
+    bags = [{10, 11, 12}, {20, 21}]
+    shares = [
+        len(bag & set(row.argsort(descending=True)[:20].tolist())) / len(bag) for bag, row in zip(bags, projected)
+    ]
+    assert values[COVERAGE] == pytest.approx(sum(shares) / 2)
+
+
+def test_ict_ranks_the_rest_of_each_passage(model: BertForMaskedLM) -> None:
+    torch.manual_seed(1)
+    queries, passages = torch.randint(5, 30, (12, 4)), torch.randint(5, 30, (12, 9))
+    pairs = TextPairs(queries, queries > 0, passages, passages > 0)
+    with torch.no_grad():
+        value = Signals(model, "mean", True, [batch()], [pairs])()[ICT]
+        vectors = [
+            model.bert(input_ids=text, attention_mask=(text > 0).long()).last_hidden_state.double().mean(1)
+            for text in (queries, passages)
+        ]
+    total = 0.0
+    for number, query in enumerate(vectors[0]):
+        cosines = [float(query @ other / math.sqrt(query @ query) / math.sqrt(other @ other)) for other in vectors[1]]
+        rank = 1 + sorted(cosines, reverse=True).index(cosines[number])
+        total += 1 / rank if rank <= 10 else 0.0
+    assert value == pytest.approx(total / 12)
+
+
+def test_one_vector_for_all_texts_finds_nothing(model: BertForMaskedLM) -> None:
+    ids = torch.full((12, 3), 7)
+    with torch.no_grad():
+        assert Signals(model, "cls", True, [batch()], [TextPairs(ids, ids > 0, ids, ids > 0)])()[ICT] == 0

@@ -91,14 +91,15 @@ class PretrainingConfig(TrainingConfig):
     )
     bucket_steps: int = setting(
         64,
-        "passages of so many steps are sorted by length and dealt into batches, which then need little padding; 0 = not",
+        "passages of so many steps are sorted by length and dealt into batches, which need little padding; 0 = not",
         minimum=0,
     )
     signals: bool = setting(True, "measure signs of retrieval quality on held-out passages with every held-out loss")
     stop_on: str = setting(
         "heldout_loss",
-        "what the best parameters are chosen by: heldout_loss = the objective's own; ict_RR@10 = retrieval by ICT pairs "
-        "of held-out passages; heldout_mlm_loss; coverage@20 = input tokens among the vector's top 20 (002 Algorithm 1)",
+        "what the best parameters are chosen by: heldout_loss = the objective's own; ict_RR@10 = retrieval by ICT "
+        "pairs of held-out passages; heldout_mlm_loss; coverage@20 = input tokens among the vector's top 20 (002 "
+        "Algorithm 1)",
         choices=("heldout_loss", "ict_RR@10", "heldout_mlm_loss", "coverage@20"),
     )
     patience: int = setting(0, "stop after so many measurements in a row without a better one; 0 = never", minimum=0)

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.context import Context
-from stillhouse.training.precision import autocast
 from stillhouse.training.curves import CurveRow, Watch, best_row, stopped
+from stillhouse.training.precision import autocast
 from stillhouse.training.settings import TrainingConfig
 
 CHECKPOINT = "checkpoint.pt"

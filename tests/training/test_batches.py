@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ def test_buckets_deal_the_same_examples_by_length(
         after = [dealt(step) for step in inside]
         assert sorted(np.concatenate(before)) == sorted(np.concatenate(after))
         spans = sorted((length_N[part].min(), length_N[part].max()) for part in after)
-        assert all(longest <= shortest for (_, longest), (shortest, _) in zip(spans, spans[1:]))
+        assert all(longest <= shortest for (_, longest), (shortest, _) in itertools.pairwise(spans))
     jumping = length_buckets(epoch_batches(count, size, 7), length_N, steps, window, 7)
     for step in reversed(range(steps)):
         np.testing.assert_array_equal(jumping(step), dealt(step))

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.pretraining.corruption import (
+    hidden_from,
+    hidden_from_pool,
     importance_mask,
     nested_mask,
     replace_80_10_10,
@@ -125,3 +127,32 @@ def test_replacement_has_the_stated_shares_and_touches_nothing_else() -> None:
     assert (replaced[mask] == 4).mean() == pytest.approx(0.8, abs=0.01)
     assert (replaced[mask] == ids[mask]).mean() == pytest.approx(0.1, abs=0.01)
     assert set(np.unique(replaced)) <= {4, *range(10, 1000)}
+
+
+@pytest.mark.parametrize("pool", [0, 16])
+def test_hidden_tokens_have_the_stated_rate_and_never_spare_a_positions_own(pool: int) -> None:
+    rng = np.random.default_rng(0)
+    eligible, _ = passages(2, rows=40, length=50)
+    rate = 0.4
+    if pool:
+        repeated = np.repeat(eligible, pool, axis=0)
+        hidden = hidden_from_pool(eligible, pool, lambda: token_mask(repeated, rate, rng), rng)
+    else:
+        hidden = hidden_from(eligible, rate, rng)
+    assert hidden.shape == (40, 50, 50)
+    own = np.eye(50, dtype=bool)[None]
+    assert hidden[np.broadcast_to(own, hidden.shape)].all()
+    others = ~own & eligible[:, None, :]
+    assert not hidden[~own & ~eligible[:, None, :]].any(), "special tokens are seen from everywhere"
+    assert hidden[others].mean() == pytest.approx(rate, abs=0.03 if pool else 0.005)
+
+
+def test_positions_of_one_passage_hide_different_tokens() -> None:
+    eligible = np.ones((2, 40), dtype=bool)
+    rng = np.random.default_rng(0)
+    alone = hidden_from(eligible, 0.5, rng) & ~np.eye(40, dtype=bool)
+    assert len(np.unique(alone[0], axis=0)) == 40
+    pooled = hidden_from_pool(eligible, 3, lambda: token_mask(np.ones((6, 40), dtype=bool), 0.5, rng), rng)
+    whole = pooled | np.eye(40, dtype=bool)
+    assert len({tuple(row & ~np.eye(40, dtype=bool)[i]) for i, row in enumerate(whole[0])}) > 3  # own tokens differ
+    assert np.linalg.matrix_rank(alone[0].astype(float)) > 30

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -71,3 +73,25 @@ def test_nothing_masked_changes_nothing(generator: Generator) -> None:
 
 def test_ordinary_tokens() -> None:
     assert ordinary_tokens(8, SPECIALS).tolist() == [5, 6, 7]
+
+
+def test_a_generator_that_learns_gives_its_masked_token_loss_and_samples_without_gradient(generator: Generator) -> None:
+    """Against a slow version: the mean over each passage's positions of the first mask, then over passages."""
+    model = copy.deepcopy(generator.model).double()
+    learner = Generator.of(model, SPECIALS, torch.device("cpu"), learns=True)
+    ids = torch.tensor([[2, 6, 7, 8, 3], [2, 9, 10, 3, 0]])
+    attention = ids != 0
+    first, second = torch.zeros_like(attention), torch.zeros_like(attention)
+    first[[0, 0, 1], [1, 3, 2]] = True
+    second[0, 2] = True
+    replaced, loss = learner.replace(ids, attention, [first, second], np.random.default_rng(0))
+    assert loss is not None and not replaced[0].requires_grad
+    logits = model(input_ids=ids.masked_fill(first, SPECIALS.mask), attention_mask=attention.long()).logits
+    log_p = logits - logits.exp().sum(-1, keepdim=True).log()
+    slow = -((log_p[0, 1, 6] + log_p[0, 3, 8]) / 2 + log_p[1, 2, 10]) / 2
+    torch.testing.assert_close(loss, slow, rtol=0, atol=1e-5)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for left, right in zip(*(torch.autograd.grad(value, parameters, allow_unused=True) for value in (loss, slow))):
+        if left is not None or right is not None:
+            torch.testing.assert_close(left, right, rtol=0, atol=1e-5)
+    assert generator.replace(ids, attention, [first], np.random.default_rng(0))[1] is None

@@ -82,3 +82,20 @@ def test_copied_decoder_needs_enough_layers() -> None:
     model = AutoModelForMaskedLM.from_config(BertConfig(**SIZES | {"num_hidden_layers": 1}))
     with pytest.raises(InputError, match="last 2 layers"):
         BottleneckPretraining(model, find_objective("simlm"), "cls")
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+def test_positions_are_what_the_embeddings_add(config: PretrainedConfig) -> None:
+    """What a passage without padding takes from its position table, seen by a hook, in the width of the layers."""
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(config).eval()
+    taken: list[torch.Tensor] = []
+    table = model.base_model.embeddings.position_embeddings
+    hook = table.register_forward_hook(lambda module, inputs, output: taken.append(output))
+    with torch.no_grad():
+        family_of(model).embed(model)(torch.tensor([[2, 7, 8, 9, 3]]))
+        hook.remove()
+        expected = taken[0].reshape(5, -1)
+        if expected.shape[1] != model.config.hidden_size:
+            expected = expected @ model.electra.embeddings_project.weight.T
+        torch.testing.assert_close(family_of(model).positions(model)(5), expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
 from stillhouse.pretraining.heads import head_parameters
-from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import TABLE, Objective, find_objective
 
 CLS, SEP, PAD = 2, 3, 0
@@ -318,3 +319,50 @@ def test_a_batch_with_a_passage_without_tokens_has_a_finite_loss() -> None:
                 corrupted.mask_BL[2] = False
         loss = BottleneckPretraining(tiny_model(), objective, "mean").double()(batch)
         assert np.isfinite(float(loss.detach()))
+
+
+def test_the_mean_over_all_positions_of_the_batch() -> None:
+    """The authors' code of 001: 10 tokens of three passages weigh the same, where eq. 2 weighs passages."""
+    objective = find_objective("simlm")
+    training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(loss_mean="token")).double()
+    batch = batch_of(objective)
+    total, count = torch.zeros((), dtype=torch.float64), 0
+    for row, size in enumerate(batch.attention_BL.sum(1).tolist()):
+        states = slow_embed(training.model, batch.encoder.ids_BL[row, :size])
+        for layer in training.model.bert.encoder.layer:
+            states = slow_layer(layer, states)
+        log_p = slow_log_probabilities(training.model, states)
+        for i in range(1, size - 1):
+            total, count = total - log_p[i, batch.ids_BL[row, i]], count + 1
+    torch.testing.assert_close(training.parts(batch)["encoder"], total / count, rtol=0, atol=1e-5)
+
+
+def test_the_bag_of_words_through_the_whole_head() -> None:
+    """The authors' code of 002 has the language-model head where eq. 11 has the word embeddings."""
+    objective = find_objective("bow")
+    training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(bag_logits="head")).double()
+    batch = batch_of(objective)
+    total = torch.zeros((), dtype=torch.float64)
+    for row, size in enumerate(batch.attention_BL.sum(1).tolist()):
+        states = slow_embed(training.model, batch.encoder.ids_BL[row, :size])
+        for layer in training.model.bert.encoder.layer:
+            states = slow_layer(layer, states)
+        log_q = slow_log_probabilities(training.model, states[:1])[0]
+        bag = sorted({int(token) for token in batch.ids_BL[row, 1 : size - 1]})
+        total = total - sum(log_q[token] for token in bag) / len(bag)
+    torch.testing.assert_close(training.parts(batch)["bag_of_words"], total / 3, rtol=0, atol=1e-5)
+    loss, half = training(batch), training(batch, bag_weight=0.5)
+    torch.testing.assert_close(loss - half, total / 6, rtol=0, atol=1e-5)
+
+
+def test_a_generator_that_learns_adds_its_weighted_loss_and_its_parameters() -> None:
+    objective = find_objective("simlm_joint")
+    generator = tiny_model(1)
+    training = BottleneckPretraining(
+        tiny_model(), objective, "cls", options=LossOptions(generator_weight=0.2), generator=generator
+    ).train()
+    assert not generator.training, "it samples without dropout"
+    batch = dataclasses.replace(batch_of(objective), generator_loss=torch.tensor(3.0, dtype=torch.float64))
+    torch.testing.assert_close(training.parts(batch)["generator"], torch.tensor(0.6, dtype=torch.float64))
+    own = {id(parameter) for parameter in training.parameters()}
+    assert all(id(parameter) in own for parameter in generator.parameters())

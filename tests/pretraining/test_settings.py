@@ -1,0 +1,52 @@
+"""Settings change rows of the objective table, and refuse what contradicts itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.pretraining.objectives import NAMES, TABLE, Corruption, find_objective
+from stillhouse.pretraining.run import bag_weight
+from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.pretraining.signals import NAMES as SIGNAL_NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_leave_rows_as_they_are(name: str) -> None:
+    assert PretrainingConfig(objective=name).row() == find_objective(name)
+
+
+def test_changes_of_a_row() -> None:
+    row = PretrainingConfig(
+        objective="cdmae", mask_replacement="mask", bottleneck="raw", decoder_init="last_layers", decoder_layers=1
+    ).row()
+    assert (row.encoder, row.decoder_corruption) == (Corruption("random", "mask"), Corruption("importance", "mask"))
+    assert (row.bottleneck, row.decoder_init, row.decoder_layers) == ("raw", "last_layers", 1)
+    kept = PretrainingConfig(objective="simlm", mask_replacement="mask").row()
+    assert kept.encoder.replacement == "generator", "a generator's tokens are no masks"
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="at least encoder_mask"):
+        PretrainingConfig(objective="enc_dec_mlm", encoder_mask=0.5, decoder_mask=0.3)
+    PretrainingConfig(objective="cdmae", encoder_mask=0.5, decoder_mask=0.3)
+    with pytest.raises(InputError, match="needs signals"):
+        PretrainingConfig(stop_on="coverage@20", signals=False)
+
+
+def test_stop_on_offers_every_signal() -> None:
+    for name in SIGNAL_NAMES:
+        PretrainingConfig(stop_on=name)
+
+
+def test_the_weight_of_the_bag_falls_along_a_cosine() -> None:
+    weights = [bag_weight(step, 11, 0.1) for step in range(11)]
+    assert weights[0] == 1 and weights[10] == pytest.approx(0.1)
+    assert weights[5] == pytest.approx(0.55)
+    assert weights == sorted(weights, reverse=True)
+    assert {bag_weight(step, 11, 1.0) for step in range(11)} == {1.0}
+
+
+def test_every_objective_has_a_line_of_help() -> None:
+    summaries = [row.summary for row in TABLE]
+    assert len(set(summaries)) == len(TABLE) and all(len(summary) < 120 for summary in summaries)

@@ -6,6 +6,7 @@ Shape suffixes: B passages, L tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -63,6 +64,11 @@ class Corruptor:
     config: PretrainingConfig
     device: torch.device
     generator: Generator | None = None
+
+    @cached_property
+    def ordinary(self) -> NDArray[np.int64]:
+        """The ids that may stand in as random tokens."""
+        return ordinary_tokens(self.vocabulary, self.cache.specials)
 
     def __call__(self, rows: NDArray[np.int64], rng: np.random.Generator) -> CorruptedBatch:
         passages = self.cache.batch(rows, self.config.max_length)
@@ -137,7 +143,6 @@ class Corruptor:
             if kind == "mask":
                 replaced[number] = ids_BL.masked_fill(on_device[number], specials.mask)
             elif kind == "80_10_10":
-                ordinary = ordinary_tokens(self.vocabulary, specials)
-                ids = replace_80_10_10(passages.ids, masks[number], specials.mask, ordinary, rng)
+                ids = replace_80_10_10(passages.ids, masks[number], specials.mask, self.ordinary, rng)
                 replaced[number] = torch.from_numpy(ids).to(self.device)
         return [replaced[number] for number in range(len(kinds))], generator_loss

@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from stillhouse.artifacts import digest_json
 from stillhouse.errors import InputError
+from stillhouse.pretraining.pairs.structure import PassageStructure
 
 ADDED = 2
 """Special tokens around a passage: [CLS] before it and [SEP] after it."""
@@ -49,14 +50,16 @@ def vocabulary_digest(tokenizer: PreTrainedTokenizerBase) -> str:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Passages as flat arrays: `ids` int32 [T], `offsets` int64 [N + 1], `word_starts` bool [T].
+    """Passages as flat arrays: `ids` int32 [T], `offsets` int64 [N + 1], `word_starts` bool [T], `ends` int32 [T].
 
-    `truncated` is the number of passages that were cut.
+    `ends` is the character of the text that follows each token; it is not saved. `truncated` is the number of passages
+    that were cut.
     """
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
     word_starts: NDArray[np.bool_]
+    ends: NDArray[np.int32]
     truncated: int
 
     def save(self, folder: Path) -> None:
@@ -74,7 +77,7 @@ def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: in
     if not tokenizer.is_fast:
         raise InputError("the tokenizer has no fast version (tokenizer.json), which tells where words begin")
     if not texts:
-        return Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, bool), 0)
+        return Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, bool), np.zeros(0, np.int32), 0)
     encodings = tokenizer(
         list(texts), add_special_tokens=False, truncation=False, padding=False, verbose=False
     ).encodings
@@ -82,6 +85,7 @@ def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: in
     lengths_N = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
     ids_T = np.concatenate([np.array(encoding.ids, dtype=np.int32) for encoding in encodings])
     words_T = np.concatenate([np.array(encoding.word_ids, dtype=np.int64) for encoding in encodings])
+    spans_T2 = np.concatenate([np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2) for encoding in encodings])
     begins_N = np.cumsum(lengths_N) - lengths_N
     starts_T = np.ones(len(ids_T), dtype=bool)
     starts_T[1:] = words_T[1:] != words_T[:-1]
@@ -90,7 +94,8 @@ def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: in
     kept_T = position_T < max_length - ADDED
     offsets = np.zeros(len(texts) + 1, dtype=np.int64)
     np.cumsum(np.minimum(lengths_N, max_length - ADDED), out=offsets[1:])
-    return Tokens(ids_T[kept_T], offsets, starts_T[kept_T], int((lengths_N > max_length - ADDED).sum()))
+    truncated = int((lengths_N > max_length - ADDED).sum())
+    return Tokens(ids_T[kept_T], offsets, starts_T[kept_T], spans_T2[kept_T, 1], truncated)
 
 
 def join(parts: Iterator[Tokens]) -> Tokens:
@@ -102,6 +107,7 @@ def join(parts: Iterator[Tokens]) -> Tokens:
         np.concatenate([part.ids for part in all_parts]),
         np.concatenate([np.zeros(1, np.int64), *shifted]),
         np.concatenate([part.word_starts for part in all_parts]),
+        np.concatenate([part.ends for part in all_parts]),
         sum(part.truncated for part in all_parts),
     )
 
@@ -124,13 +130,17 @@ class PassageBatch:
 
 @dataclass(frozen=True)
 class TokenCache:
-    """A `tokens/` folder, memory-mapped, and the importance values of its tokens where there are some."""
+    """A `tokens/` folder, memory-mapped, and the importance values of its tokens where there are some.
+
+    `structure` is None for a folder that was written without sentences and articles.
+    """
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
     word_starts: NDArray[np.bool_]
     specials: SpecialTokens
     importance: NDArray[np.float32] | None = None
+    structure: PassageStructure | None = None
 
     @classmethod
     def open(cls, folder: Path, specials: SpecialTokens, importance: Path | None = None) -> TokenCache:
@@ -146,7 +156,7 @@ class TokenCache:
         ami = np.load(importance / "ami.npy", mmap_mode="r") if importance else None
         if ami is not None and len(ami) != len(ids):
             raise InputError(f"{importance} belongs to other tokens than {folder}; run `stillhouse importance` again")
-        return cls(ids, offsets, word_starts, specials, ami)
+        return cls(ids, offsets, word_starts, specials, ami, PassageStructure.open(folder))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -19,25 +19,27 @@ class Config:
     max_length: int = setting(
         144, "tokens of a passage that are kept, [CLS] and [SEP] included (001 Table 11)", minimum=3
     )
+    language: str = setting("en", "ISO 639-1 code of the passages' language, by whose rules sentences are split")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from transformers import AutoTokenizer
 
-    from stillhouse.corpus.store import Corpus, passage_texts
-    from stillhouse.pretraining.tokens import cut, join, vocabulary_digest
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.pretraining.token_files import write_structure, write_tokens
+    from stillhouse.pretraining.tokens import vocabulary_digest
 
-    texts = passage_texts(Corpus.open(inputs["corpus"]))
-    if not texts:
+    corpus = Corpus.open(inputs["corpus"])
+    if corpus.passages.empty:
         raise InputError(f"{inputs['corpus']} has no passages; `stillhouse ingest` a source that has some")
     tokenizer = AutoTokenizer.from_pretrained(inputs["tokenizer"], local_files_only=True)
-    starts = range(0, len(texts), TEXTS_AT_ONCE)
-    bar = context.progress(starts, "tokenizing", unit=f"{TEXTS_AT_ONCE} passages")
-    tokens = join(cut(tokenizer, texts[start : start + TEXTS_AT_ONCE], config.max_length) for start in bar)
-    tokens.save(outputs["tokens"])
-    counts = {"passages": len(texts), "tokens": len(tokens.ids), "truncated": tokens.truncated}
-    facts = counts | {"vocabulary": len(tokenizer), "tokenizer": vocabulary_digest(tokenizer)}
-    summary = f"{len(texts)} passages, {len(tokens.ids)} tokens, {tokens.truncated} passages cut"
+    parts = range(0, len(corpus.passages), TEXTS_AT_ONCE)
+    bar = context.progress(parts, "tokenizing", unit=f"{TEXTS_AT_ONCE} passages")
+    slices = (corpus.passages.iloc[start : start + TEXTS_AT_ONCE] for start in bar)
+    counts = write_tokens(outputs["tokens"], slices, tokenizer, config.max_length, config.language)
+    structure = write_structure(outputs["tokens"], corpus)
+    facts = counts | structure | {"vocabulary": len(tokenizer), "tokenizer": vocabulary_digest(tokenizer)}
+    summary = f"{counts['passages']} passages, {counts['tokens']} tokens, {counts['truncated']} passages cut"
     return Report(summary, metrics={name: float(count) for name, count in counts.items()}, facts=facts)
 
 

@@ -1,0 +1,43 @@
+"""A `.npy` file that grows: arrays too long for memory are written a piece at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+
+class ArrayFile:
+    """Writes a one-dimensional array piece by piece; after the `with` block the file is what `np.save` would write."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.length = 0
+        self._file = path.open("wb")
+        self._write_header()
+
+    def append(self, part_T: NDArray[np.generic]) -> None:
+        assert part_T.dtype == self.dtype and part_T.ndim == 1, (part_T.dtype, part_T.shape)
+        self._file.write(part_T.tobytes())
+        self.length += len(part_T)
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.seek(0)
+        # NumPy pads headers so that the length may grow without moving what follows.
+        self._write_header()
+        self._file.close()
+
+    def _write_header(self) -> None:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": (self.length,),
+        }
+        np.lib.format.write_array_header_1_0(self._file, header)

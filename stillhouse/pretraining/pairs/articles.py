@@ -1,0 +1,65 @@
+"""The passages of every article and the articles that link to it, as arrays to draw from.
+
+Shape suffixes: N all passages, A articles, M passages of articles, E links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Articles:
+    """`passages` int64 [M]: rows by article, those of article a at `offsets[a]` to `offsets[a + 1]` (int64 [A + 1]).
+
+    `place` int64 [N]: where among its article's passages a row stands (-1 for a row in none). `linking` int64 [E]: the
+    articles that link to article a are `linking[link_offsets[a]:link_offsets[a + 1]]`.
+    """
+
+    passages: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    place: NDArray[np.int64]
+    linking: NDArray[np.int64]
+    link_offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        article_N: NDArray[np.int32],
+        links_M2: NDArray[np.int32],
+        usable_N: NDArray[np.bool_],
+        heldout_N: NDArray[np.bool_],
+    ) -> Articles:
+        """Usable passages alone; links between two articles with passages that are both held out or both not."""
+        count = int(article_N.max(initial=-1)) + 1
+        rows = np.flatnonzero(usable_N & (article_N >= 0))
+        passages = rows[np.argsort(article_N[rows], kind="stable")]
+        offsets = _offsets(article_N[passages], count)
+        place_N = np.full(len(article_N), -1, dtype=np.int64)
+        place_N[passages] = np.arange(len(passages)) - offsets[article_N[passages]]
+        heldout_A = np.zeros(count, dtype=bool)
+        heldout_A[article_N[rows]] = heldout_N[rows]
+        source, target = links_M2[:, 0], links_M2[:, 1]
+        sizes_A = np.diff(offsets)
+        kept = (sizes_A[source] > 0) & (sizes_A[target] > 0) & (heldout_A[source] == heldout_A[target])
+        order = np.lexsort((source[kept], target[kept]))
+        return cls(
+            passages, offsets, place_N, source[kept][order].astype(np.int64), _offsets(target[kept][order], count)
+        )
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Usable passages of every article, int64 [A]."""
+        return np.diff(self.offsets)
+
+    def in_degrees(self) -> NDArray[np.int64]:
+        """Articles that link to every article, int64 [A]."""
+        return np.diff(self.link_offsets)
+
+
+def _offsets(sorted_numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+    offsets = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(sorted_numbers, minlength=count), out=offsets[1:])
+    return offsets

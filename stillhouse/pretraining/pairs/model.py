@@ -1,0 +1,71 @@
+"""The two-tower model of 004 §2 with its loss, and its folder.
+
+Shape suffixes: B pairs, L tokens, D width of the vectors.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from stillhouse.errors import InputError
+from stillhouse.pretraining.pairs.batch import PairBatch
+from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
+from stillhouse.pretraining.pairs.settings import PairConfig
+from stillhouse.pretraining.pairs.towers import BagOfWordsTower, TransformerTower
+from stillhouse.pretraining.tokens import SpecialTokens
+from stillhouse.retrieval.pooling import normalized
+
+
+class PairPretraining(nn.Module):
+    """`forward(batch)` is the sampled softmax of a batch of pairs, the sum of `parts(batch)`.
+
+    With shared towers `query_tower` is `passage_tower`; with separate ones both start from the same parameters. The
+    parameters of the Transformer are those of `model` itself, so that training this trains `model`; its language-model
+    head is no part of this module and stays as it was. Raises `InputError` for texts longer than `model` reads.
+    """
+
+    def __init__(self, model: PreTrainedModel, pooling: str, config: PairConfig, specials: SpecialTokens) -> None:
+        super().__init__()
+        self.config = config
+        self.pooling = pooling
+        bag = config.pair_encoder == "bow_mlp"
+        longest = getattr(model.config, "max_position_embeddings", None)
+        for name, length in (("query_length", config.query_length), ("passage_length", config.passage_length)):
+            if longest is not None and length > longest and not bag:
+                raise InputError(f"the model reads at most {longest} tokens; lower {name} from {length}")
+        if bag and not config.projection:
+            raise InputError("the bow_mlp encoder ends in a layer of some width; give projection (004: 512)")
+        base = model.base_model
+        assert isinstance(base, PreTrainedModel)
+        self.passage_tower: nn.Module = (
+            BagOfWordsTower(int(model.config.vocab_size), (specials.cls, specials.sep, specials.pad), config.projection)
+            if bag
+            else TransformerTower(base, pooling, config.projection)
+        )
+        shared = config.towers == "shared"
+        self.query_tower: nn.Module = self.passage_tower if shared else copy.deepcopy(self.passage_tower)
+
+    def forward(self, batch: PairBatch) -> Tensor:
+        return torch.stack(list(self.parts(batch).values())).sum()
+
+    def parts(self, batch: PairBatch) -> dict[str, Tensor]:
+        """The one term of the loss, `sampled_softmax`."""
+        query_BD = self.queries(batch.query_ids_BL, batch.query_attention_BL)
+        passage_BD = self.passages(batch.passage_ids_BL, batch.passage_attention_BL)
+        log_q_B = batch.log_q_B if self.config.correction else torch.zeros_like(batch.log_q_B)
+        loss = sampled_softmax_loss(query_BD, passage_BD, log_q_B, batch.same_target(), self.config.temperature)
+        return {"sampled_softmax": loss}
+
+    def queries(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        """The vectors of queries [B, D], of length 1 with `pair_normalize`."""
+        vectors_BD: Tensor = self.query_tower(ids_BL, attention_BL)
+        return normalized(vectors_BD) if self.config.pair_normalize else vectors_BD
+
+    def passages(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        """The vectors of passages [B, D], of length 1 with `pair_normalize`."""
+        vectors_BD: Tensor = self.passage_tower(ids_BL, attention_BL)
+        return normalized(vectors_BD) if self.config.pair_normalize else vectors_BD

@@ -1,0 +1,66 @@
+"""The settings of pair tasks (004 §3, §4.1). No torch here: step modules read it to declare their flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import nearest, setting
+from stillhouse.errors import InputError
+
+TASKS = {
+    "ict": "a sentence finds the rest of its passage (inverse cloze task)",
+    "bfs": "a sentence of an article's first section finds another passage of the article (body first selection)",
+    "wlp": "a sentence of an article's first section finds a passage of an article that links to it "
+    "(wiki link prediction)",
+}
+"""Every pair task and what it pairs. A task's number, as in `PairBatch.task_B`, is its place here."""
+TASK_NAMES = tuple(TASKS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairConfig:
+    """Settings of the pair tasks; the defaults are those of 004 §4.1."""
+
+    query_length: int = setting(64, "pair tasks: tokens of a query, [CLS] and [SEP] included", minimum=3)
+    passage_length: int = setting(288, "pair tasks: tokens of a passage, [CLS] and [SEP] included", minimum=3)
+    ict_keep: float = setting(
+        0.0,
+        "pair tasks: share of the ict pairs whose sentence stays in the passage (004: none; ORQA: 0.1)",
+        minimum=0,
+        maximum=1,
+    )
+    pair_title: str = setting(
+        "sep",
+        "pair tasks: sep = title [SEP] passage (004 §4.1); space = title and passage as retrieval reads them; "
+        "none = the passage alone",
+        choices=("sep", "space", "none"),
+    )
+    pair_encoder: str = setting(
+        "transformer",
+        "pair tasks: transformer = the model to start from; bow_mlp = bag of words and two layers (004 §4.2)",
+        choices=("transformer", "bow_mlp"),
+    )
+    towers: str = setting(
+        "shared",
+        "pair tasks: shared = one encoder for queries and passages; separate = one each",
+        choices=("shared", "separate"),
+    )
+    projection: int = setting(512, "pair tasks: width of the linear layer on the pooled vector; 0 = none", minimum=0)
+    pair_normalize: bool = setting(
+        False, "pair tasks: cosine instead of inner product (004 eq. 1, note 1); mind the temperature"
+    )
+    temperature: float = setting(1.0, "pair tasks: what scores are divided by in the softmax", minimum=0.0001)
+    correction: bool = setting(
+        True, "pair tasks: subtract the log of a passage's sampling probability from its score (004 §2)"
+    )
+
+
+def pair_tasks(objective: str) -> tuple[str, ...]:
+    """The tasks of an objective's name: "ict", or several as in "ict+bfs+wlp". Raises `InputError` for another name."""
+    names = tuple(objective.split("+"))
+    for name in names:
+        if name not in TASKS:
+            raise InputError(f"there is no pair task {name!r}; {nearest(name, TASKS)}")
+    if len(set(names)) < len(names):
+        raise InputError(f"{objective!r} names a pair task twice")
+    return tuple(name for name in TASKS if name in names)

@@ -1,0 +1,106 @@
+"""What pair tasks need to know of passages beside their tokens: sentences, titles, articles, first sections and links.
+
+Shape suffixes: T all tokens end to end, N all passages, S sentences, M links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stillhouse.corpus.sentences import sentence_spans
+
+FILES = ("sentence_starts", "title_lengths", "article", "lead", "links")
+
+
+@dataclass(frozen=True)
+class PassageStructure:
+    """The structure files of a `tokens/` folder, memory-mapped.
+
+    `sentence_starts` bool [T] is true where a sentence begins; a title is a sentence of its own. `title_lengths` int32
+    [N]: how many of a passage's first tokens are its title. `article` int32 [N]: the number of a passage's article, -1
+    where it has none. `lead` bool [N]: whether a passage lies in its article's first section. `links` int32 [M, 2]:
+    article numbers, from the article that has the hyperlink to the one that it leads to.
+    """
+
+    sentence_starts: NDArray[np.bool_]
+    title_lengths: NDArray[np.int32]
+    article: NDArray[np.int32]
+    lead: NDArray[np.bool_]
+    links: NDArray[np.int32]
+
+    @classmethod
+    def open(cls, folder: Path) -> PassageStructure | None:
+        """The structure in a token folder, or None for a folder written without it."""
+        if not all((folder / f"{name}.npy").is_file() for name in FILES):
+            return None
+        return cls(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in FILES})
+
+
+def sentence_structure(
+    ends_T: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    titles: Sequence[str],
+    texts: Sequence[str],
+    language: str,
+) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+    """Where sentences begin (bool [T]) and how many tokens are titles (int32 [N]).
+
+    `ends_T` is the character after each token in `passage_text(title, text)`; `offsets` int64 [N + 1] says which tokens
+    belong to which passage. A sentence without a token of its own, or beyond where the passage was cut, begins nowhere.
+    """
+    lengths_N = np.diff(offsets)
+    passage_T = np.repeat(np.arange(len(texts)), lengths_N)
+    title_chars_N = np.array([len(title) for title in titles], dtype=np.int64)
+    in_title_T = (ends_T <= title_chars_N[passage_T]) & (title_chars_N[passage_T] > 0)
+    title_lengths_N = np.bincount(passage_T[in_title_T], minlength=len(texts))
+    spans = [sentence_spans(text, language) for text in texts]
+    passage_S = np.repeat(np.arange(len(texts)), [len(span) for span in spans])
+    begins_S = np.array([begin for span in spans for begin, _ in span], dtype=np.int64)
+    begins_S += np.where(title_chars_N > 0, title_chars_N + 1, 0)[passage_S]
+    # A sentence's first token is the first that ends after the sentence's first character: some tokenizers let a token
+    # begin at the white space before its word.
+    stride = 1 + max(int(ends_T.max(initial=0)), int(begins_S.max(initial=0)))
+    found_S = np.searchsorted(
+        np.maximum.accumulate(passage_T * stride + ends_T), passage_S * stride + begins_S, side="right"
+    )
+    starts_T = np.zeros(len(ends_T), dtype=bool)
+    starts_T[found_S[found_S < offsets[passage_S + 1]]] = True
+    begins_N, text_begins_N = offsets[:-1], offsets[:-1] + title_lengths_N
+    starts_T[begins_N[lengths_N > 0]] = True
+    starts_T[text_begins_N[text_begins_N < offsets[1:]]] = True
+    return starts_T, title_lengths_N.astype(np.int32)
+
+
+def article_structure(
+    passages: pd.DataFrame, links: pd.DataFrame
+) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int32]]:
+    """`article`, `lead` and `links` of `PassageStructure` from a corpus's tables.
+
+    Articles are numbered by their first passage. The first section of an article is that of its first passage, up to
+    where the section's name changes; an article without headings is one section. A passage without an article is in no
+    first section. Links to or from an article without passages are left out.
+    """
+    ids = passages["article_id"].astype(object).where(passages["article_id"] != "", None)
+    article_N, names = pd.factorize(ids)
+    section_N, _ = pd.factorize(passages["section"].astype(object))
+    order = np.lexsort((passages["position"].to_numpy(), article_N))
+    article, section, place = article_N[order], section_N[order], np.arange(len(order))
+    begins = np.flatnonzero(np.diff(article, prepend=-2))
+    group = np.searchsorted(begins, place, side="right") - 1
+    differs = section != section[begins][group]
+    lead_ends = np.minimum.reduceat(np.where(differs, place, len(order)), begins)[group]
+    lead_N = np.zeros(len(order), dtype=bool)
+    lead_N[order] = (place < lead_ends) & (article >= 0)
+    index = pd.Index(names, dtype=object)
+    pairs = np.stack(
+        [index.get_indexer(pd.Index(links[column], dtype=object)) for column in ("source", "target")], axis=1
+    )
+    pairs = pairs[(pairs >= 0).all(1) & (pairs[:, 0] != pairs[:, 1])]
+    unique = np.unique(pairs, axis=0) if len(pairs) else pairs
+    return article_N.astype(np.int32), lead_N, unique.astype(np.int32).reshape(-1, 2)

@@ -1,0 +1,238 @@
+"""Pairs from a token cache: the training and held-out rows of a mixture of tasks, and their batches (004 §3, §4.1).
+
+Shape suffixes: B pairs, N all passages, K stretches of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stillhouse.errors import InputError
+from stillhouse.pretraining.pairs.articles import Articles
+from stillhouse.pretraining.pairs.batch import PairBatch, assemble
+from stillhouse.pretraining.pairs.sentences import Sentences, ordinary_sentences, require_structure
+from stillhouse.pretraining.pairs.settings import TASK_NAMES, PairConfig
+from stillhouse.pretraining.pairs.split import heldout_passages
+from stillhouse.pretraining.pairs.structure import PassageStructure
+from stillhouse.pretraining.pairs.tasks import TaskPairs, bfs_pairs, draw_bfs, draw_wlp, ict_pairs, wlp_pairs
+from stillhouse.pretraining.tokens import TokenCache
+
+Side = dict[str, TaskPairs]
+"""The tasks that have a source among the training passages, or among the held-out ones."""
+
+
+@dataclass(frozen=True)
+class PairDraw:
+    """Drawn pairs: `task` (place in `settings.TASKS`), `source`, `sentence` (of `Sentences`) and `target`, int64 [B].
+
+    `kept` bool [B]: the sentence stays in its passage (ict).
+    """
+
+    task: NDArray[np.int64]
+    source: NDArray[np.int64]
+    sentence: NDArray[np.int64]
+    target: NDArray[np.int64]
+    kept: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class PairMaker:
+    """`maker(rows, rng) -> PairBatch`: a pair for every row.
+
+    `training` and `heldout` int64 are the rows that some task can take a query from; pairs of rows of the one have no
+    article in common with pairs of the other. `skipped` passages can be neither source nor target of any task.
+    `log_q_N` float64: the log of the probability that a pair drawn on a row's side has the row as target (-inf: never).
+    """
+
+    cache: TokenCache
+    config: PairConfig
+    device: torch.device
+    structure: PassageStructure
+    sentences: Sentences
+    articles: Articles
+    heldout_N: NDArray[np.bool_]
+    sides: tuple[Side, Side]
+    training: NDArray[np.int64]
+    heldout: NDArray[np.int64]
+    skipped: int
+    log_q_N: NDArray[np.float64]
+
+    def __call__(self, rows: NDArray[np.int64], rng: np.random.Generator) -> PairBatch:
+        return self.batch(self.draw(rows, rng))
+
+    def draw(self, rows_B: NDArray[np.int64], rng: np.random.Generator) -> PairDraw:
+        """One pair a row; everything random comes from `rng`.
+
+        A pair's task is drawn uniformly (004 §4.1). Its source is the row where the task can take a query from it, else
+        a source of the task drawn uniformly from the row's side, so that uniform rows make uniform sources.
+        """
+        task_B = np.empty(len(rows_B), dtype=np.int64)
+        source_B, target_B = rows_B.copy(), rows_B.copy()
+        for number, side in enumerate(self.sides):
+            here = np.flatnonzero(self.heldout_N[rows_B] == bool(number))
+            names = list(side)
+            choice = rng.integers(0, max(1, len(names)), size=len(here))
+            for place, name in enumerate(names):
+                at = here[choice == place]
+                task_B[at] = TASK_NAMES.index(name)
+                foreign = at[~_contains(side[name].sources, rows_B[at])]
+                source_B[foreign] = rng.choice(side[name].sources, size=len(foreign))
+                article = self.structure.article[source_B[at]]
+                if name == "bfs":
+                    target_B[at] = draw_bfs(self.articles, article, source_B[at], rng)
+                elif name == "wlp":
+                    target_B[at] = draw_wlp(self.articles, article, rng)
+                else:
+                    target_B[at] = source_B[at]
+        first_B = self.sentences.offsets[source_B]
+        sentence_B = rng.integers(first_B, self.sentences.offsets[source_B + 1])
+        kept_B = rng.random(len(rows_B)) < self.config.ict_keep
+        return PairDraw(task_B, source_B, sentence_B, target_B, kept_B)
+
+    def batch(self, pairs: PairDraw) -> PairBatch:
+        """The texts of drawn pairs: the sentence, and the target's title and text without it (ict) or whole."""
+        cache, config = self.cache, self.config
+        begin_B, end_B = self.sentences.begins[pairs.sentence], self.sentences.ends[pairs.sentence]
+        query = assemble(
+            cache.ids,
+            cache.specials,
+            begin_B[:, None],
+            (end_B - begin_B)[:, None],
+            config.query_length,
+            separated=False,
+        )
+        title_B, stop_B = cache.offsets[pairs.target], cache.offsets[pairs.target + 1]
+        text_B = title_B + self.structure.title_lengths[pairs.target]
+        cut_B = (pairs.task == TASK_NAMES.index("ict")) & ~pairs.kept
+        gap_B, resume_B = np.where(cut_B, begin_B, stop_B), np.where(cut_B, end_B, stop_B)
+        lengths_BK = np.stack([text_B - title_B, gap_B - text_B, stop_B - resume_B], axis=1)
+        if config.pair_title == "none":
+            lengths_BK[:, 0] = 0
+        passage = assemble(
+            cache.ids,
+            cache.specials,
+            np.stack([title_B, text_B, resume_B], axis=1),
+            lengths_BK,
+            config.passage_length,
+            separated=config.pair_title == "sep",
+        )
+        log_q_B = self.log_q_N[pairs.target].astype(np.float32)
+        arrays = (*query, *passage, pairs.task, pairs.source, pairs.target, log_q_B)
+        return PairBatch(*(torch.from_numpy(array).to(self.device) for array in arrays))
+
+
+def open_pairs(
+    cache: TokenCache,
+    tasks: Sequence[str],
+    config: PairConfig,
+    *,
+    heldout_fraction: float,
+    heldout_limit: int,
+    seed: int,
+    device: torch.device,
+) -> PairMaker:
+    """Finds what every task can draw. `tasks` are names of `settings.TASKS`, as `settings.pair_tasks` gives them.
+
+    A task without a held-out pair (two linked articles are seldom both held out) is left out of the held-out mixture;
+    held-out pairs are then of the others. Raises `InputError` when the tokens know no sentences, when the corpus lacks
+    the articles, sections or links that a task needs, and when no pair at all is held out or is left to train on.
+    """
+    structure = require_structure(cache)
+    sentences = ordinary_sentences(cache)
+    counts_N = sentences.counts()
+    usable_N = counts_N >= 1
+    _require(tasks, structure, counts_N)
+    heldout_N = heldout_passages(structure.article, usable_N, heldout_fraction, heldout_limit, seed)
+    articles = Articles.of(structure.article, structure.links, usable_N, heldout_N)
+    training, heldout = (
+        _side(tasks, articles, structure, counts_N, usable_N & (heldout_N == held)) for held in (False, True)
+    )
+    for name in tasks:
+        if name not in training:
+            raise InputError(
+                f"{name} has no pair outside the held-out articles; lower heldout_fraction from {heldout_fraction} "
+                "or give a larger corpus"
+            )
+    if not heldout:
+        raise InputError(
+            f"no pair of {'+'.join(tasks)} lies within the held-out articles; raise heldout_fraction from "
+            f"{heldout_fraction} (or heldout_limit from {heldout_limit}), or give a larger corpus"
+        )
+    q_N = _mixture(training) + _mixture(heldout)
+    rows = [np.unique(np.concatenate([pairs.sources for pairs in side.values()])) for side in (training, heldout)]
+    used_N = q_N > 0
+    used_N[np.concatenate(rows)] = True
+    with np.errstate(divide="ignore"):
+        log_q_N = np.log(q_N)
+    skipped = len(cache) - int(used_N.sum())
+    return PairMaker(
+        cache,
+        config,
+        device,
+        structure,
+        sentences,
+        articles,
+        heldout_N,
+        (training, heldout),
+        rows[0],
+        rows[1],
+        skipped,
+        log_q_N,
+    )
+
+
+def _require(tasks: Sequence[str], structure: PassageStructure, counts_N: NDArray[np.int64]) -> None:
+    if "ict" in tasks and not (counts_N >= 2).any():
+        raise InputError(
+            "no passage has two sentences, which ict needs; give `stillhouse ingest` longer passages, or raise "
+            "max_length of `stillhouse tokenize`"
+        )
+    articles = np.bincount(structure.article[structure.article >= 0])
+    if "bfs" in tasks and not (articles >= 2).any():
+        raise InputError(
+            "the corpus has no article of several passages, which bfs needs; `stillhouse ingest` a source of articles "
+            "(a folder of Markdown files, or articles.jsonl), or take the objective ict"
+        )
+    if "bfs" in tasks and not (~structure.lead & (structure.article >= 0)).any():
+        raise InputError(
+            "no article of the corpus has a second section, which bfs needs to know a first one; `stillhouse ingest` "
+            "articles with headings, or take the objective ict"
+        )
+    if "wlp" in tasks and not len(structure.links):
+        raise InputError(
+            "the corpus has no links between articles, which wlp needs; `stillhouse ingest` articles that link to one "
+            "another, or take the objective ict or ict+bfs"
+        )
+
+
+def _side(
+    tasks: Sequence[str],
+    articles: Articles,
+    structure: PassageStructure,
+    counts_N: NDArray[np.int64],
+    among_N: NDArray[np.bool_],
+) -> Side:
+    article_N, lead_N = structure.article, structure.lead
+    makers = {
+        "ict": lambda: ict_pairs(counts_N, among_N),
+        "bfs": lambda: bfs_pairs(articles, article_N, lead_N, among_N),
+        "wlp": lambda: wlp_pairs(articles, article_N, lead_N, among_N),
+    }
+    found = {name: makers[name]() for name in tasks}
+    return {name: pairs for name, pairs in found.items() if len(pairs.sources)}
+
+
+def _mixture(side: Side) -> NDArray[np.float64]:
+    """How likely each row is the target of a pair whose task is drawn uniformly, float64 [N]."""
+    mixture: NDArray[np.float64] = np.mean([pairs.probability for pairs in side.values()], axis=0)
+    return mixture
+
+
+def _contains(ascending: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    places = np.searchsorted(ascending, rows)
+    return ascending[np.minimum(places, len(ascending) - 1)] == rows

@@ -1,0 +1,97 @@
+"""The pair tasks of 004 §3 as arrays: which passages a query may come from, and how likely each target then is.
+
+A query's passage is drawn uniformly from the task's sources, the query uniformly from that passage's sentences, and the
+target as the task says. From this the probability of every target follows in closed form.
+
+Shape suffixes: B pairs, N all passages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.pretraining.pairs.articles import Articles
+
+
+@dataclass(frozen=True)
+class TaskPairs:
+    """One task over some passages. `sources` int64: the rows that queries come from, ascending.
+
+    `probability` float64 [N]: how likely a row is to be the target of one drawn pair; 1 in all, if there is a source.
+    """
+
+    sources: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+
+def ict_pairs(sentence_counts_N: NDArray[np.int64], among_N: NDArray[np.bool_]) -> TaskPairs:
+    """Sources: passages of two or more sentences. Target: the passage itself, without the query."""
+    sources = np.flatnonzero(among_N & (sentence_counts_N >= 2))
+    probability_N = np.zeros(len(among_N))
+    probability_N[sources] = 1 / max(1, len(sources))
+    return TaskPairs(sources, probability_N)
+
+
+def bfs_pairs(
+    articles: Articles, article_N: NDArray[np.int32], lead_N: NDArray[np.bool_], among_N: NDArray[np.bool_]
+) -> TaskPairs:
+    """Sources: passages of a first section whose article has another passage. Target: one of the others, uniformly.
+
+    A target in an article of n passages, s of them sources, is drawn with probability s' / (S (n - 1)), S being all
+    sources and s' those of the s that are not the target itself.
+    """
+    placed_N = among_N & lead_N & (articles.place >= 0)
+    sources = np.flatnonzero(placed_N)
+    sources = sources[articles.sizes()[article_N[sources]] >= 2]
+    probability_N = np.zeros(len(among_N))
+    if len(sources):
+        sources_A = np.bincount(article_N[sources], minlength=len(articles.offsets) - 1)
+        rows = articles.passages[among_N[articles.passages]]
+        article = article_N[rows]
+        others = sources_A[article] - np.isin(rows, sources)
+        probability_N[rows] = others / (len(sources) * np.maximum(1, articles.sizes()[article] - 1))
+    return TaskPairs(sources, probability_N)
+
+
+def wlp_pairs(
+    articles: Articles, article_N: NDArray[np.int32], lead_N: NDArray[np.bool_], among_N: NDArray[np.bool_]
+) -> TaskPairs:
+    """Sources: passages of a first section to whose article another one links.
+
+    Target: a passage of an article with a hyperlink to the query's (004 §3: "where there is a hyperlink link to the
+    page of" the query): the linking article drawn uniformly, then its passage. A passage of article b is drawn with
+    probability (1 / n_b) sum over the articles a that b links to of s_a / (S d_a): n_b passages, s_a sources, d_a
+    articles that link to a.
+    """
+    placed_N = among_N & lead_N & (articles.place >= 0)
+    sources = np.flatnonzero(placed_N)
+    sources = sources[articles.in_degrees()[article_N[sources]] >= 1]
+    probability_N = np.zeros(len(among_N))
+    if len(sources):
+        count = len(articles.offsets) - 1
+        share_A = np.bincount(article_N[sources], minlength=count) / len(sources)
+        degrees_A = articles.in_degrees()
+        share_E = np.repeat(share_A / np.maximum(1, degrees_A), degrees_A)
+        mass_A = np.bincount(articles.linking, weights=share_E, minlength=count)
+        rows = articles.passages[among_N[articles.passages]]
+        article = article_N[rows]
+        probability_N[rows] = mass_A[article] / articles.sizes()[article]
+    return TaskPairs(sources, probability_N)
+
+
+def draw_bfs(
+    articles: Articles, article_B: NDArray[np.integer], source_B: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Another passage of each source's article, int64 [B]."""
+    drawn_B = rng.integers(0, articles.sizes()[article_B] - 1)
+    place_B = drawn_B + (drawn_B >= articles.place[source_B])
+    return articles.passages[articles.offsets[article_B] + place_B]
+
+
+def draw_wlp(articles: Articles, article_B: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int64]:
+    """A passage of an article that links to each article, int64 [B]."""
+    linking_B = articles.linking[articles.link_offsets[article_B] + rng.integers(0, articles.in_degrees()[article_B])]
+    return articles.passages[articles.offsets[linking_B] + rng.integers(0, articles.sizes()[linking_B])]

@@ -1,0 +1,59 @@
+"""What turns a text's tokens into one vector: a Transformer with a projection, or a bag of words (004 §4.1, §4.2).
+
+Shape suffixes: B texts, L tokens, D width of the vectors.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from stillhouse.retrieval.pooling import pool
+
+BAG_WIDTH = 4096
+"""Width of the word embeddings of `BagOfWordsTower`. 004 §4.2 gives no widths but the size of the model, 128 M: this,
+BERT's vocabulary and two layers of width 512 make 127.4 M."""
+BAG_HIDDEN = 512
+
+
+class TransformerTower(nn.Module):
+    """Hidden states pooled, then a linear layer to `projection` dimensions (004 §4.1); 0 = no such layer."""
+
+    def __init__(self, encoder: PreTrainedModel, pooling: str, projection: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pooling = pooling
+        self.projection = nn.Linear(int(encoder.config.hidden_size), projection) if projection else None
+
+    def forward(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        """Vectors [B, D] of ids int64 [B, L], attention bool [B, L]."""
+        hidden_BLD = self.encoder(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
+        vectors_BD = pool(hidden_BLD, attention_BL, self.pooling)
+        return vectors_BD if self.projection is None else self.projection(vectors_BD)
+
+
+class BagOfWordsTower(nn.Module):
+    """BoW-MLP (004 §4.2): the mean of the words' embeddings through two linear layers with tanh between them.
+
+    The ids `added` around and between texts are no words ([UNK] is one); a text of nothing else is the zero bag.
+    `width` is that of the vectors.
+    """
+
+    def __init__(
+        self, vocabulary: int, added: tuple[int, ...], width: int, embedding: int = BAG_WIDTH, hidden: int = BAG_HIDDEN
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, embedding)
+        # The scale of BERT's embeddings: nn.Embedding's own would drive tanh to its ends.
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        self.hidden = nn.Linear(embedding, hidden)
+        self.output = nn.Linear(hidden, width)
+        self.register_buffer("added", torch.tensor(added), persistent=False)
+
+    def forward(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        """Vectors [B, D] of ids int64 [B, L], attention bool [B, L]."""
+        word_BL = attention_BL.bool() & ~torch.isin(ids_BL, self.get_buffer("added"))
+        mean_BD = pool(self.embedding(ids_BL), word_BL, "mean")
+        vectors_BD: Tensor = self.output(torch.tanh(self.hidden(mean_BD)))
+        return vectors_BD

@@ -1,0 +1,62 @@
+"""Writes the files of a `tokens/` folder, a part of the passages at a time.
+
+Shape suffixes: T all tokens end to end, N all passages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from transformers import PreTrainedTokenizerBase
+
+from stillhouse.corpus.store import Corpus, passage_text
+from stillhouse.pretraining.array_file import ArrayFile
+from stillhouse.pretraining.pairs.structure import article_structure, sentence_structure
+from stillhouse.pretraining.tokens import cut
+
+
+def write_tokens(
+    folder: Path, parts: Iterable[pd.DataFrame], tokenizer: PreTrainedTokenizerBase, max_length: int, language: str
+) -> dict[str, int]:
+    """Writes what is known token by token: `ids`, `word_starts`, `sentence_starts`, `offsets` and `title_lengths`.
+
+    `parts` are consecutive slices of a corpus's passages; one of them is in memory as tokens at a time. Returns the
+    counts `passages`, `tokens`, `truncated` and `sentences` (titles are not counted).
+    """
+    lengths, titles = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
+    truncated = sentences = 0
+    with ExitStack() as stack:
+        ids = stack.enter_context(ArrayFile(folder / "ids.npy", np.int32))
+        word_starts = stack.enter_context(ArrayFile(folder / "word_starts.npy", np.bool_))
+        sentence_starts = stack.enter_context(ArrayFile(folder / "sentence_starts.npy", np.bool_))
+        for part in parts:
+            title, text = part["title"].tolist(), part["text"].tolist()
+            tokens = cut(tokenizer, [passage_text(*both) for both in zip(title, text)], max_length)
+            starts_T, title_lengths_N = sentence_structure(tokens.ends, tokens.offsets, title, text, language)
+            ids.append(tokens.ids)
+            word_starts.append(tokens.word_starts)
+            sentence_starts.append(starts_T)
+            lengths.append(np.diff(tokens.offsets))
+            titles.append(title_lengths_N)
+            truncated += tokens.truncated
+            sentences += int(starts_T.sum()) - int((title_lengths_N > 0).sum())
+    lengths_N = np.concatenate(lengths)
+    offsets = np.zeros(len(lengths_N) + 1, dtype=np.int64)
+    np.cumsum(lengths_N, out=offsets[1:])
+    np.save(folder / "offsets.npy", offsets)
+    np.save(folder / "title_lengths.npy", np.concatenate(titles))
+    counts = {"passages": len(lengths_N), "tokens": int(offsets[-1]), "truncated": truncated}
+    return counts | {"sentences": sentences}
+
+
+def write_structure(folder: Path, corpus: Corpus) -> dict[str, int]:
+    """Writes what is known passage by passage: `article`, `lead`, `links`. Returns the counts `articles`, `links`."""
+    article_N, lead_N, links_M2 = article_structure(corpus.passages, corpus.links)
+    np.save(folder / "article.npy", article_N)
+    np.save(folder / "lead.npy", lead_N)
+    np.save(folder / "links.npy", links_M2)
+    return {"articles": int(article_N.max(initial=-1)) + 1, "article_links": len(links_M2)}

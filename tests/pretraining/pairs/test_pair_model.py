@@ -1,0 +1,130 @@
+"""The two towers: what is shared, what is trained, and the bag of words against NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+
+from stillhouse.errors import InputError
+from stillhouse.pretraining.pairs.batch import PairBatch
+from stillhouse.pretraining.pairs.model import PairPretraining
+from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
+from stillhouse.pretraining.pairs.settings import PairConfig
+from stillhouse.pretraining.pairs.towers import BagOfWordsTower
+from stillhouse.pretraining.tokens import SpecialTokens
+
+CONFIG = PairConfig(query_length=16, passage_length=32, projection=6)
+SPECIALS = SpecialTokens(cls=2, sep=3, pad=0, mask=4, all=(0, 1, 2, 3, 4))
+
+
+@pytest.fixture
+def model(tiny_model: Path) -> PreTrainedModel:
+    torch.manual_seed(0)
+    loaded: PreTrainedModel = AutoModelForMaskedLM.from_pretrained(tiny_model)
+    return loaded.eval()
+
+
+def batch() -> PairBatch:
+    rng = np.random.default_rng(0)
+    sides = []
+    for length in (5, 9):
+        lengths = rng.integers(3, length + 1, size=4)
+        attention = torch.tensor(np.arange(length) < lengths[:, None])
+        ids = torch.tensor(rng.integers(5, 27, size=(4, length))).masked_fill(~attention, 0)
+        ids[:, 0] = 2
+        sides += [ids, attention]
+    rows = torch.tensor([7, 8, 9, 7])
+    log_q = torch.log(torch.tensor([0.1, 0.2, 0.3, 0.1]))
+    return PairBatch(*sides, torch.zeros(4, dtype=torch.int64), rows, rows, log_q)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("projection", [0, 6])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_vectors_and_loss(model: PreTrainedModel, pooling: str, projection: int, normalize: bool) -> None:
+    config = replace(CONFIG, projection=projection, pair_normalize=normalize, temperature=0.5)
+    towers = PairPretraining(model, pooling, config, SPECIALS).eval()
+    pairs = batch()
+    vectors = []
+    for ids, attention in (
+        (pairs.query_ids_BL, pairs.query_attention_BL),
+        (pairs.passage_ids_BL, pairs.passage_attention_BL),
+    ):
+        each = []
+        for row, kept in zip(ids, attention):
+            states = model.base_model(row[kept][None]).last_hidden_state[0].detach()
+            vector = states[0] if pooling == "cls" else states.mean(0)
+            if projection:
+                layer = towers.passage_tower.projection
+                vector = layer.weight @ vector + layer.bias
+            each.append(vector / vector.norm() if normalize else vector)
+        vectors.append(torch.stack(each))
+    found = towers.queries(pairs.query_ids_BL, pairs.query_attention_BL)
+    assert torch.allclose(found, vectors[0], atol=1e-5) and found.shape[1] == (projection or 32)
+    expected = sampled_softmax_loss(*vectors, pairs.log_q_B, pairs.same_target(), 0.5)
+    assert torch.allclose(towers(pairs), expected, atol=1e-5)
+    towers.config = replace(config, correction=False)
+    uncorrected = sampled_softmax_loss(*vectors, torch.zeros(4), pairs.same_target(), 0.5)
+    assert torch.allclose(towers(pairs), uncorrected, atol=1e-5) and abs(uncorrected - expected) > 1e-3
+
+
+@pytest.mark.parametrize(("towers", "encoder"), [("shared", "transformer"), ("separate", "transformer"),
+                                                 ("shared", "bow_mlp"), ("separate", "bow_mlp")])  # fmt: skip
+def test_shared_towers_are_one_and_separate_ones_part(model: PreTrainedModel, towers: str, encoder: str) -> None:
+    pairs = PairPretraining(model, "cls", replace(CONFIG, towers=towers, pair_encoder=encoder), SPECIALS).eval()
+    data = batch()
+    before = pairs.queries(data.query_ids_BL, data.query_attention_BL)
+    assert torch.equal(before, pairs.passages(data.query_ids_BL, data.query_attention_BL))
+    optimizer = torch.optim.SGD(pairs.parameters(), lr=0.5)
+    loss = pairs(data)
+    loss.backward()
+    assert all(parameter.grad is not None for name, parameter in pairs.named_parameters() if "pooler" not in name)
+    optimizer.step()
+    assert float(pairs(data)) < float(loss)
+    query, passage = (side(data.query_ids_BL, data.query_attention_BL) for side in (pairs.queries, pairs.passages))
+    assert torch.equal(query, passage) == (towers == "shared")
+    assert not torch.allclose(query, before)
+
+
+def test_training_the_towers_trains_the_model(model: PreTrainedModel) -> None:
+    pairs = PairPretraining(model, "cls", CONFIG, SPECIALS)
+    own = {id(parameter) for parameter in model.base_model.parameters()}
+    assert own <= {id(parameter) for parameter in pairs.parameters()}
+    head = [parameter for name, parameter in model.named_parameters() if name.startswith("cls.predictions.transform")]
+    assert head and not {id(parameter) for parameter in head} & {id(parameter) for parameter in pairs.parameters()}
+
+
+def test_bag_of_words_is_a_mean_and_two_layers() -> None:
+    torch.manual_seed(0)
+    tower = BagOfWordsTower(27, (2, 3, 0), width=4, embedding=8, hidden=5)
+    ids = torch.tensor([[2, 9, 9, 12, 3, 0], [2, 1, 7, 3, 6, 3], [2, 3, 0, 0, 0, 0]])
+    found = tower(ids, ids != 0).detach().numpy()
+    tables = {name: value.detach().double().numpy() for name, value in tower.named_parameters()}
+    for row, words in zip(found, ([9, 9, 12], [1, 7, 6], [])):
+        bag = np.mean([tables["embedding.weight"][word] for word in words], axis=0) if words else np.zeros(8)
+        hidden = np.tanh(tables["hidden.weight"] @ bag + tables["hidden.bias"])
+        np.testing.assert_allclose(row, tables["output.weight"] @ hidden + tables["output.bias"], atol=1e-6)
+
+
+def test_bag_of_words_has_the_papers_size() -> None:
+    with torch.device("meta"):
+        tower = BagOfWordsTower(30522, (0, 1, 2), width=512)
+    assert abs(sum(parameter.numel() for parameter in tower.parameters()) / 128e6 - 1) < 0.01
+
+
+REFUSED = [
+    ({"passage_length": 65}, "at most 64 tokens; lower passage_length from 65"),
+    ({"query_length": 80}, "lower query_length from 80"),
+    ({"pair_encoder": "bow_mlp", "projection": 0}, "give projection"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED)
+def test_settings_that_do_not_fit(model: PreTrainedModel, change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        PairPretraining(model, "cls", replace(CONFIG, **change), SPECIALS)  # type: ignore[arg-type]

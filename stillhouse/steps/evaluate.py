@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
 from stillhouse.steps.spec import Paths, Port, Report, Step
+
+if TYPE_CHECKING:
+    from stillhouse.evaluation.figures import Measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +43,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if not runs:
         raise InputError("step 'evaluate' needs at least one run; give --bm25, --zero-shot, --distilled or another")
     corpus = Corpus.open(inputs["corpus"])
-    dev, test = (figures.measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
-    if not test.queries:
+    of_dev, of_test = (figures.measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
+    if not of_test:
         raise InputError(
-            f"{inputs['corpus']} has no judged query in its test split; give `stillhouse ingest` a source with one"
+            f"{inputs['corpus']} has no judged query in its test split; give `stillhouse ingest` a source with one, "
+            "or its setting test_queries, or ingest with `queries: pairs`"
         )
+    # Where there are labelled queries, the figures are theirs; the synthetic ones then stand apart.
+    test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)
+    dev = of_dev[0] if of_dev else figures.Measured("dev", {}, {})
     bounds = figures.intervals(test, config.bootstrap_samples, config.seed)
     compared = figures.comparisons(
         test,
@@ -54,9 +62,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     folder, means = outputs["evaluation"], test.means()
     write_json(folder / "metrics.json", means)
     write_json(folder / "dev_metrics.json", dev.means())
+    if synthetic:
+        write_json(folder / "metrics_synthetic.json", synthetic.means())
     write_json(folder / "intervals.json", bounds)
     write_json(folder / "significance.json", figures.significance_json(compared))
-    table = pa.Table.from_pandas(figures.per_query_table(dev, test), preserve_index=False)
+    table = pa.Table.from_pandas(figures.per_query_table(corpus, of_dev + of_test), preserve_index=False)
     pq.write_table(table.replace_schema_metadata(None), folder / "per_query.parquet", compression="zstd")
     curves = {name: read_curves(inputs[f"{name}_curves"]) for name in TRAININGS if f"{name}_curves" in inputs}
     content = Content(
@@ -65,6 +75,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         corpus_facts=read_manifest(inputs["corpus"], verify=False).facts,
         dev=dev,
         test=test,
+        synthetic=synthetic,
         intervals=bounds,
         comparisons=compared,
         curves=curves,
@@ -73,14 +84,26 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         randomisation_samples=config.randomisation_samples,
     )
     (folder / "report.html").write_text(render(content), encoding="utf-8")
-    main = str(measures[0])
-    return Report(
-        f"{test.queries} test queries, {main}: "
-        + ", ".join(f"{system} {values[main]:.3f}" for system, values in means.items()),
-        metrics={f"{system}/{name}": value for system, values in means.items() for name, value in values.items()},
-        facts={"test_queries": test.queries, "dev_queries": dev.queries, "systems": list(runs)},
-        html="report.html",
-    )
+    values: dict[str, float] = {}
+    for measured in of_test:
+        prefix = "synthetic/" if measured.synthetic else ""
+        values |= {f"{prefix}{s}/{name}": v for s, figure in measured.means().items() for name, v in figure.items()}
+    facts = {
+        "labels": test.labels,
+        "test_queries": test.queries,
+        "dev_labels": dev.labels if dev.queries else "",
+        "dev_queries": dev.queries,
+        "synthetic_test_queries": sum(measured.queries for measured in of_test if measured.synthetic),
+        "systems": list(runs),
+    }
+    return Report("; ".join(map(_sentence, of_test)), metrics=values, facts=facts, html="report.html")
+
+
+def _sentence(measured: Measured) -> str:
+    """The first measure of every system on queries of one kind, which is named when it is synthetic."""
+    kind, main = ("SYNTHETIC " if measured.synthetic else ""), measured.measures[0]
+    figures = ", ".join(f"{system} {values[main]:.3f}" for system, values in measured.means().items())
+    return f"{measured.queries} {kind}test queries, {main}: {figures}"
 
 
 STEP = Step(

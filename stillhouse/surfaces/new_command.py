@@ -16,6 +16,7 @@ def new_parser() -> Parser:
         "examples:\n"
         "  stillhouse new trial --source sample\n"
         "  stillhouse new manuals --source ~/manuals --recipe sample\n"
+        "  stillhouse new articles --source ~/articles --recipe unlabelled   # nobody labelled queries for them\n"
         "  cd manuals && dvc repro",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to make")

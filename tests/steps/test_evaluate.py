@@ -113,7 +113,7 @@ def test_figures_are_those_of_the_runs(whole: tuple[dict[str, Path], Path]) -> N
 
 def test_per_query_values_average_to_the_figures(whole: tuple[dict[str, Path], Path]) -> None:
     table = pd.read_parquet(whole[1] / "per_query.parquet")
-    assert list(table.columns) == ["split", "system", "query_id", "RR@10", "nDCG@10", "R@50", "R@100"]
+    assert list(table.columns) == ["split", "system", "query_id", "origin", "RR@10", "nDCG@10", "R@50", "R@100"]
     for split, name in (("test", "metrics.json"), ("dev", "dev_metrics.json")):
         means = table[table["split"] == split].groupby("system")[["RR@10", "nDCG@10"]].mean()
         for system, values in read(whole[1] / name).items():

@@ -53,8 +53,13 @@ def read_curves(folder: Path) -> pd.DataFrame:
     return curves.astype({"step": np.int64, "train_loss": np.float64, "heldout_loss": np.float64})
 
 
-def interval_plot(labels: Sequence[str], means: np.ndarray, low: np.ndarray, high: np.ndarray, measure: str) -> str:
-    """A dot and its interval for every system, the first at the top; the best dot is filled with the accent."""
+def interval_plot(
+    labels: Sequence[str], means: np.ndarray, low: np.ndarray, high: np.ndarray, measure: str, queries: str
+) -> str:
+    """A dot and its interval for every system, the first at the top; the best dot is filled with the accent.
+
+    `queries` says below the axis what was measured on.
+    """
     with _style():
         figure = Figure(figsize=(7.6, 0.9 + 0.42 * len(labels)), layout="constrained")
         axes = figure.add_subplot()
@@ -75,7 +80,7 @@ def interval_plot(labels: Sequence[str], means: np.ndarray, low: np.ndarray, hig
             )
         axes.set_yticks(place, labels)
         axes.set_ylim(len(labels) - 0.5, -0.75)
-        axes.set_xlabel(f"{measure} on the test split, mean and 95 % interval")
+        axes.set_xlabel(f"{measure} on {queries}, mean and 95 % interval")
         axes.grid(axis="x", color=FAINT, linewidth=0.8, zorder=0)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stillhouse.corpus.store import SPLITS, Corpus
-from stillhouse.evaluation.figures import Measured
+from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot
 from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right
 from stillhouse.evaluation.significance import Comparison
@@ -28,19 +28,28 @@ NAMES = {
     "reranked": "re-ranked",
     "distilled": "distilled",
 }
+PAIR_TASKS = {
+    "ict": "a sentence → the passage beside its own",
+    "bfs": "a sentence of an article’s first section → a passage drawn from the rest of the article",
+    "wlp": "a sentence of an article’s first section → a passage drawn from an article that links to it",
+}
 SIGNIFICANT = 0.05
 NOT_A_RETRIEVER = ("bm25", "reranked")
 
 
 @dataclass(frozen=True)
 class Content:
-    """What the page is made from. `intervals` and `comparisons` are of the test split."""
+    """What the page is made from. `intervals` and `comparisons` are of the queries of `test`.
+
+    `synthetic` are the made test queries where `test` holds labelled ones.
+    """
 
     title: str
     corpus: Corpus
     corpus_facts: Mapping[str, Any]
     dev: Measured
     test: Measured
+    synthetic: Measured | None
     intervals: Mapping[str, Mapping[str, list[float]]]
     comparisons: Mapping[tuple[str, str], Mapping[str, Comparison]]
     curves: Mapping[str, pd.DataFrame]
@@ -78,6 +87,11 @@ def render(content: Content) -> str:
         bootstrap_samples=content.bootstrap_samples,
         randomisation_samples=content.randomisation_samples,
         significant=SIGNIFICANT,
+        is_synthetic=test.synthetic,
+        kind="synthetic " if test.synthetic else "",
+        dev_kind="synthetic " if content.dev.synthetic else "",
+        synthetic=synthetic_part(content),
+        files=_files(content),
     )
 
 
@@ -139,6 +153,28 @@ def stage_rows(content: Content) -> list[dict[str, Any]]:
     return rows
 
 
+def synthetic_part(content: Content) -> dict[str, Any] | None:
+    """The figures on made test queries: the first measure task by task, and beside labelled queries every measure."""
+    made = content.test if content.test.synthetic else content.synthetic
+    if made is None:
+        return None
+    origins, tasks = content.corpus.queries.set_index("query_id")["origin"], by_origin(content.corpus, made)
+    judged = origins.reindex(next(iter(made.values.values())).index).value_counts()
+    means = made.means()
+    return {
+        "queries": made.queries,
+        "tasks": [(task, text, int(judged[task])) for task, text in PAIR_TASKS.items() if task in tasks],
+        "measures": made.measures if content.synthetic else made.measures[:1],
+        "rows": [(system, means[system], {task: tasks[task][system] for task in tasks}) for system in made.systems],
+        "verbatim": bool(content.corpus_facts.get("verbatim", False)),
+    }
+
+
+def _files(content: Content) -> list[str]:
+    names = ["metrics", "dev_metrics", "intervals", "significance"]
+    return [f"{name}.json" for name in names + ["metrics_synthetic"] * (content.synthetic is not None)]
+
+
 def examples_of(content: Content) -> list[Example]:
     return example_queries(content.corpus, content.test, content.examples) if content.examples else []
 
@@ -170,7 +206,9 @@ def _dots(content: Content) -> str:
     measure = test.measures[0]
     bounds = np.array([content.intervals[system][measure] for system in test.systems])
     values = np.array([means[system][measure] for system in test.systems])
-    return interval_plot([NAMES[system] for system in test.systems], values, bounds[:, 0], bounds[:, 1], measure)
+    names = [NAMES[system] for system in test.systems]
+    queries = f"{'synthetic ' if test.synthetic else ''}test queries"
+    return interval_plot(names, values, bounds[:, 0], bounds[:, 1], measure, queries)
 
 
 def _training(name: str, curves: pd.DataFrame) -> dict[str, Any]:

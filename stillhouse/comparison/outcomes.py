@@ -1,0 +1,153 @@
+"""What one run of a variant left behind: per-query values, loss curves, signals, token coverage, speed and memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stillhouse.corpus.store import SOURCE
+from stillhouse.errors import InputError
+
+SPLITS = ("dev", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One variant under one seed.
+
+    `test` and `dev`: float64 columns named by the measures, indexed by `query_id`; dev may be empty. `signals`: columns
+    `step` (int64), `signal`, `value` (float64), long form. `coverage`: columns `k` (int64), `coverage` (float64).
+    `examples`: for some passages the tokens that its vector ranks first, {passage, tokens: [{token, rank}]}.
+    `failure` says why there is nothing of all that. Speed is in passages a second, memory in MiB; 0 = not known.
+    """
+
+    variant: str
+    seed: int
+    test: pd.DataFrame = field(default_factory=pd.DataFrame)
+    dev: pd.DataFrame = field(default_factory=pd.DataFrame)
+    signals: pd.DataFrame = field(default_factory=lambda: empty_signals())
+    coverage: pd.DataFrame = field(default_factory=lambda: empty_coverage())
+    examples: tuple[Mapping[str, Any], ...] = ()
+    passages_per_second: float = 0.0
+    peak_memory: float = 0.0
+    peak_gpu_memory: float = 0.0
+    device: str = ""
+    steps: int = 0
+    failure: str = ""
+
+
+def empty_signals() -> pd.DataFrame:
+    return pd.DataFrame({"step": np.array([], np.int64), "signal": np.array([], object), "value": np.array([], float)})
+
+
+def empty_coverage() -> pd.DataFrame:
+    return pd.DataFrame({"k": np.array([], np.int64), "coverage": np.array([], float)})
+
+
+def read_outcome(
+    variant: str, seed: int, evaluation: Path, curves: Path | None, timing: Mapping[str, Any] | None
+) -> Outcome:
+    """Reads the folder of an evaluation of one system and, where there was a pre-training, that of its curves.
+
+    `timing` holds what timings.json says of the pre-training. Raises `InputError` for a missing or damaged file.
+    """
+    values = read_per_query(evaluation)
+    systems = list(values)
+    assert len(systems) == 1, f"{evaluation} should be of one system, not {systems}"
+    measured = values[systems[0]]
+    signals = empty_signals() if curves is None else read_signals(curves)
+    known = timing or {}
+    return Outcome(
+        variant=variant,
+        seed=seed,
+        test=measured.get("test", pd.DataFrame()),
+        dev=measured.get("dev", pd.DataFrame()),
+        signals=signals,
+        coverage=empty_coverage() if curves is None else read_coverage(curves),
+        examples=() if curves is None else read_examples(curves),
+        passages_per_second=float(known.get("passages_per_second", 0.0)),
+        peak_memory=float(known.get("peak_memory", 0.0)),
+        peak_gpu_memory=float(known.get("peak_gpu_memory", 0.0)),
+        device=str(known.get("device", "")),
+        steps=int(signals["step"].max()) if len(signals) else 0,
+    )
+
+
+def read_per_query(evaluation: Path) -> dict[str, dict[str, pd.DataFrame]]:
+    """{system: {split: per-query values}} of an evaluation's `per_query.parquet`.
+
+    Where a split has labelled queries the values are theirs; else those of the synthetic ones, made from the corpus.
+    """
+    path = evaluation / "per_query.parquet"
+    try:
+        table = pq.read_table(path).to_pandas()
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; run the comparison again") from None
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}); run the comparison again") from None
+    found: dict[str, dict[str, pd.DataFrame]] = {}
+    for (system, split), part in table.groupby(["system", "split"], sort=False):
+        labelled = part["origin"] == SOURCE
+        chosen = part[labelled] if labelled.any() else part
+        values = chosen.drop(columns=["system", "split", "origin"]).set_index("query_id").astype(np.float64)
+        found.setdefault(str(system), {})[str(split)] = values
+    return found
+
+
+def read_signals(curves: Path) -> pd.DataFrame:
+    """The signals of a pre-training: `heldout_loss` of curves.csv, then whatever signals.csv has."""
+    losses = _csv(curves / "curves.csv", ["step", "train_loss", "heldout_loss"])
+    if losses is None:
+        raise InputError(f"{curves / 'curves.csv'} does not exist; run the pre-training that writes {curves} again")
+    parts = [losses[["step"]].assign(signal="heldout_loss", value=losses["heldout_loss"])]
+    signals = _csv(curves / "signals.csv", ["step", "signal", "value"])
+    if signals is not None:
+        parts.append(signals)
+    return pd.concat(parts, ignore_index=True).astype({"step": np.int64, "value": np.float64})
+
+
+def read_coverage(curves: Path) -> pd.DataFrame:
+    """Token coverage at k of the parameters that were kept, from coverage.csv; empty where there is none."""
+    coverage = _csv(curves / "coverage.csv", ["k", "coverage"])
+    if coverage is None:
+        return empty_coverage()
+    return coverage.astype({"k": np.int64, "coverage": np.float64})
+
+
+def read_examples(curves: Path) -> tuple[Mapping[str, Any], ...]:
+    """The passages of coverage_examples.json with the tokens that their vectors rank first; none without the file."""
+    path = curves / "coverage_examples.json"
+    if not path.is_file():
+        return ()
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return tuple(
+            {
+                "passage": str(item["passage"]),
+                "tokens": [{"token": str(token["token"]), "rank": int(token["rank"])} for token in item["tokens"]],
+            }
+            for item in content
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged ({error}); run the pre-training that writes {curves} again") from None
+
+
+def _csv(path: Path, columns: list[str]) -> pd.DataFrame | None:
+    """A CSV file with at least these columns; None where there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        table = pd.read_csv(path)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a CSV file: {error}") from None
+    if not set(columns) <= set(table.columns):
+        raise InputError(f"{path} must have the columns {', '.join(columns)}")
+    return table[columns]

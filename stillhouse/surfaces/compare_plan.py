@@ -1,0 +1,160 @@
+"""What a comparison runs: for every variant and seed the uses it needs, their settings, and where their outputs lie.
+
+A use lies in one of four places, so that nothing is made twice: `shared` by all; `shared/seed-1` when only the seed
+changes it (pre-training, where only the fine-tuning is varied); `<variant>`; `<variant>/seed-1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stillhouse.comparison.sweep import NAME, Sweep, Variant
+from stillhouse.config import field_types, nearest
+from stillhouse.errors import InputError
+from stillhouse.graph import ARTIFACTS, USES, Use
+from stillhouse.surfaces.recipes import Recipe, configs
+
+SHARED = "shared"
+PRETRAINING = "pretraining"
+ENCODER = "pretraining/encoder"
+START = "fetch_model/encoder"
+REFERENCES = {"bm25": "lexical/run", "zero_shot": "zero_shot_run/run"}
+RETRIEVERS = ("retriever_1", "retriever_2", "distilled")
+EVALUATION = "evaluate"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One variant under one seed; `uses` in the order in which they run, `places` below the comparison's folder."""
+
+    variant: str
+    seed: int
+    uses: tuple[Use, ...]
+    configs: Mapping[str, Any]
+    places: Mapping[str, Path]
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}, seed {self.seed}"
+
+    @property
+    def place(self) -> Path:
+        return self.places[EVALUATION]
+
+    def output(self, use: str, port: str) -> Path | None:
+        """An output's path relative to the comparison's folder; None where the job has no such use."""
+        return self.places[use] / ARTIFACTS / use / port if use in self.places else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`reference` measures BM25 and the starting model, for every variant to stand beside."""
+
+    sweep: Sweep
+    reference: Job
+    jobs: tuple[Job, ...]
+
+
+def make_plan(sweep: Sweep, recipe: Recipe, where: str) -> Plan:
+    """Lays out a sweep over a recipe. Raises `InputError` for a setting or a value that there is not."""
+    if sweep.retriever not in RETRIEVERS:
+        raise InputError(f"sweep {sweep.name}: retriever {sweep.retriever!r}; {nearest(sweep.retriever, RETRIEVERS)}")
+    base = merged(recipe, sweep.overrides)
+    base_configs = configs(base, f"{where} with the overrides of sweep {sweep.name}")
+    reference = _reference(base_configs)
+    jobs = []
+    for variant in sweep.variants:
+        recipe_of_variant = merged(base, variant.overrides)
+        settings = configs(recipe_of_variant, f"sweep {sweep.name}, variant {variant.name}")
+        jobs += [_job(sweep, variant, seed, settings, base_configs) for seed in sweep.seeds]
+    # All variants of one seed come before the next seed, so that a comparison that is stopped early is still one.
+    order = {seed: i for i, seed in enumerate(sweep.seeds)}
+    return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])))
+
+
+def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The recipe with `use.field` values put in."""
+    result = {name: dict(values) for name, values in recipe.items()}
+    for key, value in overrides.items():
+        use, field = key.split(".")
+        result.setdefault(use, {})[field] = value
+    return result
+
+
+def seeded(uses: Iterable[Use]) -> list[str]:
+    """The uses that a comparison's seed goes to: the trainings from pre-training on; what comes before is the same."""
+    uses = list(uses)
+    below = _below({PRETRAINING, *RETRIEVERS}, uses)
+    return [
+        use.name
+        for use in uses
+        if use.name in below and "seed" in field_types(use.step.config) and use.name != EVALUATION
+    ]
+
+
+def needed(uses: Iterable[Use], targets: Iterable[str]) -> list[Use]:
+    """The uses that `targets` depend on, themselves included, in the graph's order."""
+    uses = list(uses)
+    wanted = set(targets)
+    for use in reversed(uses):
+        if use.name in wanted:
+            wanted |= {source.split("/")[0] for source in use.inputs.values()}
+    return [use for use in uses if use.name in wanted]
+
+
+def _job(sweep: Sweep, variant: Variant, seed: int, settings: Mapping[str, Any], base: Mapping[str, Any]) -> Job:
+    graph = [use if variant.pretraining else _unpretrained(use) for use in USES if use.name != EVALUATION]
+    uses = needed(graph, [f"{sweep.retriever}_run"])
+    uses.append(_evaluation(sweep.retriever, variant.pretraining))
+    own_seed = seeded(uses)
+    chosen = {use.name: settings[use.name] for use in uses}
+    chosen |= {name: replace(chosen[name], seed=seed) for name in own_seed}
+    chosen[EVALUATION] = replace(chosen[EVALUATION], title=f"{sweep.title or sweep.name}: {variant.title}, seed {seed}")
+    changed = {use.name for use in uses if settings[use.name] != base[use.name]} | {EVALUATION}
+    changed |= {use.name for use in uses if use not in USES}
+    by_variant, by_seed = _below(changed, uses), _below({*own_seed, EVALUATION}, uses)
+    places = {
+        use.name: Path(variant.name if use.name in by_variant else SHARED)
+        / (f"seed-{seed}" if use.name in by_seed else "")
+        for use in uses
+    }
+    return Job(variant.name, seed, tuple(uses), chosen, places)
+
+
+def _reference(settings: Mapping[str, Any]) -> Job:
+    uses = needed(USES, [source.split("/")[0] for source in REFERENCES.values()])
+    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | REFERENCES))
+    return Job("reference", 0, tuple(uses), settings, {use.name: Path(SHARED) for use in uses})
+
+
+def _unpretrained(use: Use) -> Use:
+    """The use with the starting model where the pre-trained encoder would be."""
+    return replace(use, inputs={port: START if source == ENCODER else source for port, source in use.inputs.items()})
+
+
+def _evaluation(retriever: str, pretrained: bool) -> Use:
+    """The evaluation of one retriever, with the loss curves of its trainings."""
+    system = retriever if pretrained or retriever != "retriever_1" else "retriever_1_unpretrained"
+    curves = {f"{system}_curves": f"{retriever}/curves"}
+    if pretrained:
+        curves["pretraining_curves"] = f"{PRETRAINING}/curves"
+    return Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus", system: f"{retriever}_run/run"} | curves)
+
+
+def _below(names: Iterable[str], uses: Iterable[Use]) -> set[str]:
+    """The named uses and every one that reads, directly or not, what they write."""
+    found = set(names)
+    for use in uses:
+        if any(source.split("/")[0] in found for source in use.inputs.values()):
+            found.add(use.name)
+    return found
+
+
+def check_name(name: str) -> str:
+    """A sweep's name as a folder. Raises `InputError` for one that cannot be one."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"a comparison cannot be called {name!r}; use letters, digits and . _ + -")
+    return name

@@ -1,0 +1,147 @@
+"""Runs a comparison's plan: skips what is done, shares what is the same, and goes on when one variant fails."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import MANIFEST, write_json
+from stillhouse.errors import InputError
+from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.steps.execute import execute
+from stillhouse.surfaces.compare_plan import PRETRAINING, Job, Plan
+from stillhouse.surfaces.in_process import up_to_date
+from stillhouse.surfaces.timed_step import Timing, reason, run_timed
+
+TIMINGS = "timings.json"
+Timed = Callable[[Use, Any, Path], Timing]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a job has no result. `bad_input` when the user can mend it."""
+
+    use: str
+    reason: str
+    bad_input: bool
+
+
+@dataclass
+class Runner:
+    """Runs jobs in `folder`. What was looked at once in this process is not looked at again.
+
+    `timed` runs a pre-training and measures it; the figures are kept in `folder`/timings.json by the place of the
+    pre-training, apart from the artifacts, since they differ from machine to machine.
+    """
+
+    folder: Path
+    log: Callable[[str], None] = lambda line: None
+    timed: Timed = run_timed
+    done: set[Path] = field(default_factory=set)
+    failed: dict[Path, Failure] = field(default_factory=dict)
+
+    def run(self, plan: Plan) -> dict[tuple[str, int], Failure]:
+        """Runs everything and returns the jobs that failed, by variant and seed.
+
+        Raises what the uses raise that all variants share: without them there is nothing to compare.
+        """
+        self.log(f"shared by all variants: {', '.join(use.name for use in plan.reference.uses)}")
+        failure = self.run_job(plan.reference, catch=False)
+        assert failure is None
+        failures: dict[tuple[str, int], Failure] = {}
+        started, worked = time.monotonic(), 0
+        for number, job in enumerate(plan.jobs):
+            before = len(self.done)
+            remaining = (time.monotonic() - started) / max(1, worked) * (len(plan.jobs) - number)
+            left = f", about {_duration(remaining)} left" if worked else ""
+            self.log(f"[{number + 1} of {len(plan.jobs)}] {job.name}{left}")
+            executed = self.run_job(job)
+            worked += len(self.done) > before or executed is not None
+            if executed is not None:
+                failures[job.variant, job.seed] = executed
+                self.log(f"[{number + 1} of {len(plan.jobs)}] {job.name} failed at {executed.use}: {executed.reason}")
+        return failures
+
+    def run_job(self, job: Job, *, catch: bool = True) -> Failure | None:
+        """Runs one job and returns why it failed, if it did."""
+        for use in job.uses:
+            root = self.folder / job.places[use.name] / ARTIFACTS
+            key = root / use.name
+            if key in self.failed:
+                return self.failed[key]
+            if key in self.done:
+                continue
+            try:
+                self._run_use(use, job, root)
+            except Exception as error:
+                if not catch or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+                    raise
+                self.failed[key] = Failure(use.name, reason(error), isinstance(error, InputError))
+                return self.failed[key]
+            self.done.add(key)
+        for use in job.uses:
+            self._link(use.name, job, self.folder / job.place / ARTIFACTS)
+        return None
+
+    def _run_use(self, use: Use, job: Job, root: Path) -> None:
+        for source in use.inputs.values():
+            self._link(source.split("/")[0], job, root)
+        place = root / use.name
+        if place.is_symlink():  # shared in an earlier sweep of this name, and no more
+            place.unlink()
+        config = job.configs[use.name]
+        if up_to_date(use, config, root):
+            self.log(f"  {use.name}: up to date")
+            return
+        for path in use.output_paths(root).values():
+            if not (path / MANIFEST).is_file():  # damaged; below artifacts/ nothing is anybody else's
+                shutil.rmtree(path, ignore_errors=True)
+        if use.name == PRETRAINING:
+            keep_timing(self.folder, job.places[use.name], self.timed(use, config, root))
+        else:
+            execute(use.step, config, use.input_paths(root), use.output_paths(root))
+
+    def _link(self, name: str, job: Job, root: Path) -> None:
+        """Makes `root`/name lead to where the use's outputs lie, so that every artifacts folder is whole by itself."""
+        target, link = self.folder / job.places[name] / ARTIFACTS / name, root / name
+        if target == link:
+            return
+        relative = os.path.relpath(target, root)
+        if link.is_symlink() and link.readlink().as_posix() == Path(relative).as_posix():
+            return
+        root.mkdir(parents=True, exist_ok=True)
+        if link.is_symlink():
+            link.unlink()
+        elif link.exists():  # the variant's own in an earlier sweep of this name
+            shutil.rmtree(link)
+        link.symlink_to(relative, target_is_directory=True)
+
+
+def keep_timing(folder: Path, place: Path, timing: Timing) -> None:
+    """Adds one training's figures to timings.json."""
+    kept = dict(read_timings(folder)) | {place.as_posix(): asdict(timing)}
+    partial = folder / f".{TIMINGS}.partial"
+    write_json(partial, kept)
+    partial.replace(folder / TIMINGS)
+
+
+def read_timings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    """What timings.json says; nothing where there is none or it is damaged, since it can be measured again only."""
+    try:
+        content = json.loads((folder / TIMINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

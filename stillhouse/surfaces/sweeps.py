@@ -1,0 +1,119 @@
+"""Finds sweeps: files shipped with the package, files of a person's own, and those that flags describe."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from stillhouse.comparison.sweep import NONE, Sweep, make_sweep, read_sweep
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.surfaces.compare_plan import make_plan
+from stillhouse.surfaces.recipes import SHIPPED, Recipe
+
+SWEEPS = SHIPPED / "sweeps"
+OBJECTIVE = "pretraining.objective"
+
+
+def shipped_sweeps() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(SWEEPS.glob("*.yaml"))}
+
+
+def find_sweep(name: str) -> Sweep:
+    """A sweep by its name, a shipped one, or by its file. Raises `InputError` when there is none."""
+    shipped = shipped_sweeps()
+    if name in shipped:
+        return read_sweep(shipped[name])
+    if Path(name).is_file():
+        return read_sweep(Path(name))
+    raise InputError(f"there is no sweep {name!r}, neither a shipped one nor a file; {nearest(name, shipped)}")
+
+
+def sweep_of_flags(objectives: str, vary: Sequence[str], name: str) -> Sweep:
+    """The sweep that `--objectives` and `--vary` describe: every combination of their values.
+
+    The objective `none` is no pre-training; it may stand beside others where nothing else is varied.
+    """
+    grid: dict[str, list[object]] = {}
+    if objectives:
+        grid[OBJECTIVE] = list(split_list(objectives, "--objectives"))
+    for text in vary:
+        key, equals, values = text.partition("=")
+        if not equals:
+            raise InputError(
+                f"--vary {text}: write use.field=value,value, for instance pretraining.encoder_mask=0.15,0.3"
+            )
+        if key in grid:
+            raise InputError(f"--vary names {key} twice; put all its values into one list")
+        grid[key] = [yaml.safe_load(value) for value in split_list(values, f"--vary {key}")]
+    title = "Pre-training objectives" if list(grid) == [OBJECTIVE] else "Comparison by " + ", ".join(grid)
+    return make_sweep(name, {"title": title, "grid": grid, "axis": _axis(grid)}, "the flags of stillhouse compare")
+
+
+def split_list(text: str, where: str) -> list[str]:
+    """The words between commas. Raises `InputError` for an empty one."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise InputError(f"{where}: {text!r} has an empty place; write values with commas between, for instance a,b")
+    return words
+
+
+def seeds_of(text: str) -> tuple[int, ...]:
+    """The seeds of `--seeds 1,2,3`."""
+    words = split_list(text, "--seeds")
+    if not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+        raise InputError(f"--seeds {text}: write different whole numbers with commas between, for instance 1,2,3")
+    return tuple(int(word) for word in words)
+
+
+def with_baseline(sweep: Sweep, baseline: str) -> Sweep:
+    """The sweep with another variant to test against."""
+    names = [variant.name for variant in sweep.variants]
+    if baseline not in names:
+        raise InputError(f"--baseline {baseline!r} is no variant of sweep {sweep.name}; {nearest(baseline, names)}")
+    return dataclasses.replace(sweep, baseline=baseline)
+
+
+def only(sweep: Sweep, names: Sequence[str]) -> Sweep:
+    """The sweep with some of its variants, in its own order."""
+    known = [variant.name for variant in sweep.variants]
+    for name in names:
+        if name not in known:
+            raise InputError(f"--only {name!r} is no variant of sweep {sweep.name}; {nearest(name, known)}")
+    variants = tuple(variant for variant in sweep.variants if variant.name in names)
+    chosen = [variant.name for variant in variants]
+    baseline = sweep.baseline if sweep.baseline in chosen else NONE if NONE in chosen else chosen[0]
+    return dataclasses.replace(sweep, variants=variants, baseline=baseline)
+
+
+def listing(recipe: Recipe, where: str) -> str:
+    """What `--list` prints: every shipped sweep, and why one cannot be run with this recipe."""
+    lines = []
+    for name, path in shipped_sweeps().items():
+        sweep = read_sweep(path)
+        variants = ", ".join(variant.name for variant in sweep.variants)
+        lines.append(f"{name}: {sweep.title}\n    {len(sweep.variants)} variants: {variants}")
+        for word, meaning in sweep.arguments.items():
+            lines.append(f"    needs --with {word}=VALUE: {meaning}")
+        if problem := problem_of(sweep, recipe, where):
+            lines.append(f"    cannot be run as it is: {problem}")
+    return "\n".join(lines)
+
+
+def problem_of(sweep: Sweep, recipe: Recipe, where: str) -> str:
+    """Why a sweep does not go with a recipe, '' when it does."""
+    try:
+        make_plan(sweep, recipe, where)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _axis(grid: Mapping[str, Sequence[object]]) -> str:
+    """The setting that is varied beside the objective, if it has numbers."""
+    others = [key for key in grid if key != OBJECTIVE]
+    numbers = others and all(type(value) in (int, float) for value in grid[others[-1]])
+    return others[-1] if numbers else ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
-from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, make_pair_queries
+from stillhouse.corpus.pair_queries import AUTO, PairChoices, PairQueries, PairQuery, make_pair_queries
 from stillhouse.corpus.sources.rows import Qrel, Query, Row, Source
 from stillhouse.corpus.sources.test_queries import PLACE
 from stillhouse.corpus.splitting import draw_dev, remove_train, sample_articles, sample_queries
@@ -18,7 +18,8 @@ from stillhouse.corpus.store import SOURCE, SPLITS, Columns, write_tables
 from stillhouse.errors import InputError
 
 QUERIES = ("auto", "source", "pairs")
-"""Where queries come from; `auto` is `source` for a source with train queries and `pairs` for one without."""
+"""Where train queries come from. `auto` is `source` for a source with train queries and `pairs` for one without, as far
+as the corpus allows pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +53,19 @@ def ingest_source(
     drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
     sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)
     labelled = len(corpus.queries)
-    made = None
+    made, not_made = None, ""
     if of_pairs:
         assert choices.pairs is not None, "choices of pair queries"
         texts = [query.text for query in corpus.queries.values()]
-        made = make_pair_queries(corpus.passages.values(), corpus.links, choices.pairs, texts)
-        _add(corpus, made)
+        try:
+            made = make_pair_queries(corpus.passages.values(), corpus.links, choices.pairs, texts)
+        except InputError as error:
+            # Without labels a corpus still serves pre-training and search; who asks for pairs must get them.
+            if choices.queries == "pairs" or choices.pairs.tasks != AUTO:
+                raise
+            not_made = str(error)
+        else:
+            _add(corpus, made)
     write_tables(folder, tables_of(corpus, made.queries if made else ()))
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
@@ -72,8 +80,10 @@ def ingest_source(
         "rejected": corpus.reasons(),
         "drawn_dev": drawn,
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
-        "labels": SOURCE if made is None else "synthetic+source" if labelled else "synthetic",
+        "labels": "+".join(["synthetic"] * (made is not None) + [SOURCE] * (labelled > 0)) or "none",
     }
+    if not_made:
+        facts["pair_queries_not_made"] = not_made
     if made is not None:
         facts |= {
             "pair_tasks": "+".join(made.tasks),

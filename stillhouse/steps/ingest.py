@@ -118,6 +118,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
     """What a person must know of queries that nobody labelled."""
+    if "pair_queries_not_made" in facts:
+        why = facts["pair_queries_not_made"]
+        yield f"NO TRAIN QUERIES: the source has none, and none are made of the corpus: {why}"
     if "pair_queries" not in facts:
         return
     if config.queries == "auto":

@@ -41,7 +41,12 @@ def test_plots_are_labelled_svg_of_the_same_bytes_each_time() -> None:
 
 def test_interval_plot_names_every_system_and_its_mean() -> None:
     svg = interval_plot(
-        ["BM25", "distilled"], np.array([0.25, 0.5]), np.array([0.2, 0.4]), np.array([0.3, 0.6]), "RR@10"
+        ["BM25", "distilled"],
+        np.array([0.25, 0.5]),
+        np.array([0.2, 0.4]),
+        np.array([0.3, 0.6]),
+        "RR@10",
+        "made queries",
     )
     texts = {"".join(e.itertext()).strip() for e in ElementTree.fromstring(svg).iter() if e.tag.endswith("text")}
     assert {"BM25", "distilled", "0.250", "0.500"} <= texts

@@ -8,6 +8,8 @@ from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
+PAGE = "masking.html"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -32,6 +34,10 @@ class Config:
     min_count: int = setting(1, "n-grams of two and more that occur less often are dropped; their PMI is 0", minimum=1)
     own: bool = setting(True, "count these passages; false scores them by what --counts brings alone")
     memory_mib: int = setting(1024, "MiB that counting may hold at once; what is more goes to disk", minimum=1)
+    picture_rate: float = setting(
+        0.5, "share of tokens masked in the picture of what gets masked (003's decoder)", minimum=0.01, maximum=0.99
+    )
+    picture_noise: float = setting(1.0, "noise on AMI in the picture (003 Algorithm 1)", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -65,7 +71,37 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"; pruning dropped {' / '.join(f'{share:.1%}' for share in dropped)} of the occurrences and moved AMI "
             f"by {done.error.mean:.2f} on average, {done.error.largest:.2f} at most"
         )
-    return Report(summary, metrics={name: float(value) for name, value in facts.items()}, facts=facts)
+    page = _picture(config, inputs, outputs)
+    summary += (
+        ""
+        if page
+        else "; no picture of what gets masked, as "
+        + ("no passage has two tokens" if "tokenizer" in inputs else "--tokenizer was not given")
+    )
+    return Report(summary, {name: float(value) for name, value in facts.items()}, facts, page)
+
+
+def _picture(config: Config, inputs: Paths, outputs: Paths) -> str:
+    """Writes the picture of what gets masked and returns its name, "" where there is none."""
+    if "tokenizer" not in inputs:
+        return ""
+    from transformers import AutoTokenizer
+
+    from stillhouse.artifacts import read_manifest
+    from stillhouse.errors import InputError
+    from stillhouse.pretraining.masking_picture import render
+    from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, vocabulary_digest
+
+    tokenizer = AutoTokenizer.from_pretrained(inputs["tokenizer"], local_files_only=True)
+    made_by = read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer")
+    if made_by != vocabulary_digest(tokenizer):
+        raise InputError(f"{inputs['tokenizer']} is not the tokenizer of {inputs['tokens']}; give --tokenizer that one")
+    cache = TokenCache.open(inputs["tokens"], SpecialTokens.of(tokenizer), outputs["importance"])
+    page = render(cache, tokenizer, config.picture_rate, config.picture_noise)
+    if page is None:
+        return ""
+    (outputs["importance"] / PAGE).write_text(page, encoding="utf-8")
+    return PAGE
 
 
 STEP = Step(
@@ -74,6 +110,7 @@ STEP = Step(
     Config,
     inputs=(
         Port("tokens", "the token arrays"),
+        Port("tokenizer", "the model whose tokenizer cut the passages; its words are in the picture", "model", True),
         Port("counts", "n-gram counts of other passages, added to those of these", kind="model", optional=True),
     ),
     outputs=(Port("importance", "n-gram counts and one AMI value a token"),),

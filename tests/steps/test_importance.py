@@ -1,38 +1,147 @@
-"""Step `importance`: the files of docs/formats.md, and the corpus of tests/pretraining/test_pmi.py in miniature."""
+"""Step `importance`: the files of docs/formats.md, counts of other passages, pruning, whole words and the picture."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import read_manifest, write_manifest
+from stillhouse.artifacts import digest_files, read_manifest, write_manifest
+from stillhouse.errors import InputError
 from stillhouse.steps.execute import execute
 from stillhouse.steps.importance import STEP, Config
 
+RunStep = Callable[..., dict[str, Path]]
 
-def test_writes_counts_and_ami(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
-    tokens = tmp_path / "tokens"
-    tokens.mkdir()
-    np.save(tokens / "ids.npy", np.array([3, 4, 3, 5], dtype=np.int32))
-    np.save(tokens / "offsets.npy", np.array([0, 2, 4]))
-    np.save(tokens / "word_starts.npy", np.array([True, False, True, True]))
-    write_manifest(tokens, "tokenize", {}, {}, {})
-    execute(STEP, Config(window=2), {"tokens": tokens}, {"importance": tmp_path / "importance"})
-    bigrams = np.load(tmp_path / "importance" / "ngrams_2.npy")
+
+def write_tokens(folder: Path, passages: list[list[int]], tokenizer: str = "") -> Path:
+    """A token folder; even numbers begin a word."""
+    folder.mkdir()
+    ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
+    np.save(folder / "ids.npy", ids)
+    np.save(folder / "offsets.npy", np.cumsum([0] + [len(passage) for passage in passages]))
+    np.save(folder / "word_starts.npy", ids % 2 == 0)
+    write_manifest(folder, "tokenize", {}, {}, {"tokenizer": tokenizer})
+    return folder
+
+
+def importance(out: Path, tokens: Path, counts: Path | None = None, **settings: Any) -> Path:
+    inputs = {"tokens": tokens} | ({"counts": counts} if counts else {})
+    execute(STEP, Config(**settings), inputs, {"importance": out})
+    return out
+
+
+def test_writes_counts_and_ami(tmp_path: Path) -> None:
+    folder = importance(tmp_path / "importance", write_tokens(tmp_path / "tokens", [[3, 4], [3, 5]]), window=2)
+    bigrams = np.load(folder / "ngrams_2.npy")
     assert bigrams["gram"].tolist() == [[3, 4], [3, 5]]
     assert bigrams["count"].tolist() == [1, 1]
-    assert sorted(path.name for path in (tmp_path / "importance").glob("*.npy")) == [
-        "ami.npy",
-        "ngrams_1.npy",
-        "ngrams_2.npy",
-    ]
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["ami.npy", "counts.json", "manifest.json", "ngrams_1.npy", "ngrams_2.npy"]
     # Both bigrams: log((1/2) / (1/2 * 1/4)) = log 4; every token has one of them on one side and none on the other.
-    ami = np.load(tmp_path / "importance" / "ami.npy")
+    ami = np.load(folder / "ami.npy")
     assert ami.dtype == np.float32
     np.testing.assert_allclose(ami, math.log(4), rtol=1e-6)
-    facts = read_manifest(tmp_path / "importance").facts
+    facts = read_manifest(folder).facts
     assert (facts["distinct_1_grams"], facts["distinct_2_grams"], facts["tokens"]) == (3, 2, 4)
+
+
+ONE = [[2, 4, 2, 3, 8], [4, 2, 3]]
+OTHER = [[2, 3, 8, 9, 5], [6], []]
+
+
+@pytest.mark.parametrize("unit", ["pieces", "words"])
+def test_two_shards_score_as_one_corpus(unit: str, tmp_path: Path) -> None:
+    """One shard is counted, the second adds to it, and the first is scored by the sum without being counted again."""
+    one, other = write_tokens(tmp_path / "one", ONE), write_tokens(tmp_path / "other", OTHER)
+    whole = importance(tmp_path / "i_whole", write_tokens(tmp_path / "whole", ONE + OTHER), unit=unit)
+    first = importance(tmp_path / "i_first", one, unit=unit)
+    second = importance(tmp_path / "i_second", other, counts=first, unit=unit)
+    again = importance(tmp_path / "i_again", one, counts=second, unit=unit, own=False)
+    expected = digest_files(whole)
+    for folder in (second, again):
+        found = digest_files(folder)
+        assert {name: found[name] for name in found if name != "ami.npy"} == {
+            name: expected[name] for name in expected if name != "ami.npy"
+        }
+    ami = np.concatenate([np.load(again / "ami.npy"), np.load(second / "ami.npy")])
+    np.testing.assert_array_equal(ami, np.load(whole / "ami.npy"))
+
+
+@pytest.mark.parametrize("unit", ["pieces", "words"])
+def test_what_others_never_counted_is_of_no_importance(unit: str, tmp_path: Path) -> None:
+    counts = importance(tmp_path / "i_one", write_tokens(tmp_path / "one", ONE), unit=unit)
+    unknown = write_tokens(tmp_path / "unknown", [[2, 4, 40], [2, 30, 2, 4]])
+    ami = np.load(importance(tmp_path / "i", unknown, counts=counts, unit=unit, own=False) / "ami.npy")
+    # Only (2 4) was seen, at both passages' tokens of these numbers.
+    assert (ami != 0).tolist() == [True, True, False, False, False, True, True]
+
+
+def test_whole_words_score_their_pieces_alike(tmp_path: Path) -> None:
+    # Words 2-3, 4, 2-3, 4-5-7: as words two passages, "a b" and "a c".
+    tokens = write_tokens(tmp_path / "tokens", [[2, 3, 4], [2, 3, 4, 5, 7]])
+    folder = importance(tmp_path / "importance", tokens, window=2, unit="words")
+    # log((1/2) / (2/4 * 1/4)) = log 4 for both.
+    np.testing.assert_allclose(np.load(folder / "ami.npy"), math.log(4), rtol=1e-6)
+    assert np.load(folder / "words.npy").tolist() == [[2, 3, -1], [4, -1, -1], [4, 5, 7]]
+
+
+def test_pruning_reports_its_error(tmp_path: Path) -> None:
+    # 2-grams: (2 4) twice, (4 2) once. PMI (2 4) = log((2/3) / (1/4)), PMI (4 2) = log((1/3) / (1/4)) = log 4/3.
+    tokens = write_tokens(tmp_path / "tokens", [[2, 4, 2, 4]])
+    facts = read_manifest(importance(tmp_path / "importance", tokens, window=2, min_count=2)).facts
+    assert facts["dropped_2_grams"] == round(1 / 3, 4)
+    # (4 2) is dropped; it counted for the two tokens in the middle.
+    assert facts["pruning_ami_error_max"] == round(math.log(4 / 3), 4)
+    assert facts["pruning_ami_error_mean"] == round(math.log(4 / 3) / 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"window": 3}, "has window 4, here it is 3.*stillhouse importance"),
+        ({"unit": "words"}, "has unit pieces, here it is words"),
+    ],
+)
+def test_refuses_counts_of_another_kind(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "tokens", ONE)
+    counts = importance(tmp_path / "counts", tokens)
+    with pytest.raises(InputError, match=message):
+        importance(tmp_path / "importance", tokens, counts=counts, **settings)
+
+
+def test_refuses_counts_of_another_tokenizer_and_no_counts(tmp_path: Path) -> None:
+    counts = importance(tmp_path / "counts", write_tokens(tmp_path / "one", ONE, "a"))
+    other = write_tokens(tmp_path / "other", ONE, "b")
+    with pytest.raises(InputError, match="has tokenizer a, here it is b"):
+        importance(tmp_path / "importance", other, counts=counts)
+    with pytest.raises(InputError, match=r"nothing to count.*--counts"):
+        importance(tmp_path / "importance", other, own=False)
+
+
+def test_an_empty_corpus(tmp_path: Path) -> None:
+    folder = importance(tmp_path / "importance", write_tokens(tmp_path / "tokens", [[], []]))
+    assert np.load(folder / "ami.npy").shape == (0,)
+    assert np.load(folder / "ngrams_4.npy").shape == (0,)
+
+
+def test_picture(small_corpus: Path, tiny_model: Path, run_step: RunStep) -> None:
+    tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": tiny_model})["tokens"]
+    inputs = {"tokens": tokens, "tokenizer": tiny_model}
+    page = run_step("importance", inputs)["importance"] / "masking.html"
+    text = page.read_text(encoding="utf-8")
+    assert "<code>the</code>" in text
+    assert "<script" not in text
+    assert "http" not in text
+    again = run_step("importance", inputs, into="again")["importance"] / "masking.html"
+    assert again.read_bytes() == page.read_bytes()
+
+
+def test_picture_refuses_another_tokenizer(tiny_model: Path, tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "tokens", ONE, "another")
+    with pytest.raises(InputError, match="is not the tokenizer of"):
+        execute(STEP, Config(), {"tokens": tokens, "tokenizer": tiny_model}, {"importance": tmp_path / "importance"})

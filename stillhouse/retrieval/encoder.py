@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.retrieval.pooling import EncoderSettings, normalized, pool, read_settings, write_modules
+from stillhouse.retrieval.projection import PROJECTION, read_projection
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
 from stillhouse.training.precision import autocast
@@ -53,39 +55,60 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
 
 
 class BiEncoder(nn.Module):
-    """An encoder with pooling. `forward(ids_BL, mask_BL) -> vectors_BD`, of length 1 where `settings.normalize`.
+    """An encoder with pooling and, where it was trained with one, a linear `projection` of the pooled vector.
+
+    `forward(ids_BL, mask_BL) -> vectors_BD`, of length 1 where `settings.normalize`.
 
     Relation to `AutoModel`: the same hidden states; to `SentenceTransformer`: the same vectors.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: EncoderSettings,
+        projection: nn.Linear | None = None,
+    ) -> None:
         super().__init__()
         self.model = model
+        self.projection = projection
         self.tokenizer = tokenizer
         self.settings = settings
 
     @classmethod
     def load(cls, folder: Path, **changes: Any) -> BiEncoder:
-        """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`."""
+        """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
+
+        Raises `InputError` for separate towers and for a bag of words.
+        """
         settings = read_settings(folder)
+        if settings.towers != "shared" or not (folder / "config.json").is_file():
+            raise InputError(
+                f"{folder} holds no single Transformer for queries and passages; `stillhouse pretrain` with towers "
+                "shared and pair_encoder transformer makes one"
+            )
         settings = EncoderSettings(**{**settings.__dict__, **changes})
         model = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
-        return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True), settings)
+        projection = read_projection(folder / PROJECTION) if settings.projection else None
+        return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True), settings, projection)
 
     @property
     def width(self) -> int:
-        return int(self.model.config.hidden_size)
+        """Width of the vectors."""
+        return self.settings.projection or int(self.model.config.hidden_size)
 
     def forward(self, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
         hidden_BLD = self.model(input_ids=ids_BL, attention_mask=mask_BL).last_hidden_state
         vectors_BD = pool(hidden_BLD.float(), mask_BL, self.settings.pooling)
+        if self.projection is not None:
+            vectors_BD = self.projection(vectors_BD).float()
         return normalized(vectors_BD) if self.settings.normalize else vectors_BD
 
     def save(self, folder: Path) -> None:
         """Writes a folder for `BiEncoder.load`, `AutoModel` and `SentenceTransformer`."""
         self.model.save_pretrained(folder)
         save_tokenizer(self.tokenizer, folder)
-        write_modules(folder, self.width, self.settings)
+        write_modules(folder, int(self.model.config.hidden_size), self.settings, self.projection)
 
     def queries(self, texts: Sequence[str]) -> TokenizedTexts:
         return tokenize(self.tokenizer, texts, self.settings.query_length)

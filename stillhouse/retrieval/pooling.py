@@ -6,27 +6,36 @@ Shape suffixes: B texts, L tokens, D hidden width.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
+from stillhouse.retrieval.projection import PROJECTION, write_projection
 
 POOLINGS = ("cls", "mean")
 SETTINGS = "stillhouse.json"
+POOLING = "1_Pooling"
 
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """What an encoder folder says beside the Hugging Face files: how a text becomes a vector."""
+    """What an encoder folder says beside the Hugging Face files: how a text becomes a vector.
+
+    `projection` is the width of the linear layer on the pooled vector; 0 = there is none. `towers` is "shared", or
+    "separate" where queries have an encoder of their own.
+    """
 
     pooling: str = "cls"
     normalize: bool = True
     query_length: int = 32
     passage_length: int = 144
+    projection: int = 0
+    towers: str = "shared"
 
 
 def pool(hidden_BLD: Tensor, mask_BL: Tensor, pooling: str) -> Tensor:
@@ -38,22 +47,57 @@ def pool(hidden_BLD: Tensor, mask_BL: Tensor, pooling: str) -> Tensor:
     return (hidden_BLD * weights_BL1).sum(1) / weights_BL1.sum(1).clamp(min=1)
 
 
-def write_modules(folder: Path, width: int, settings: EncoderSettings) -> None:
+def write_modules(folder: Path, width: int, settings: EncoderSettings, projection: nn.Linear | None = None) -> None:
     """Makes a Hugging Face model folder loadable by `SentenceTransformer(folder)` with the same vectors.
 
-    The files keep the form that sentence-transformers reads since version 2.
+    `width` is that of the hidden states; `projection` is the layer that `settings.projection` speaks of. The files keep
+    the form that sentence-transformers reads since version 2. Raises `InputError` when the layer is missing.
     """
-    kinds = ["Transformer", "Pooling"] + (["Normalize"] if settings.normalize else [])
-    paths = ["", "1_Pooling", "2_Normalize"]
-    modules = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, path) in enumerate(zip(kinds, paths))
-    ]
-    write_json(folder / "modules.json", modules)
-    for path in paths[1 : len(kinds)]:
-        (folder / path).mkdir(exist_ok=True)
+    if settings.projection and projection is None:
+        raise InputError(
+            f"the encoder ends in a linear layer of width {settings.projection}, which would be lost here; "
+            "give its folder to the step directly, as the model to start from"
+        )
+    assert settings.projection == (projection.out_features if projection else 0), settings
+    write_module_list(folder, _modules(settings))
+    write_pooling(folder, width, settings)
+    if projection is not None:
+        write_projection(folder / PROJECTION, projection)
+    write_sentence_transformer(folder, settings)
+
+
+def write_module_list(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
+    """Writes which modules sentence-transformers runs one after another: each a kind and the folder that it lies in."""
+    numbered = enumerate(modules)
+    rows = [{"idx": i, "name": str(i), "path": path, "type": module_type(kind)} for i, (kind, path) in numbered]
+    write_json(folder / "modules.json", rows)
+
+
+def module_type(kind: str) -> str:
+    """The class of a kind of module, by the name that every version of sentence-transformers knows."""
+    return f"sentence_transformers.models.{kind}"
+
+
+def _modules(settings: EncoderSettings) -> list[tuple[str, str]]:
+    """The kinds of a folder's modules and where each lies."""
+    modules = [("Transformer", ""), ("Pooling", POOLING)]
+    if settings.projection:
+        modules.append(("Dense", PROJECTION))
+    if settings.normalize:
+        modules.append(("Normalize", normalize_path(settings)))
+    return modules
+
+
+def normalize_path(settings: EncoderSettings) -> str:
+    """The folder of the module that makes vectors of length 1."""
+    return "3_Normalize" if settings.projection else "2_Normalize"
+
+
+def write_pooling(folder: Path, width: int, settings: EncoderSettings) -> None:
+    """Writes the module that makes hidden states of a width one vector."""
+    (folder / POOLING).mkdir(exist_ok=True)
     write_json(
-        folder / "1_Pooling" / "config.json",
+        folder / POOLING / "config.json",
         {
             "word_embedding_dimension": width,
             "pooling_mode_cls_token": settings.pooling == "cls",
@@ -62,9 +106,14 @@ def write_modules(folder: Path, width: int, settings: EncoderSettings) -> None:
             "pooling_mode_mean_sqrt_len_tokens": False,
         },
     )
+
+
+def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
+    """Writes what a folder says as a whole: lengths, similarity, and the settings themselves."""
     if settings.normalize:
         # A folder without files would be lost by tools that track files.
-        write_json(folder / "2_Normalize" / "config.json", {})
+        (folder / normalize_path(settings)).mkdir(exist_ok=True)
+        write_json(folder / normalize_path(settings) / "config.json", {})
     write_json(
         folder / "sentence_bert_config.json", {"max_seq_length": settings.passage_length, "do_lower_case": False}
     )

@@ -85,7 +85,7 @@ def test_shared_towers_are_one_and_separate_ones_part(model: PreTrainedModel, to
     loss.backward()
     assert all(parameter.grad is not None for name, parameter in pairs.named_parameters() if "pooler" not in name)
     optimizer.step()
-    assert float(pairs(data)) < float(loss)
+    assert float(pairs(data).detach()) < float(loss.detach())
     query, passage = (side(data.query_ids_BL, data.query_attention_BL) for side in (pairs.queries, pairs.passages))
     assert torch.equal(query, passage) == (towers == "shared")
     assert not torch.allclose(query, before)

@@ -1,0 +1,103 @@
+"""Saved towers: sentence-transformers, AutoModel and the bi-encoder give the vectors that were trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.pretraining.pairs.model import PairPretraining
+from stillhouse.pretraining.pairs.saving import save_towers
+from stillhouse.pretraining.pairs.settings import PairConfig
+from stillhouse.pretraining.tokens import SpecialTokens
+from stillhouse.retrieval.encoder import BiEncoder, encode
+from stillhouse.retrieval.settings import InferenceConfig
+
+TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]
+CONFIG = PairConfig(query_length=16, passage_length=32, projection=6)
+
+
+def saved(tiny_model: Path, folder: Path, config: PairConfig) -> dict[str, np.ndarray]:
+    """Trains nothing, but makes the towers differ; returns the vectors of TEXTS by side."""
+    torch.manual_seed(1)
+    model = AutoModelForMaskedLM.from_pretrained(tiny_model)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model, local_files_only=True)
+    towers = PairPretraining(model, "mean", config, SpecialTokens.of(tokenizer)).eval()
+    if config.towers == "separate":
+        with torch.no_grad():
+            for parameter in towers.query_tower.parameters():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+    folder.mkdir()
+    save_towers(towers, model, tokenizer, folder)
+    encoded = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    arguments = encoded["input_ids"], encoded["attention_mask"].bool()
+    with torch.no_grad():
+        return {"query": towers.queries(*arguments).numpy(), "document": towers.passages(*arguments).numpy()}
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("towers", ["shared", "separate"])
+@pytest.mark.parametrize(("encoder", "projection"), [("transformer", 6), ("transformer", 0), ("bow_mlp", 6)])
+def test_sentence_transformers_gives_the_trained_vectors(
+    tiny_model: Path, tmp_path: Path, encoder: str, towers: str, projection: int, normalize: bool
+) -> None:
+    config = replace(CONFIG, towers=towers, projection=projection, pair_normalize=normalize, pair_encoder=encoder)
+    expected = saved(tiny_model, tmp_path / "encoder", config)
+    model = SentenceTransformer(str(tmp_path / "encoder"), device="cpu")
+    np.testing.assert_allclose(model.encode_query(TEXTS), expected["query"], atol=1e-5)
+    np.testing.assert_allclose(model.encode_document(TEXTS), expected["document"], atol=1e-5)
+    assert np.allclose(expected["query"], expected["document"], atol=1e-4) == (towers == "shared")
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("projection", [6, 0])
+def test_the_bi_encoder_goes_on_with_the_projection(
+    tiny_model: Path, tmp_path: Path, projection: int, normalize: bool
+) -> None:
+    expected = saved(tiny_model, tmp_path / "one", replace(CONFIG, projection=projection, pair_normalize=normalize))
+    encoder = BiEncoder.load(tmp_path / "one")
+    assert (encoder.settings.query_length, encoder.settings.passage_length) == (16, 32)
+    assert encoder.width == (projection or 32)
+    names = {name.split(".")[0] for name, _ in encoder.named_parameters()}
+    assert names == ({"model", "projection"} if projection else {"model"})
+    encoder.save(tmp_path / "two")
+    context = Context(tmp_path, "cpu", quiet=True)
+    for folder in ("one", "two"):
+        again = BiEncoder.load(tmp_path / folder)
+        found = encode(again, again.passages(TEXTS), context, "test", InferenceConfig(precision="fp32"))
+        np.testing.assert_allclose(found, expected["document"], atol=1e-5)
+    theirs = SentenceTransformer(str(tmp_path / "two"), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(theirs, expected["document"], atol=1e-5)
+
+
+@pytest.mark.parametrize("towers", ["shared", "separate"])
+def test_automodel_and_the_head_are_there(tiny_model: Path, tmp_path: Path, towers: str) -> None:
+    saved(tiny_model, tmp_path / "encoder", replace(CONFIG, towers=towers))
+    _, info = AutoModelForMaskedLM.from_pretrained(tmp_path / "encoder", output_loading_info=True)
+    assert not info["missing_keys"]
+    original = AutoModel.from_pretrained(tiny_model, add_pooling_layer=False).state_dict()
+    for name, value in AutoModel.from_pretrained(tmp_path / "encoder", add_pooling_layer=False).state_dict().items():
+        assert torch.equal(value, original[name]), name
+
+
+@pytest.mark.parametrize("change", [{"towers": "separate"}, {"pair_encoder": "bow_mlp"}])
+def test_what_the_bi_encoder_cannot_hold_is_refused(tiny_model: Path, tmp_path: Path, change: dict[str, str]) -> None:
+    saved(tiny_model, tmp_path / "encoder", replace(CONFIG, **change))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="with towers shared"):
+        BiEncoder.load(tmp_path / "encoder")
+
+
+def test_the_same_towers_make_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        saved(tiny_model, tmp_path / name, replace(CONFIG, towers="separate"))
+    files = {path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()}
+    assert files
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file

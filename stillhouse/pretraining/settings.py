@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from stillhouse.config import setting
 from stillhouse.errors import InputError
 from stillhouse.pretraining.objectives import NAMES, Corruption, Objective, describe, find_objective
+from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, PairConfig, describe_pairs
 from stillhouse.training.settings import TrainingConfig
 
 ROW = "row"
@@ -14,10 +15,12 @@ ROW = "row"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingConfig(TrainingConfig):
-    """Settings of `pretrain`. Rates, length and learning rate are those of 001 Table 11."""
+class PretrainingConfig(TrainingConfig, PairConfig):
+    """Settings of `pretrain`. Rates, length and learning rate are those of 001 Table 11, of pair tasks those of 004."""
 
-    objective: str = setting("simlm", f"what is predicted from what:{describe()}\n ", choices=NAMES)
+    objective: str = setting(
+        "simlm", f"what is learned:{describe()}{describe_pairs()}\n ", choices=NAMES + PAIR_OBJECTIVES
+    )
     trainable: str = setting(
         "all",
         "all = the whole model; head = the language-model head alone, for an encoder that came without one",
@@ -107,6 +110,10 @@ class PretrainingConfig(TrainingConfig):
     def __post_init__(self) -> None:
         if self.stop_on != "heldout_loss" and not self.signals:
             raise InputError(f"stop_on {self.stop_on!r} is a signal; it needs signals: true")
+        if self.objective in PAIR_OBJECTIVES:
+            if self.accumulate > 1:
+                raise InputError("pair tasks take their negatives from the batch; lower batch_size, not accumulate")
+            return
         nested = any(corruption.draw == "nested" for corruption in find_objective(self.objective).corruptions)
         if nested and self.decoder_mask < self.encoder_mask:
             raise InputError(
@@ -114,8 +121,10 @@ class PretrainingConfig(TrainingConfig):
                 "what is corrupted in the encoder's input is corrupted in the decoder's too"
             )
 
-    def row(self) -> Objective:
-        """The objective's row with what these settings change in it."""
+    def row(self) -> Objective | None:
+        """The objective's row with what these settings change in it; None for pair tasks, which have no row."""
+        if self.objective in PAIR_OBJECTIVES:
+            return None
         row = find_objective(self.objective)
         return replace(
             row,

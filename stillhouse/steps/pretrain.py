@@ -15,7 +15,8 @@ class Config(PretrainingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.pretraining.run import Folders, pretrain
+    from stillhouse.pretraining.inputs import Folders
+    from stillhouse.pretraining.run import pretrain
     from stillhouse.training.curves import best_row, write_coverage, write_curves
 
     done = pretrain(config, Folders(**inputs), context)
@@ -24,7 +25,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     write_coverage(outputs["curves"], done.coverage)
     first, best = done.rows[0], best_row(done.rows, config.stop_on)
     facts = {
-        "lm_head": "trained",
+        "lm_head": "trained" if done.head_trained else "absent",
         "masked_accuracy": round(done.accuracy.head, 4),
         "unigram_accuracy": round(done.accuracy.unigram, 4),
         "training_passages": done.training_passages,

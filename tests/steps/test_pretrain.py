@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.artifacts import digest_files, read_manifest, whole_folder, write_manifest
 from stillhouse.config import build
+from stillhouse.corpus.store import write_tables
 from stillhouse.errors import InputError
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import NAMES
+from stillhouse.pretraining.signals import NAMES as SIGNALS
 from stillhouse.steps.execute import execute
 from stillhouse.steps.importance import STEP as IMPORTANCE
 from stillhouse.steps.pretrain import STEP, Config
@@ -91,6 +93,62 @@ def test_every_objective_lowers_its_heldout_loss(prepared: Prepared, tmp_path: P
     assert losses[best // 2] == min(losses)
 
 
+@pytest.fixture(scope="module")
+def articles(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tokens of 8 articles of 3 passages of 3 sentences, each article linked to all others."""
+    folder = tmp_path_factory.mktemp("articles")
+    words = ["red", "green", "blue", "bird", "fish", "tree", "one", "two", "three"]
+    texts = [" ".join(f"the {words[(n + i) % 9]} {words[(2 * n + i) % 9]} sings." for i in range(3)) for n in range(24)]
+    passages = {
+        "passage_id": [f"p{n}" for n in range(24)],
+        "title": ["the tree"] * 24,
+        "text": texts,
+        "article_id": [f"a{n // 3}" for n in range(24)],
+        "section": ["", "more", "more"] * 8,
+        "position": [n % 3 for n in range(24)],
+    }
+    both = [(f"a{n}", f"a{m}") for n in range(8) for m in range(8) if n != m]
+    links = {"source": [source for source, _ in both], "target": [target for _, target in both]}
+    with whole_folder(folder / "corpus") as staging:
+        write_tables(staging, {"passages": passages, "links": links})
+        write_manifest(staging, "ingest", {}, {}, {"passages": 24})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        inputs = {"corpus": folder / "corpus", "tokenizer": tiny_model}
+        execute(TOKENIZE, TOKENIZE.config(), inputs, {"tokens": folder / "tokens"})
+    return folder / "tokens"
+
+
+@pytest.mark.parametrize("objective", ["ict", "bfs", "wlp", "ict+bfs+wlp"])
+def test_pair_tasks_train_a_bare_encoder_and_are_watched(
+    articles: Path, tiny_model: Path, tmp_path: Path, objective: str
+) -> None:
+    inputs = {"tokens": articles, "init": tiny_model}
+    settings = {"query_length": 16, "passage_length": 32, "pair_normalize": True, "temperature": 0.1}
+    settings |= {"max_steps": 30, "learning_rate": 3e-3, "heldout_fraction": 0.4}
+    folder = pretrain(inputs, tmp_path, objective=objective, **settings)
+    with (tmp_path / "curves" / "curves.csv").open() as file:
+        losses = [float(row["heldout_loss"]) for row in csv.DictReader(file)]
+    assert min(losses) < losses[0]
+    with (tmp_path / "curves" / "signals.csv").open() as file:
+        names = {row["signal"] for row in csv.DictReader(file)}
+    assert names == set(SIGNALS)
+    assert read_manifest(folder).facts["lm_head"] == "absent", "no pair task trains a language-model head"
+    with pytest.raises(InputError, match="untrained"):
+        pretrain({"tokens": articles, "init": folder}, tmp_path / "next", objective="bow")
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_a_signal_can_choose_the_parameters(articles: Path, tiny_model: Path, tmp_path: Path, signal: str) -> None:
+    settings = {"objective": "mlm", "max_steps": 60, "learning_rate": 3e-2, "stop_on": signal}
+    folder = pretrain({"tokens": articles, "init": tiny_model}, tmp_path, **settings)
+    with (tmp_path / "curves" / "signals.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["signal"] == signal]
+    values = [float(row["value"]) * (1 if signal.endswith("loss") else -1) for row in rows]
+    best = max(n for n, value in enumerate(values) if value == min(values))
+    assert read_manifest(folder).facts["best_step"] == 2 * best
+
+
 def test_other_libraries_load_the_encoder(prepared: Prepared, tmp_path: Path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     folder = pretrain(prepared.inputs(), tmp_path, objective="simlm")
@@ -118,12 +176,12 @@ def test_a_killed_run_goes_on_to_the_same_parameters(
     forward: Callable[..., Tensor] = BottleneckPretraining.forward
     training_steps = 0
 
-    def killed_at_the_fifth(model: BottleneckPretraining, *inputs: Any) -> Tensor:
+    def killed_at_the_fifth(model: BottleneckPretraining, *inputs: Any, **weights: float) -> Tensor:
         nonlocal training_steps
         training_steps += model.training
         if training_steps == 5:
             raise KeyboardInterrupt
-        return forward(model, *inputs)
+        return forward(model, *inputs, **weights)
 
     with monkeypatch.context() as patch:
         patch.setattr(BottleneckPretraining, "forward", killed_at_the_fifth)
@@ -133,10 +191,10 @@ def test_a_killed_run_goes_on_to_the_same_parameters(
 
     resumed_steps = 0
 
-    def counted(model: BottleneckPretraining, *inputs: Any) -> Tensor:
+    def counted(model: BottleneckPretraining, *inputs: Any, **weights: float) -> Tensor:
         nonlocal resumed_steps
         resumed_steps += model.training
-        return forward(model, *inputs)
+        return forward(model, *inputs, **weights)
 
     monkeypatch.setattr(BottleneckPretraining, "forward", counted)
     assert digest_files(pretrain(prepared.inputs(), tmp_path / "broken", objective=objective)) == unbroken
@@ -186,6 +244,9 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "not a model": ("no masked language model", {"init": not_a_model}, {}),
     "too long": ("lower max_length", {}, {"max_length": 100}),
     "decoder below encoder": ("at least encoder_mask", {}, {"encoder_mask": 0.6}),
+    "pair tasks without sentences": ("ict needs", {}, {"objective": "ict"}),
+    "links that are not there": ("wlp", {}, {"objective": "wlp"}),
+    "pairs in parts": ("negatives from the batch", {}, {"objective": "ict", "accumulate": 2}),
     "untrainable": ("train longer", {"init": "bare"}, HEAD | {"max_steps": 1, "learning_rate": 0.0}),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 from stillhouse.config import nearest, setting
 from stillhouse.errors import InputError
@@ -15,6 +16,8 @@ TASKS = {
 }
 """Every pair task and what it pairs. A task's number, as in `PairBatch.task_B`, is its place here."""
 TASK_NAMES = tuple(TASKS)
+PAIR_OBJECTIVES = tuple("+".join(names) for size in (1, 2, 3) for names in combinations(TASKS, size))
+"""The tasks and their uniform mixtures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,3 +67,9 @@ def pair_tasks(objective: str) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise InputError(f"{objective!r} names a pair task twice")
     return tuple(name for name in TASKS if name in names)
+
+
+def describe_pairs() -> str:
+    """One line an objective, for `--help`."""
+    tasks = "".join(f"\n  {name}: {summary} (004 §3)" for name, summary in TASKS.items())
+    return f"{tasks}\n  ict+bfs+wlp, ict+bfs, ict+wlp, bfs+wlp: these tasks in equal shares (004 §4.1)"

@@ -1,0 +1,108 @@
+"""The passages that a pre-training holds out, and what is measured of them: their loss, signals, masked tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.pretraining.corrupted import Corruptor
+from stillhouse.pretraining.masked_lm import MaskedLanguageModel
+from stillhouse.pretraining.objectives import find_objective
+from stillhouse.pretraining.pairs.settings import PairConfig
+from stillhouse.pretraining.pairs.task import open_pairs
+from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.pretraining.signals import ICT, MLM_RATE, Signals, TextPairs
+from stillhouse.pretraining.tokens import TokenCache
+
+B = TypeVar("B")
+
+HELDOUT_BATCH = 32
+"""Passages at once where no gradient is kept; fixed, so that masks of held-out passages are the same in every run."""
+SIGNAL_PASSAGES = 512
+HELDOUT, ACCURACY, SIGNALS, SENTENCES = 1, 2, 3, 4
+"""Second parts of the seeds of what is fixed for a whole run; training steps have (seed, 0, step)."""
+PLAIN_MLM = find_objective("mlm")
+
+
+def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Rows to train on, rows held out (both int64, ascending), and how many passages have no token to predict.
+
+    Raises `InputError` for fewer than two passages.
+    """
+    ordinary_T = ~np.isin(cache.ids, cache.specials.all)
+    total = np.concatenate([[0], np.cumsum(ordinary_T)])
+    kept = np.minimum(cache.offsets[1:], cache.offsets[:-1] + config.max_length - 2)
+    rows = np.flatnonzero(total[kept] > total[cache.offsets[:-1]])
+    if len(rows) < 2:
+        raise InputError(f"pre-training needs at least 2 passages with tokens, there are {len(rows)}")
+    count = min(max(1, round(len(rows) * config.heldout_fraction)), config.heldout_limit)
+    order = np.random.default_rng([config.seed, HELDOUT]).permutation(rows)
+    return np.sort(order[count:]), np.sort(order[:count]), len(cache) - len(rows)
+
+
+def fixed_batches(
+    make: Callable[[NDArray[np.int64], np.random.Generator], B], rows: NDArray[np.int64], seed: int, purpose: int
+) -> Iterator[tuple[int, B]]:
+    """`rows` in batches with the size of each, made the same way in every pass and every run of one seed."""
+    for number, start in enumerate(range(0, len(rows), HELDOUT_BATCH)):
+        part = rows[start : start + HELDOUT_BATCH]
+        yield len(part), make(part, np.random.default_rng([seed, purpose, number]))
+
+
+def open_signals(
+    encoder: MaskedLanguageModel,
+    cache: TokenCache,
+    config: PretrainingConfig,
+    heldout: NDArray[np.int64],
+    device: torch.device,
+    context: Context,
+) -> Signals:
+    """Signals on at most 512 of the held-out passages, spread over them; their masks are the same for every objective.
+
+    Raises `InputError` when `stop_on` is a signal that these passages cannot give.
+    """
+    rows = heldout[np.linspace(0, len(heldout) - 1, min(len(heldout), SIGNAL_PASSAGES)).astype(np.int64)]
+    plain = plain_masks(cache, config, encoder, device, MLM_RATE)
+    masked = [batch for _, batch in fixed_batches(plain, rows, config.seed, SIGNALS)]
+    pairs = _ict_pairs(cache, config, rows, device)
+    if not pairs:
+        if config.stop_on == ICT:
+            raise InputError(f"no held-out passage has two sentences, which {ICT} needs; take another stop_on")
+        context.log(f"[pretrain] no held-out passage has two sentences: the signal {ICT} is left out")
+    return Signals(encoder.model, encoder.settings.pooling, encoder.settings.normalize, masked, pairs)
+
+
+def plain_masks(
+    cache: TokenCache, config: PretrainingConfig, encoder: MaskedLanguageModel, device: torch.device, rate: float
+) -> Corruptor:
+    """Masks as of `mlm` at a rate, whatever the objective of `config`."""
+    plain = replace(config, objective=PLAIN_MLM.name, encoder_mask=rate, mask_unit="token", mask_replacement="row")
+    return Corruptor(cache, int(encoder.model.config.vocab_size), PLAIN_MLM, plain, device)
+
+
+def _ict_pairs(
+    cache: TokenCache, config: PretrainingConfig, rows: NDArray[np.int64], device: torch.device
+) -> list[TextPairs]:
+    """A sentence of each passage of `rows` that has several, and the rest of the passage (004 §3)."""
+    if cache.structure is None:
+        return []
+    settings = PairConfig(query_length=min(64, config.max_length), passage_length=config.max_length, pair_title="space")
+    try:
+        maker = open_pairs(
+            cache, ("ict",), settings, heldout_fraction=0.5, heldout_limit=len(cache), seed=config.seed, device=device
+        )
+    except InputError:  # no passage of two sentences in the whole corpus
+        return []
+    able = rows[np.isin(rows, np.concatenate([maker.training, maker.heldout]))]
+    made = fixed_batches(maker, able, config.seed, SENTENCES)
+    return [
+        TextPairs(pair.query_ids_BL, pair.query_attention_BL, pair.passage_ids_BL, pair.passage_attention_BL)
+        for _, pair in made
+    ]

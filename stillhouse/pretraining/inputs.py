@@ -1,0 +1,91 @@
+"""Opens what a pre-training reads, and refuses what does not fit before any training starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.errors import InputError
+from stillhouse.pretraining.generator import Generator
+from stillhouse.pretraining.heads import output_matrix
+from stillhouse.pretraining.masked_lm import (
+    MaskedLanguageModel,
+    load_masked_lm,
+    require_head,
+    require_same_vocabulary,
+)
+from stillhouse.pretraining.objectives import Objective
+from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a pre-training reads from."""
+
+    tokens: Path
+    init: Path
+    generator: Path | None = None
+    importance: Path | None = None
+
+
+def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageModel:
+    """The model to start from. Raises `InputError` where it reads other tokens, or fewer than `max_length`."""
+    encoder = load_masked_lm(folders.init, config.seed)
+    require_same_vocabulary("model to start from", encoder.tokenizer, _tokenizer_of(folders.tokens))
+    longest = getattr(encoder.model.config, "max_position_embeddings", config.max_length)
+    if config.max_length > longest:
+        raise InputError(f"the model reads at most {longest} tokens; lower max_length from {config.max_length}")
+    return encoder
+
+
+def open_cache(encoder: MaskedLanguageModel, objective: Objective | None, folders: Folders) -> TokenCache:
+    """The token cache, with importance where the objective needs it.
+
+    Raises `InputError` where importance or a generator is needed and not given.
+    """
+    if objective and objective.needs_generator and folders.generator is None:
+        raise InputError(
+            f"objective {objective.name!r} needs --generator: a masked language model that replaces tokens"
+        )
+    if objective and objective.needs_importance and folders.importance is None:
+        raise InputError(f"objective {objective.name!r} needs --importance; `stillhouse importance` makes it")
+    importance = folders.importance if objective and objective.needs_importance else None
+    return TokenCache.open(folders.tokens, SpecialTokens.of(encoder.tokenizer), importance)
+
+
+def open_generator(
+    config: PretrainingConfig, objective: Objective, folders: Folders, cache: TokenCache, device: torch.device
+) -> Generator | None:
+    """The generator of an objective that has one, frozen, learning, or learning from random parameters.
+
+    Raises `InputError` for one of another vocabulary or with an untrained head.
+    """
+    if not objective.needs_generator:
+        return None
+    assert folders.generator is not None, "open_cache refuses that"
+    generator = load_masked_lm(folders.generator, config.seed)
+    require_same_vocabulary("generator", generator.tokenizer, _tokenizer_of(folders.tokens))
+    if objective.generator == "joint_random":
+        torch.manual_seed(config.seed)
+        generator = replace(generator, model=type(generator.model)(generator.model.config))
+    else:
+        require_head("generator", generator)
+    return Generator.of(generator.model, cache.specials, device, learns=objective.generator != "frozen")
+
+
+def start_head(encoder: MaskedLanguageModel, counts_V: NDArray[np.int64]) -> None:
+    """Gives a new head the training passages' unigram distribution as its bias, so that it starts from the baseline."""
+    _, bias_V = output_matrix(encoder.model)
+    smoothed_V = torch.from_numpy(counts_V).double() + 0.1
+    with torch.no_grad():
+        bias_V.copy_((smoothed_V / smoothed_V.sum()).log())
+
+
+def _tokenizer_of(tokens: Path) -> str:
+    return str(read_manifest(tokens, verify=False).facts.get("tokenizer"))

@@ -49,7 +49,7 @@ def test_interval_plot_names_every_system_and_its_mean() -> None:
         "made queries",
     )
     texts = {"".join(e.itertext()).strip() for e in ElementTree.fromstring(svg).iter() if e.tag.endswith("text")}
-    assert {"BM25", "distilled", "0.250", "0.500"} <= texts
+    assert {"BM25", "distilled", "0.250", "0.500", "RR@10 on made queries, mean and 95 % interval"} <= texts
 
 
 def test_plots_share_a_page_without_sharing_identifiers() -> None:

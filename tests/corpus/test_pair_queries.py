@@ -1,0 +1,276 @@
+"""Pair queries against an enumeration of all that a task allows, written with plain loops over hand-made articles."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stillhouse.corpus.article_layout import lay_out
+from stillhouse.corpus.pair_queries import (
+    TASKS,
+    PairChoices,
+    PairQueries,
+    make_pair_queries,
+    not_negatives,
+    parse_tasks,
+    split_articles,
+)
+from stillhouse.corpus.query_sentences import query_sentences
+from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.store import SPLITS, Corpus, write_tables
+from stillhouse.errors import InputError
+
+Articles = dict[str, list[tuple[str, list[str]]]]
+"""{article: [(section, the sentences of a passage)]}."""
+
+BOILERPLATE = "See the front page for all the terms."
+SHORT = "Too short."
+CHOICES = PairChoices(dev_fraction=0, test_fraction=0, min_words=5, max_queries={}, seed=1)
+
+
+def said(article: str, passage: int, number: int) -> str:
+    return f"In {article} the passage {passage} states its fact {number}."
+
+
+def articles_of(sizes: dict[str, list[int]]) -> Articles:
+    """`sizes` gives the passages of each section; every passage says two things, something short and boilerplate."""
+    made: Articles = {}
+    for article, sections in sizes.items():
+        headings = [f"s{n}" for n, size in enumerate(sections) for _ in range(size)]
+        made[article] = [
+            (heading, [said(article, p, 0), SHORT, said(article, p, 1), BOILERPLATE])
+            for p, heading in enumerate(headings)
+        ]
+    return made
+
+
+SMALL = articles_of({"ant": [1, 2], "bee": [2], "cat": [1, 1], "dog": [1]})
+LINKS = [("ant", "bee"), ("cat", "bee"), ("bee", "cat"), ("ant", "dog")]
+
+
+def rows_of(articles: Articles) -> list[Passage]:
+    """The passages, backwards, so that no order is taken for granted."""
+    rows = [
+        Passage(f"{article}#{p}", "", " ".join(sentences), article, section, p, "")
+        for article, passages in articles.items()
+        for p, (section, sentences) in enumerate(passages)
+    ]
+    return rows[::-1]
+
+
+def allowed(articles: Articles, links: list[tuple[str, str]]) -> dict[str, set[tuple[str, str, str]]]:
+    """{task: {(text, the passage it was taken from, a relevant passage)}}, whatever the split."""
+    found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    for article, passages in articles.items():
+        opening = next(
+            (p for p, (section, _) in enumerate(passages) if section != passages[0][0]),
+            len(passages),
+        )
+        for p, (section, sentences) in enumerate(passages):
+            beside = [n for n in (p + 1, p - 1) if 0 <= n < len(passages)]
+            beside.sort(key=lambda n: passages[n][0] != section)
+            for text in sentences:
+                if text in (SHORT, BOILERPLATE):
+                    continue
+                own = f"{article}#{p}"
+                if beside:
+                    found["ict"].add((text, own, f"{article}#{beside[0]}"))
+                if p >= opening:
+                    continue
+                found["bfs"] |= {(text, own, f"{article}#{n}") for n in range(len(passages)) if n != p}
+                for source, target in links:
+                    if target == article:
+                        found["wlp"] |= {(text, own, f"{source}#{n}") for n in range(len(articles[source]))}
+    return found
+
+
+def made_of(made: PairQueries) -> dict[str, set[tuple[str, str, str]]]:
+    found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    for query in made.queries:
+        found[query.task].add((query.text, query.taken_from, query.positive))
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_over_many_seeds_a_task_makes_all_that_it_allows_and_nothing_else(task: str) -> None:
+    union: set[tuple[str, str, str]] = set()
+    for seed in range(150):
+        union |= made_of(make_pair_queries(rows_of(SMALL), LINKS, replace(CHOICES, tasks=task, seed=seed)))[task]
+    assert union == allowed(SMALL, LINKS)[task]
+
+
+def test_a_sentence_is_used_once_and_never_stands_in_its_relevant_passage() -> None:
+    rows = rows_of(SMALL)
+    made = make_pair_queries(rows, LINKS, replace(CHOICES, per_article=30))
+    texts = {row.id: row.text for row in rows}
+    assert made.tasks == TASKS and not made.verbatim
+    assert max(Counter(query.text for query in made.queries).values()) == 1
+    assert len({query.id for query in made.queries}) == len(made.queries)
+    for query in made.queries:
+        assert query.text in texts[query.taken_from] and query.text not in texts[query.positive]
+        number = [said(query.taken_from[:3], int(query.taken_from[4:]), n) for n in (0, 1)].index(query.text)
+        assert query.id == f"{query.task}:{query.taken_from}:{2 * number}"
+    # With so high a limit every sentence of a passage that has another beside it is used; a lone one only when linked.
+    assert {query.text for query in made.queries} == {
+        text for task in allowed(SMALL, LINKS).values() for text, *_ in task
+    }
+
+
+LARGE = articles_of({f"a{n:02d}": [2, n % 4] for n in range(40)})
+LARGE_LINKS = [(f"a{n:02d}", f"a{m:02d}") for n in range(40) for m in range(40) if n != m and (n * m) % 7 == 1]
+
+
+def test_the_articles_of_the_splits_are_disjoint_with_both_ends() -> None:
+    made = make_pair_queries(
+        rows_of(LARGE), LARGE_LINKS, replace(CHOICES, dev_fraction=0.25, test_fraction=0.2, per_article=6)
+    )
+    assert made.articles == {"train": 22, "dev": 10, "test": 8}
+    articles = defaultdict(set)
+    for query in made.queries:
+        articles[query.split] |= {query.taken_from.split("#")[0], query.positive.split("#")[0]}
+    assert all(articles[split] for split in SPLITS)
+    assert len(set.union(*articles.values())) == sum(map(len, articles.values()))
+    assert made.counts()["dev"]["wlp"] > 0 and set(made.counts()["test"]) == set(TASKS)
+    for found, may in ((made_of(made)[task], allowed(LARGE, LARGE_LINKS)[task]) for task in TASKS):
+        assert found <= may
+    per_article = Counter((query.task, query.taken_from.split("#")[0]) for query in made.queries)
+    assert max(per_article.values()) == 2
+
+
+def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
+    choices = replace(CHOICES, dev_fraction=0.2, test_fraction=0.2)
+    whole = make_pair_queries(rows_of(LARGE), LARGE_LINKS, choices)
+    assert whole == make_pair_queries(rows_of(LARGE), LARGE_LINKS, choices)
+    assert whole.queries != make_pair_queries(rows_of(LARGE), LARGE_LINKS, replace(choices, seed=2)).queries
+    limits = {"train": 20, "dev": 3, "test": 0}
+    less = make_pair_queries(rows_of(LARGE), LARGE_LINKS, replace(choices, max_queries=limits))
+    sizes = Counter(query.split for query in less.queries)
+    assert (sizes["train"], sizes["dev"]) == (20, 3)
+    assert sizes["test"] == Counter(query.split for query in whole.queries)["test"] > 3
+    assert [query for query in whole.queries if query in set(less.queries)] == less.queries
+
+
+def test_link_prediction_asks_from_the_article_that_is_linked_to() -> None:
+    articles: Articles = {"page": [("", [said("page", 0, 0)])], "linker": [("", [said("linker", 0, 0)])]}
+    [query] = make_pair_queries(rows_of(articles), [("linker", "page")], replace(CHOICES, tasks="wlp")).queries
+    assert (query.taken_from, query.positive) == ("page#0", "linker#0")
+
+
+def test_without_neighbours_a_sentence_asks_for_its_own_passage_and_that_is_said() -> None:
+    articles = articles_of({name: [1] for name in "abcd"})
+    made = make_pair_queries(rows_of(articles), [], CHOICES)
+    assert made.verbatim and made.tasks == ("ict",) and len(made.queries) == 8
+    assert all(query.taken_from == query.positive for query in made.queries)
+
+
+def test_a_labelled_text_is_not_made_again() -> None:
+    taken = [said("ant", 0, 0).upper(), said("bee", 1, 1)]
+    made = make_pair_queries(rows_of(SMALL), LINKS, replace(CHOICES, per_article=30), taken)
+    texts = {query.text for query in made.queries}
+    assert said("ant", 0, 0) not in texts and said("bee", 1, 1) not in texts and said("ant", 0, 1) in texts
+
+
+@pytest.mark.parametrize(
+    ("articles", "links", "changes", "message"),
+    [
+        (SMALL, [], {"tasks": "ict+wlp"}, "wlp cannot be made of this corpus, which has no links"),
+        (articles_of({"a": [1], "b": [1]}), [], {"tasks": "bfs"}, "bfs cannot be made .* no article of several"),
+        (SMALL, LINKS, {"tasks": "ict+wpl"}, "'wpl' is no pair task"),
+        (SMALL, LINKS, {"tasks": ""}, "'' is no pair task"),
+        (SMALL, LINKS, {"min_words": 40}, "lower pair_sentence_words"),
+        (SMALL, LINKS, {"min_words": 40, "tasks": "bfs"}, "the corpus gives no bfs query"),
+        (SMALL, LINKS, {"dev_fraction": 0.5, "test_fraction": 0.5}, "4 articles are too few"),
+        ({"a": [("", [SHORT])]}, [], {"dev_fraction": 0.1}, "1 articles are too few"),
+        ({}, [], {}, "0 articles are too few"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_with_a_remedy(
+    articles: Articles, links: list[tuple[str, str]], changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        make_pair_queries(rows_of(articles), links, replace(CHOICES, **changes))
+
+
+def test_names_of_tasks() -> None:
+    assert parse_tasks("auto") == ()
+    assert parse_tasks("wlp+ict") == ("ict", "wlp")
+
+
+@pytest.mark.parametrize(("articles", "dev", "test"), [(10, 0.1, 0.1), (3, 0.1, 0.1), (101, 0.33, 0.0), (1, 0.0, 0.0)])
+def test_sizes_of_the_article_split(articles: int, dev: float, test: float) -> None:
+    split_A = split_articles(articles, dev, test, seed=0)
+    expected = [max(round(part * articles), 1) if part else 0 for part in (dev, test)]
+    assert [int((split_A == n).sum()) for n in (1, 2)] == expected and len(split_A) == articles
+
+
+def test_sentences_have_their_place_and_twins_are_left_out() -> None:
+    texts = ["One two three four. Five six.\nSeven  eight nine ten!", "one TWO three four. A b c d e.", "", "x " * 80]
+    found = query_sentences(texts, min_words=4, language="en")
+    cut = [texts[row][begin:end] for row, (begin, end) in zip(found.rows_S, found.spans_S2)]
+    assert cut == ["Seven  eight nine ten!", "A b c d e."]
+    assert found.numbers_S.tolist() == [2, 1] and found.rows_S.tolist() == [0, 1]
+    assert len(query_sentences([], 4, "en").rows_S) == 0
+
+
+def test_layout_equals_a_slow_look_up() -> None:
+    rows = rows_of(SMALL)
+    layout = lay_out(rows, LINKS)
+    names = sorted(SMALL)
+    assert [names[a] for a in layout.article_P] == [row.article_id for row in rows]
+    for n, name in enumerate(names):
+        own = layout.passages_P[layout.offsets[n] : layout.offsets[n + 1]]
+        assert [rows[i].id for i in own] == [f"{name}#{p}" for p in range(len(SMALL[name]))]
+    assert [(names[a], names[b]) for a, b in layout.links_L2] == sorted(LINKS)
+    assert {rows[i].id for i in range(len(rows)) if layout.first_section_P[i]} == {
+        "ant#0", "bee#0", "bee#1", "cat#0", "dog#0",
+    }  # fmt: skip
+    beside = {rows[i].id: rows[n].id if n >= 0 else "" for i, n in enumerate(layout.neighbour_P)}
+    assert beside == {
+        "ant#0": "ant#1", "ant#1": "ant#2", "ant#2": "ant#1", "bee#0": "bee#1", "bee#1": "bee#0",
+        "cat#0": "cat#1", "cat#1": "cat#0", "dog#0": "",
+    }  # fmt: skip
+
+
+def test_what_is_no_negative_of_a_made_query(tmp_path: Path) -> None:
+    rows = rows_of(LARGE)
+    made = make_pair_queries(rows, LARGE_LINKS, CHOICES).queries
+    ids = [query.id for query in made]
+    write_tables(
+        tmp_path,
+        {
+            "passages": {
+                "passage_id": [row.id for row in rows],
+                "title": [""] * len(rows),
+                "text": [row.text for row in rows],
+                "article_id": [row.article_id for row in rows],
+                "section": [row.section for row in rows],
+                "position": [row.position for row in rows],
+            },
+            "queries": {
+                "query_id": [*ids, "real"],
+                "text": [*(query.text for query in made), "a question"],
+                "split": [*(query.split for query in made), "test"],
+                "origin": [*(query.task for query in made), "source"],
+                "taken_from": [*(query.taken_from for query in made), ""],
+            },
+            "qrels": {
+                "query_id": [*ids, "real"],
+                "passage_id": [*(query.positive for query in made), "a00#0"],
+                "relevance": [1] * (len(ids) + 1),
+                "split": [*(query.split for query in made), "test"],
+            },
+        },
+    )
+    table = not_negatives(Corpus.open(tmp_path))
+    found = {(id, rows[row].id) for id, row in zip(table["query_id"], table["row"])}
+    expected = set()
+    for query in made:
+        expected.add((query.id, query.taken_from))
+        if query.task != "ict":
+            ends = {query.taken_from.split("#")[0], query.positive.split("#")[0]}
+            expected |= {(query.id, row.id) for row in rows if row.article_id in ends}
+    assert found == expected and len(table) == len(expected)
+    assert {query.task for query in made} == set(TASKS)

@@ -9,6 +9,7 @@ import yaml
 
 from stillhouse import cli
 from stillhouse.graph import find_uses
+from stillhouse.surfaces.dvc_file import render
 from stillhouse.surfaces.recipes import load_recipe, moved
 
 RECIPE = """\
@@ -72,3 +73,14 @@ def test_only_relative_paths_that_exist_move(here: Path) -> None:
         recipe = {"ingest": {"source": source}}
         assert moved(recipe, here, here / "a" / "b") == {"ingest": {"source": expected}}
         assert recipe == {"ingest": {"source": source}}
+
+
+def test_the_recipe_for_a_corpus_without_labels_takes_a_source_and_labelled_test_queries() -> None:
+    assert cli.main(["new", "folder", "--source", "articles", "--recipe", "unlabelled"]) == 0
+    path = Path("folder/params.yaml")
+    recipe = load_recipe(path)
+    assert recipe["ingest"]["source"] == "../articles" and recipe["ingest"]["queries"] == "pairs"
+    Path("few").mkdir()
+    recipe["ingest"]["test_queries"] = "../few"
+    deps = yaml.safe_load(render(recipe, path.parent))["stages"]["ingest"]["deps"]
+    assert deps == ["${ingest.source}", "${ingest.test_queries}"]

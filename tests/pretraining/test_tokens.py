@@ -47,6 +47,11 @@ def test_tokens_and_word_starts(tokenizer: PreTrainedTokenizerFast) -> None:
     assert tokens.truncated == 0
 
 
+def test_ends_are_the_characters_after_the_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
+    tokens = cut(tokenizer, ["malted rye, stills", "", "rye"], 144)
+    assert tokens.ends.tolist() == [3, 4, 6, 10, 11, 17, 18, 3] and tokens.ends.dtype == np.int32
+
+
 def test_cuts_at_the_length_with_special_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
     tokens = cut(tokenizer, TEXTS, 6)
     assert np.diff(tokens.offsets).tolist() == [4, 0, 1, 4, 2, 4]
@@ -56,7 +61,7 @@ def test_cuts_at_the_length_with_special_tokens(tokenizer: PreTrainedTokenizerFa
 def test_parts_join_to_the_whole(tokenizer: PreTrainedTokenizerFast) -> None:
     whole = cut(tokenizer, TEXTS, 6)
     joined = join(cut(tokenizer, TEXTS[start : start + 2], 6) for start in range(0, len(TEXTS), 2))
-    for name in ("ids", "offsets", "word_starts"):
+    for name in ("ids", "offsets", "word_starts", "ends"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
         assert getattr(joined, name).dtype == getattr(whole, name).dtype
     assert joined.truncated == whole.truncated

@@ -70,7 +70,8 @@ def sentence_structure(
         np.maximum.accumulate(passage_T * stride + ends_T), passage_S * stride + begins_S, side="right"
     )
     starts_T = np.zeros(len(ends_T), dtype=bool)
-    starts_T[found_S[found_S < offsets[passage_S + 1]]] = True
+    first_S = np.diff(passage_S, prepend=-1) > 0
+    starts_T[found_S[~first_S & (found_S < offsets[passage_S + 1])]] = True
     begins_N, text_begins_N = offsets[:-1], offsets[:-1] + title_lengths_N
     starts_T[begins_N[lengths_N > 0]] = True
     starts_T[text_begins_N[text_begins_N < offsets[1:]]] = True

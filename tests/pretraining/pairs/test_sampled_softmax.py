@@ -40,7 +40,7 @@ def test_loss_and_gradient_are_those_of_the_formula(seed: int, temperature: floa
     query, passage = query.requires_grad_(), passage.requires_grad_()
     loss = sampled_softmax_loss(query, passage, log_q, same, temperature)
     arguments = (log_q.tolist(), same.tolist(), temperature)
-    assert abs(float(loss) - slow_loss(query.tolist(), passage.tolist(), *arguments)) < 1e-5 * max(1, float(loss))
+    assert abs(loss.item() - slow_loss(query.tolist(), passage.tolist(), *arguments)) < 1e-5 * max(1, loss.item())
     loss.backward()
     step = 1e-6
     for tensor in (query, passage):

@@ -87,7 +87,7 @@ def test_sentences_begin_where_their_first_character_is(tmp_path: Path, max_leng
 
 def test_a_token_may_begin_at_the_space_before_its_word(tmp_path: Path) -> None:
     tokenizer = wrapped(metaspace())
-    write_tokens(tmp_path, [frame([("ab c", "a bc. de fg")])], tokenizer, 64, "en")
+    write_tokens(tmp_path, [frame([("ab c", "a bc. de f.")])], tokenizer, 64, "en")
     spelled = tokenizer.convert_ids_to_tokens(np.load(tmp_path / "ids.npy").tolist())
     assert spelled == ["▁a", "b", "▁c", "▁a", "▁b", "c", ".", "▁d", "e", "▁f", "."]
     assert np.flatnonzero(np.load(tmp_path / "sentence_starts.npy")).tolist() == [0, 3, 7]

@@ -62,7 +62,8 @@ class PairQuery(NamedTuple):
 class PairChoices:
     """What to make. `tasks` is `auto` (all that the corpus supports) or names with + between them.
 
-    `per_article` is divided evenly among the tasks, at least one each. The fractions are of the articles.
+    `per_article` is divided evenly among the tasks, at least one each. The fractions are of the articles. `most` limits
+    the queries of all splits together, `max_queries` those of each (0 = all).
     """
 
     tasks: str = AUTO
@@ -71,6 +72,7 @@ class PairChoices:
     test_fraction: float = 0.1
     min_words: int = 6
     language: str = "en"
+    most: int = 0
     max_queries: Mapping[str, int]
     seed: int
 
@@ -129,7 +131,7 @@ def make_pair_queries(
             raise InputError(
                 f"pair_tasks: the corpus gives no {task} query; leave {task} out, or lower pair_sentence_words"
             )
-    queries = _limited([query for task in tasks for query in made[task]], choices.max_queries, choices.seed)
+    queries = _limited([query for task in tasks for query in made[task]], choices)
     if not any(query.split == "train" for query in queries):
         raise InputError(
             f"no train query could be made: no passage has a sentence of {choices.min_words} words or more that stands "
@@ -279,13 +281,16 @@ def _written(
     return queries
 
 
-def _limited(queries: list[PairQuery], limits: Mapping[str, int], seed: int) -> list[PairQuery]:
-    """At most `limits[split]` queries of each split (0 = all), a seeded sample, in their order."""
+def _limited(queries: list[PairQuery], choices: PairChoices) -> list[PairQuery]:
+    """A seeded sample of at most `choices.most` queries, `choices.max_queries` of each split, in their order."""
     kept = np.ones(len(queries), dtype=np.bool_)
     split_Q = np.array([query.split for query in queries], dtype=object)
-    for split, limit in limits.items():
-        own = np.flatnonzero(split_Q == split)
+    everywhere = np.ones(len(queries), dtype=np.bool_)
+    limits = [(0, choices.most, everywhere)]
+    limits += [(1 + SPLITS.index(split), limit, split_Q == split) for split, limit in choices.max_queries.items()]
+    for stream, limit, own_Q in limits:
+        own = np.flatnonzero(own_Q & kept)
         if limit and len(own) > limit:
-            order = np.random.default_rng([seed, len(SPLITS), 10 + SPLITS.index(split)]).permutation(own)
+            order = np.random.default_rng([choices.seed, len(SPLITS), 10 + stream]).permutation(own)
             kept[order[limit:]] = False
     return [query for query, keep in zip(queries, kept) if keep]

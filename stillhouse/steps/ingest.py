@@ -50,6 +50,9 @@ class Config:
         "max_*_queries hold for pair queries and for labelled ones apart",
         minimum=1,
     )
+    max_pair_queries: int = setting(
+        50_000, "at most so many pair queries in all splits together, a seeded sample; 0 takes all", minimum=0
+    )
     pair_sentence_words: int = setting(6, "a sentence of fewer words makes no pair query", minimum=1)
     pair_language: str = setting("en", "the language whose rules split sentences, by its ISO 639-1 code")
     heldout_dev_articles: float = setting(
@@ -94,6 +97,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             test_fraction=config.heldout_test_articles,
             min_words=config.pair_sentence_words,
             language=config.pair_language,
+            most=config.max_pair_queries,
             max_queries=limits,
             seed=config.seed,
         ),

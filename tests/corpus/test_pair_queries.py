@@ -153,6 +153,15 @@ def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
     assert [query for query in whole.queries if query in set(less.queries)] == less.queries
 
 
+def test_a_limit_on_all_splits_together_keeps_their_shares() -> None:
+    choices = replace(CHOICES, dev_fraction=0.2, test_fraction=0.2, per_article=12)
+    whole = make_pair_queries(rows_of(LARGE), LARGE_LINKS, choices)
+    half = make_pair_queries(rows_of(LARGE), LARGE_LINKS, replace(choices, most=len(whole.queries) // 2))
+    assert len(half.queries) == len(whole.queries) // 2 and set(half.queries) < set(whole.queries)
+    before, after = (Counter(query.split for query in made.queries) for made in (whole, half))
+    assert all(0.25 * before[split] < after[split] < 0.75 * before[split] for split in SPLITS)
+
+
 def test_link_prediction_asks_from_the_article_that_is_linked_to() -> None:
     articles: Articles = {"page": [("", [said("page", 0, 0)])], "linker": [("", [said("linker", 0, 0)])]}
     [query] = make_pair_queries(rows_of(articles), [("linker", "page")], replace(CHOICES, tasks="wlp")).queries

@@ -65,6 +65,16 @@ class PairMaker:
     def __call__(self, rows: NDArray[np.int64], rng: np.random.Generator) -> PairBatch:
         return self.batch(self.draw(rows, rng))
 
+    def facts(self) -> dict[str, dict[str, int]]:
+        """How many passages each task takes queries from: `pair_sources` to train on, `heldout_pair_sources` held out.
+
+        A task that is missing from the second has no held-out pair.
+        """
+        names = ("pair_sources", "heldout_pair_sources")
+        return {
+            name: {task: len(pairs.sources) for task, pairs in side.items()} for name, side in zip(names, self.sides)
+        }
+
     def draw(self, rows_B: NDArray[np.int64], rng: np.random.Generator) -> PairDraw:
         """One pair a row; everything random comes from `rng`.
 

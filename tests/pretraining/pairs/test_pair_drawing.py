@@ -205,6 +205,16 @@ def test_rows_that_no_task_can_use_are_counted(cache: TokenCache) -> None:
     assert make(cache, "bfs").skipped == 3
 
 
+def test_facts_count_the_sources_of_each_side(cache: TokenCache) -> None:
+    # Held out: peat and oak, between which there is no link.
+    maker = make(cache, "ict+bfs+wlp", seed=8)
+    assert np.flatnonzero(maker.heldout_N).tolist() == [9, 10, 11]
+    assert maker.facts() == {
+        "pair_sources": {"ict": 6, "bfs": 4, "wlp": 3},
+        "heldout_pair_sources": {"ict": 2, "bfs": 1},
+    }
+
+
 def test_a_batch_is_a_function_of_rows_and_seed(cache: TokenCache) -> None:
     maker = make(cache, "ict+bfs+wlp", seed=SEED)
     rows = maker.training[[0, 1, 2, 0]]

@@ -99,6 +99,7 @@ def headline(table: Table) -> dict[str, Any]:
         "base_value": base.figures[measure].mean if base.figures else 0.0,
         "against": against,
         "verdict": verdict,
+        "unbeaten": best is base and len(table.done) > 1,
     }
 
 

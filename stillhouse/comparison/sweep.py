@@ -91,6 +91,13 @@ class Sweep:
     arguments: Mapping[str, str] = field(default_factory=dict)
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
 
+    def plain(self) -> dict[str, Any]:
+        """The sweep as plain data that `make_sweep` reads."""
+        content = {key: value for key, value in vars(self).items() if key not in ("name", "variants", "seeds")}
+        content = {key: dict(value) if isinstance(value, Mapping) else value for key, value in content.items()}
+        variants = [{**vars(v), "overrides": dict(v.overrides), "published": dict(v.published)} for v in self.variants]
+        return content | {"seeds": list(self.seeds), "variants": variants}
+
     @property
     def measures(self) -> list[str]:
         """The measures that the paper reports, in its order."""
@@ -148,6 +155,10 @@ def checked(sweep: Sweep, where: str) -> Sweep:
             )
         if names.count(name) > 1 or [other.lower() for other in names].count(name.lower()) > 1:
             raise InputError(f"{where}: two variants are called {name!r}; give each a name of its own")
+    titles = [variant.title for variant in sweep.variants]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise InputError(f"{where}: two variants are labelled {title!r}; give each a label of its own")
     if sweep.baseline and sweep.baseline not in names:
         raise InputError(f"{where}: baseline {sweep.baseline!r} is no variant; {nearest(sweep.baseline, names)}")
     baseline = sweep.baseline or (NONE if NONE in names else names[0])

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from stillhouse.comparison.sweep import Sweep, filled
@@ -68,13 +69,17 @@ def compare_parser() -> Parser:
     parser.add_argument_group("with DVC").add_argument(
         "--dry-run", action="store_true", help="with --dvc: print the commands and queue nothing"
     )
+    parser.add_argument_group("with Kubeflow").add_argument(
+        "--kubeflow", metavar="FILE", type=Path, help="write the comparison as a Kubeflow pipeline and run nothing here"
+    )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = compare_parser().parse(argv)
-    path = find_recipe(arguments.recipe) if arguments.recipe else Path("params.yaml")
+    workspace = arguments.folder if arguments.dvc and arguments.folder else Path()
+    path = find_recipe(arguments.recipe) if arguments.recipe else workspace / "params.yaml"
     if arguments.list:
         recipe: Recipe = load_recipe(path) if path.is_file() else {}
         print(listing(recipe, str(path)))
@@ -84,6 +89,11 @@ def main(argv: Sequence[str]) -> int:
         from stillhouse.surfaces.compare_dvc import queue
 
         return queue(plan, arguments.folder or Path(), print, dry_run=arguments.dry_run)
+    if arguments.kubeflow:
+        # By name, since the library is imported by the pipelines and not the other way round.
+        import_module("pipelines.compare").compile_comparison(plan, arguments.kubeflow)
+        print(f"wrote {arguments.kubeflow}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")
+        return 0
     if arguments.dry_run:
         raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
     folder = arguments.folder or Path("compare") / plan.sweep.name

@@ -112,7 +112,7 @@ def _job(sweep: Sweep, variant: Variant, seed: int, settings: Mapping[str, Any],
     own_seed = seeded(uses)
     chosen = {use.name: settings[use.name] for use in uses}
     chosen |= {name: replace(chosen[name], seed=seed) for name in own_seed}
-    chosen[EVALUATION] = replace(chosen[EVALUATION], title=f"{sweep.title or sweep.name}: {variant.title}, seed {seed}")
+    chosen[EVALUATION] = replace(chosen[EVALUATION], title=evaluation_title(sweep, variant, seed))
     changed = {use.name for use in uses if settings[use.name] != base[use.name]} | {EVALUATION}
     changed |= {use.name for use in uses if use not in USES}
     by_variant, by_seed = _below(changed, uses), _below({*own_seed, EVALUATION}, uses)
@@ -122,6 +122,11 @@ def _job(sweep: Sweep, variant: Variant, seed: int, settings: Mapping[str, Any],
         for use in uses
     }
     return Job(variant.name, seed, tuple(uses), chosen, places)
+
+
+def evaluation_title(sweep: Sweep, variant: Variant, seed: int) -> str:
+    """The title of one run's evaluation, by which it can be told from all others of the sweep."""
+    return f"{sweep.title or sweep.name}: {variant.title}, seed {seed}"
 
 
 def _reference(settings: Mapping[str, Any]) -> Job:

@@ -1,0 +1,151 @@
+"""The comparison's pipeline: what all variants share stands once, what differs is an item's, one task gathers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from pipelines.compare import ITEM_LIMIT, build_comparison, compile_comparison, loop_items
+from stillhouse import cli
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.comparison.sweep import make_sweep
+from stillhouse.errors import InputError
+from stillhouse.surfaces.compare_component import gather
+from stillhouse.surfaces.compare_plan import Plan, make_plan
+
+VARIANTS = [
+    {"name": "none", "pretraining": False},
+    {"name": "m15", "overrides": {"pretraining.encoder_mask": 0.15, "pretraining.decoder_mask": 1}},
+    {"name": "bow", "overrides": {"pretraining.objective": "bow", "retriever_1.batch_size": 8}},
+]
+
+
+def plan(variants: list[dict[str, Any]] = VARIANTS, **content: Any) -> Plan:
+    return make_plan(make_sweep("trial", {"variants": variants, "seeds": [1, 2]} | content, "trial"), {}, "recipe")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = tmp_path_factory.mktemp("pipeline") / "compare.yaml"
+    compile_comparison(plan(), path)
+    return yaml.safe_load(path.read_text())
+
+
+def names(dag: dict[str, Any]) -> list[str]:
+    return sorted(task["taskInfo"]["name"] for task in dag["dag"]["tasks"].values())
+
+
+def loops(compiled: dict[str, Any]) -> dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """{component of a loop's body: (its dag, the items)}."""
+    return {
+        task["componentRef"]["name"]: (
+            compiled["components"][task["componentRef"]["name"]],
+            [
+                json.loads(item) if isinstance(item, str) else item
+                for item in json.loads(task["parameterIterator"]["items"]["raw"])
+            ],
+        )
+        for task in compiled["root"]["dag"]["tasks"].values()
+        if "parameterIterator" in task
+    }
+
+
+def test_what_is_shared_stands_before_the_loops(compiled: dict[str, Any]) -> None:
+    before = {"fetch_model", "ingest", "validate", "tokenize", "importance", "lm_head", "lexical"}
+    outside = names(compiled["root"])
+    assert before | {"zero_shot_index", "zero_shot_run", "evaluate", "gather-comparison"} <= set(outside)
+    assert len(outside) == len(set(outside)) and not {"pretraining", "retriever_1"} & set(outside)
+    bodies = sorted(names(dag) for dag, _ in loops(compiled).values())
+    after = ["evaluate", "retriever_1", "retriever_1_index", "retriever_1_run"]
+    assert bodies == sorted([after, sorted([*after, "pretraining"])])
+
+
+def test_items_hold_what_differs_with_its_type(compiled: dict[str, Any]) -> None:
+    [(body, items)] = [found for found in loops(compiled).values() if "pretraining" in names(found[0])]
+    assert [(item["pretraining__encoder_mask"], item["pretraining__seed"]) for item in items] == [
+        (0.15, 1),
+        (0.3, 1),
+        (0.15, 2),
+        (0.3, 2),
+    ]
+    [task] = [task for task in body["dag"]["tasks"].values() if task["taskInfo"]["name"] == "pretraining"]
+    settings = task["inputs"]["parameters"]
+    for field in ("encoder_mask", "decoder_mask", "objective", "seed"):
+        assert f'["pretraining__{field}"]' in settings[field]["parameterExpressionSelector"]
+    assert settings["batch_size"] == {"runtimeValue": {"constant": 64.0}}
+
+
+def test_an_item_is_of_the_settings_types() -> None:
+    pretrained = [job for job in plan().jobs if job.variant != "none"]
+    first = loop_items(pretrained)[0]
+    assert first["pretraining__decoder_mask"] == 1.0 and type(first["pretraining__decoder_mask"]) is float
+    assert type(first["retriever_1__batch_size"]) is int and first["run"] == "m15, seed 1"
+
+
+def test_one_variant_and_no_unpretrained_one_compile(tmp_path: Path) -> None:
+    for variants in (VARIANTS[:1], VARIANTS[1:2]):
+        compile_comparison(plan(variants), tmp_path / "one.yaml")
+        assert len(loops(yaml.safe_load((tmp_path / "one.yaml").read_text()))) == 1
+
+
+def test_more_runs_than_a_pipeline_holds_are_refused() -> None:
+    with pytest.raises(InputError, match="use fewer seeds"):
+        build_comparison(plan(VARIANTS[1:2], seeds=list(range(ITEM_LIMIT + 1))))
+
+
+def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "build/compare.yaml"
+    words = ["compare", "--recipe", "micro", "--sweep", "001-table8", "--kubeflow", str(path)]
+    assert cli.main(words) == 0 and str(path) in capsys.readouterr().out
+    assert yaml.safe_load(path.read_text())["pipelineInfo"]["name"] == "compare-objectives"
+
+
+def evaluation(folder: Path, system: str, value: float, title: str, curves: Path | None = None) -> Path:
+    with whole_folder(folder) as staging:
+        rows = [
+            {"split": split, "system": system, "query_id": f"{split}{i}", "origin": "source", "RR@10": value}
+            for split in ("dev", "test")
+            for i in range(5)
+        ]
+        pd.DataFrame(rows).to_parquet(staging / "per_query.parquet")
+        inputs = {"pretraining_curves": read_manifest(curves).digest} if curves else {}
+        config = {"title": title, "bootstrap_samples": 100, "randomisation_samples": 100, "seed": 1}
+        write_manifest(staging, "evaluate", config, inputs, {"labels": "source"})
+    return folder
+
+
+def test_the_last_task_knows_whose_evaluation_is_whose(tmp_path: Path) -> None:
+    """They are handed over in no order; m15 with seed 2 is missing."""
+    made = plan(title="T & U")
+    evaluations, curves = [], []
+    for number, job in enumerate(made.jobs):
+        if (job.variant, job.seed) == ("m15", 2):
+            continue
+        own = None
+        if job.variant != "none":
+            own = tmp_path / f"curves-{number}"
+            with whole_folder(own) as staging:
+                (staging / "curves.csv").write_text(f"step,train_loss,heldout_loss\n0,9,9\n5,1,{number}.5\n")
+                write_manifest(staging, "pretrain", {"number": number}, {}, {})
+            curves.append(own)
+        title = job.configs["evaluate"].title
+        evaluations.append(evaluation(tmp_path / f"evaluation-{number}", "retriever_1", 0.1 * number, title, own))
+    reference = evaluation(tmp_path / "reference", "bm25", 0.25, "reference")
+    sweep = json.dumps({"name": made.sweep.name} | made.sweep.plain())
+    out = tmp_path / "out"
+    means = gather(sweep, evaluations[::-1], curves[1:] + curves[:1], reference, out, tmp_path / "html/page")
+    expected = {
+        name: [0.1 * i for i, job in enumerate(made.jobs) if job.variant == name and (name, job.seed) != ("m15", 2)]
+        for name in ("none", "m15", "bow")
+    }
+    assert means == pytest.approx({f"{name}/RR@10": sum(v) / len(v) for name, v in expected.items()})
+    content = json.loads((out / "comparison.json").read_text())
+    places = [number for number, job in enumerate(made.jobs) if job.variant == "bow"]
+    assert content["variants"]["bow"]["heldout_loss"] == sum(number + 0.5 for number in places) / 2
+    assert content["variants"]["m15"]["failures"] == {"2": "its evaluation was not handed over"}
+    assert (tmp_path / "html/page").read_text() == (out / "comparison.html").read_text()

@@ -17,6 +17,12 @@ class Config:
     b: float = setting(0.75, "BM25's length normalisation", minimum=0, maximum=1)
     depth: int = setting(200, "passages in the run of a query", minimum=1)
     negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K1 of 003 §3.4)", minimum=1)
+    negatives_among: str = setting(
+        "corpus",
+        "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
+        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong",
+        choices=("corpus", "answers"),
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -32,7 +38,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         queries = corpus.queries_of(split)
         rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
         write_run(outputs["run"] / f"{split}.trec", list(queries["query_id"]), passage_ids, rows_QK, scores_QK, "bm25")
-    negatives = mine(corpus, lambda texts, depth: bm25.search(texts, depth)[0], config.negatives_depth)
+    negatives = mine(
+        corpus,
+        lambda texts, depth: bm25.search(texts, depth)[0],
+        config.negatives_depth,
+        config.negatives_among,
+    )
     negatives.write(outputs["negatives"])
     return Report(f"BM25 over {len(corpus.passages)} passages, {describe(negatives)}")
 

@@ -15,6 +15,12 @@ class Config(InferenceConfig):
     """How deep to mine."""
 
     negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4)", minimum=1)
+    negatives_among: str = setting(
+        "corpus",
+        "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
+        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong",
+        choices=("corpus", "answers"),
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -34,7 +40,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     def search(texts: list[str], depth: int) -> NDArray[np.int32]:
         return retrieve(encoder, index, texts, depth, context, config)[0]
 
-    negatives = mine(corpus, search, config.negatives_depth)
+    negatives = mine(corpus, search, config.negatives_depth, config.negatives_among)
     negatives.write(outputs["negatives"])
     return Report(describe(negatives))
 

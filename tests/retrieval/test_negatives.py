@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.groups import GroupSampler
-from stillhouse.retrieval.negatives import Negatives, without_positives
+from stillhouse.retrieval.negatives import Negatives, mine, without_positives
 
 
 @given(st.data())
@@ -33,6 +33,35 @@ def test_negatives_are_the_ranking_without_the_relevant(data: st.DataObject) -> 
     positives = np.array([row for gold in relevant for row in gold], dtype=np.int32)
     result = without_positives(np.array(rankings, dtype=np.int32), offsets, positives, depth)
     assert result.dtype == np.int32 and result.tolist() == expected
+
+
+@pytest.mark.parametrize("among", ["corpus", "answers"])
+@pytest.mark.parametrize("depth", [3, 30])
+def test_mined_negatives_against_a_loop_over_queries(small_corpus: Path, among: str, depth: int) -> None:
+    """Passage n answers query n alone; 12 train, 6 dev and 6 test queries. A seeded ranking of all passages each."""
+    corpus = Corpus.open(small_corpus)
+    asked: list[int] = []
+
+    def ranking(text: str) -> list[int]:
+        seed = sum(text.encode())
+        return np.random.default_rng(seed).permutation(24).tolist()
+
+    def search(texts: list[str], deep: int) -> np.ndarray:
+        asked.append(deep)
+        return np.array([ranking(text)[:deep] for text in texts], dtype=np.int32)
+
+    made = mine(corpus, search, depth, among)
+    texts = list(corpus.queries_of("train")["text"]) + list(corpus.queries_of("dev")["text"])
+    assert len(made.rows_QD) == len(texts) == 18
+    full = 0
+    for number, (text, row) in enumerate(zip(texts, made.rows_QD)):
+        answers = range(24) if among == "corpus" else range(12) if number < 12 else range(12, 18)
+        deep = asked[0] if among == "corpus" or number < 12 else asked[1]
+        wanted = [passage for passage in ranking(text)[:deep] if passage in answers and passage != number][:depth]
+        assert row.tolist() == wanted + [-1] * (depth - len(wanted))
+        full += len(wanted) == depth
+    assert full > 9 if depth == 3 else full == 0
+    assert max(asked) <= 24 or among == "corpus"
 
 
 @pytest.fixture

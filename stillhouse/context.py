@@ -35,9 +35,9 @@ class Context:
 
         if self.device == "cuda" and not torch.cuda.is_available():
             raise InputError("this machine has no GPU that PyTorch can use; leave --device out, or give --device cpu")
-        if self.device != "auto":
-            return torch.device(self.device)
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if self.device == "cpu" or not torch.cuda.is_available():
+            return torch.device("cpu")
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
     def progress(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterator[T]:
         """Iterates with a bar that shows the rate and the time left; silent where nobody watches."""
@@ -74,6 +74,16 @@ def hush_libraries() -> None:
 def work_root() -> Path:
     """Where work folders live: `$STILLHOUSE_WORK` (a volume on a cluster) or `.stillhouse/work` here."""
     return Path(os.environ.get(WORK_ROOT) or Path(".stillhouse") / "work")
+
+
+def rank() -> int:
+    """Which of several processes this is, as `torchrun` tells it; 0 for one alone."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def world_size() -> int:
+    """How many processes `torchrun` started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def device() -> str:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from stillhouse.context import Context
+from stillhouse.context import Context, world_size
 from stillhouse.errors import InputError
 from stillhouse.pretraining.accuracy import MaskedAccuracy, masked_accuracy, unigram_counts
 from stillhouse.pretraining.corrupted import Corruptor
@@ -40,6 +40,7 @@ from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
 from stillhouse.training.curves import CurveRow, Watch
 from stillhouse.training.loop import train
 from stillhouse.training.precision import autocast
+from stillhouse.training.processes import own_parts
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     encoder = open_encoder(config, folders)
     cache = open_cache(encoder, objective, folders)
     device = context.torch_device()
+    if objective is None and world_size() > 1:
+        raise InputError("pair tasks take their negatives from the whole batch; start them without torchrun")
     if objective is None:
         lesson = _pair_lesson(config, encoder, cache, device)
     else:
@@ -100,7 +103,9 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     def batch_losses(step: int) -> Iterator[Tensor]:
         rows = lesson.training[batch(step)]
         weights = {"bag_weight": bag_weight(step, steps, config.bag_weight_end)} if lesson.weighted else {}
-        for number, part in enumerate(np.array_split(rows, min(config.accumulate, len(rows)))):
+        parts = np.array_split(rows, min(max(config.accumulate, world_size()), len(rows)))
+        for number in own_parts(len(parts)):
+            part = parts[number]
             inputs = lesson.make(part, np.random.default_rng([config.seed, 0, step, number]))
             yield lesson.module(inputs, **weights) * (len(part) / len(rows))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -42,14 +43,18 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
+    if surroundings.world_size() > 1 and not step.parallel:
+        raise InputError(f"step '{step.name}' runs in one process; start it without torchrun")
     digests = {name: manifest.digest for name, manifest in manifests.items()}
     key = digest_json([step.name, recorded(config), digests, code_digest()])[:20]
     context = Context(
         work=surroundings.work_root() / f"{step.name}-{key}",
         device=surroundings.device(),
-        quiet=surroundings.quiet(),
+        quiet=surroundings.quiet() or surroundings.rank() > 0,
     )
     context.work.mkdir(parents=True, exist_ok=True)
+    if surroundings.rank() > 0:  # works with the first process, which alone writes
+        return run_beside(step, config, inputs, context)
     with ExitStack() as stack:
         staged = {port.name: stack.enter_context(whole_folder(Path(outputs[port.name]))) for port in step.outputs}
         report = step.run(config, inputs, staged, context)
@@ -62,6 +67,15 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     if report.facts.get("passed") is False:
         raise ValidationFailed(f"{report.summary}; the report is in {written}", report)
     return report
+
+
+def run_beside(step: Step, config: Any, inputs: Mapping[str, Path], context: Context) -> Report:
+    """Runs a step in a process that is not the first: its outputs are thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = {port.name: Path(folder) / port.name for port in step.outputs}
+        for path in outputs.values():
+            path.mkdir()
+        return step.run(config, inputs, outputs, context)
 
 
 def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:

@@ -64,4 +64,5 @@ STEP = Step(
         Port("curves", "training and held-out loss"),
     ),
     run=run,
+    parallel=True,
 )

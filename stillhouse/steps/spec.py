@@ -61,6 +61,8 @@ class Step:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     run: Callable[[Any, Paths, Paths, Context], Report]
+    parallel: bool = False
+    """Whether several processes may work on it, started by torchrun."""
 
     @property
     def identifier(self) -> str:

@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stillhouse.context import Context
-from stillhouse.training.curves import CurveRow, Watch, best_row, stopped
+from stillhouse.context import Context, rank
+from stillhouse.training.curves import HELDOUT_LOSS, CurveRow, Watch, best_row, stopped
 from stillhouse.training.precision import autocast
+from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.settings import TrainingConfig
 
 CHECKPOINT = "checkpoint.pt"
@@ -48,6 +49,7 @@ def train(
     """
     watch = watch or Watch()
     device = context.torch_device()
+    join(device)
     model.to(device)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
@@ -64,14 +66,14 @@ def train(
         model.train()
         if not math.isfinite(loss):
             raise FloatingPointError(f"the held-out loss is {loss}; lower the learning rate")
-        return loss
+        return agreed({HELDOUT_LOSS: loss})[HELDOUT_LOSS]
 
     def signals() -> dict[str, float]:
         model.eval()
         with torch.no_grad(), autocast(config.precision, device):
             values = dict(watch.measure())
         model.train()
-        return values
+        return agreed(values)
 
     def fail(what: str, step: int) -> FloatingPointError:
         some = "" if examples is None else f", of the examples {', '.join(map(str, examples(step)))}"
@@ -95,9 +97,10 @@ def train(
     with context.bar("training", steps, "step", done=start) as bar:
         for step in range(start, steps):
             torch.manual_seed(config.seed * 1_000_003 + step)
-            losses.append(_back_propagate(batch_loss, step, config.precision, device))
+            losses.append(add_up(_back_propagate(batch_loss, step, config.precision, device), device))
             if not math.isfinite(losses[-1]):
                 raise fail(f"the loss is {losses[-1]}", step)
+            add_gradients(parameters)
             # An infinite limit leaves gradients as they are and tells their norm all the same.
             norm = float(nn.utils.clip_grad_norm_(parameters, config.clip or math.inf))
             if not math.isfinite(norm):
@@ -118,7 +121,7 @@ def train(
                     context.log(f"stopped after step {step + 1} of {steps}: no better {watch.stop_on} since")
                     break
             # When a checkpoint is written has no bearing on the result, so the clock may decide.
-            if step + 1 < steps and time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
+            if not rank() and step + 1 < steps and time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
                 checkpoint.save(rows, best, losses, step + 1)
                 saved, saved_step = time.monotonic(), step + 1
     model.load_state_dict(best)

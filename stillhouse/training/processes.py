@@ -1,0 +1,61 @@
+"""Several processes on one training, started by `torchrun`: which one this is, and what they add up.
+
+Every process computes some parts of a step's batch; the sum of their gradients is the gradient of the whole batch, so
+that results do not depend on how many processes share the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import torch
+from torch import Tensor, distributed
+
+from stillhouse.context import rank, world_size
+
+PATIENCE = timedelta(hours=2)
+"""How long a process waits for the others, who may be measuring."""
+
+
+def join(device: torch.device) -> None:
+    """Finds the other processes, once; nothing to do for one alone."""
+    if world_size() > 1 and not distributed.is_initialized():
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+
+
+def own_parts(parts: int) -> range:
+    """The numbers of the parts of a batch that this process computes."""
+    return range(rank(), parts, world_size())
+
+
+def add_gradients(parameters: Sequence[Tensor]) -> None:
+    """Adds up the gradients of all processes, in place; a parameter without one counts as 0 there."""
+    if world_size() == 1:
+        return
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    distributed.all_reduce(flat)
+    for grad, part in zip(grads, flat.split([grad.numel() for grad in grads])):
+        grad.copy_(part.view_as(grad))
+
+
+def add_up(value: float, device: torch.device) -> float:
+    """The sum of a number over all processes."""
+    if world_size() == 1:
+        return value
+    total = torch.tensor(value, dtype=torch.float64, device=device)
+    distributed.all_reduce(total)
+    return float(total)
+
+
+def agreed(values: dict[str, float]) -> dict[str, float]:
+    """What the first process measured, for all to go by."""
+    if world_size() == 1:
+        return values
+    box = [values]
+    distributed.broadcast_object_list(box, src=0)
+    return box[0]

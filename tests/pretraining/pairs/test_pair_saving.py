@@ -19,6 +19,7 @@ from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.encoder import BiEncoder, encode
 from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.source import fetch
 
 TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]
 CONFIG = PairConfig(query_length=16, passage_length=32, projection=6)
@@ -101,3 +102,10 @@ def test_the_same_towers_make_the_same_bytes(tiny_model: Path, tmp_path: Path) -
     assert files
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
+
+
+def test_a_projection_is_never_lost_unsaid(tiny_model: Path, tmp_path: Path) -> None:
+    saved(tiny_model, tmp_path / "encoder", CONFIG)
+    (tmp_path / "fetched").mkdir()
+    with pytest.raises(InputError, match="linear layer of width 6, which would be lost"):
+        fetch(str(tmp_path / "encoder"), 0, "own", 16, 32, tmp_path / "fetched")

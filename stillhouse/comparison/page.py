@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,11 +117,11 @@ def token_examples(table: Table, outcomes: Sequence[Outcome]) -> list[dict[str, 
     colour = colours(table.sweep)
     shown = []
     for passage in chosen:
-        words = passage.lower()
+        words = re.findall(r"\w+|[^\w\s]", passage.lower())
         variants = []
         for name, tokens in found[passage].items():
             told = [
-                {"token": token["token"], "hit": token["token"].removeprefix("##").lower() in words}
+                {"token": token["token"], "hit": stands_in(token["token"].lower(), words)}
                 for token in sorted(tokens, key=lambda token: token["rank"])
             ]
             hits = sum(bool(token["hit"]) for token in told)
@@ -128,6 +129,13 @@ def token_examples(table: Table, outcomes: Sequence[Outcome]) -> list[dict[str, 
             variants.append(row)
         shown.append({"passage": passage, "variants": variants})
     return shown
+
+
+def stands_in(token: str, words: Sequence[str]) -> bool:
+    """Whether a word piece is of one of the words: it begins one, or with ## it goes on in one."""
+    if token.startswith("##"):
+        return any(token[2:] in word[1:] for word in words)
+    return any(word.startswith(token) for word in words)
 
 
 def _row(table: Table, row: Row) -> dict[str, Any]:
@@ -156,7 +164,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
 
 def _settings(row: Row) -> str:
     """What the variant changes, in words; nothing where its name says it all."""
-    changed = {key: value for key, value in row.variant.overrides.items() if value != row.variant.title}
+    changed = {key: value for key, value in row.variant.overrides.items() if str(value) not in row.variant.title}
     return " · ".join(f"{key.split('.')[1].replace('_', ' ')} {value}" for key, value in changed.items())
 
 

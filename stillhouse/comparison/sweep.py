@@ -181,13 +181,14 @@ def grid_variants(grid: Any, where: str) -> list[Variant]:
             continue
         if objective == NONE:
             raise InputError(f"{where}: {NONE!r} has no pre-training to vary; write `variants` for that")
-        parts = [
-            str(value) if key == "pretraining.objective" else f"{key.split('.')[1]}-{value}"
-            for key, value in chosen.items()
-        ]
-        variants.append(
-            Variant(name="-".join(re.sub(r"[^A-Za-z0-9._+-]+", "_", part) for part in parts), overrides=chosen)
+        names = [key.split(".")[1] for key in chosen]
+        words = list(zip(names, map(str, chosen.values())))
+        parts = [value if name == "objective" else f"{name}-{value}" for name, value in words]
+        label = ", ".join(
+            value if name == "objective" else f"{name.replace('_', ' ')} {value}" for name, value in words
         )
+        folder = "-".join(re.sub(r"[^A-Za-z0-9._+-]+", "_", part) for part in parts)
+        variants.append(Variant(name=folder, label=label, overrides=chosen))
     return variants
 
 

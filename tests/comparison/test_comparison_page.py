@@ -13,7 +13,7 @@ import pytest
 
 from stillhouse.comparison import svg
 from stillhouse.comparison.outcomes import Outcome, read_outcome
-from stillhouse.comparison.page import render, token_examples
+from stillhouse.comparison.page import render, stands_in, token_examples
 from stillhouse.comparison.plots import axis_plot, interval_plot
 from stillhouse.comparison.signals import coverage_curves, signal_curves
 from stillhouse.comparison.sweep import make_sweep
@@ -204,6 +204,13 @@ def test_tokens_in_the_passage_are_hits(found: list[Outcome]) -> None:
         ("trees", False),
         ("##ing", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("token", "hit"), [("sing", True), ("##ing", True), ("ing", False), ("##sing", False), ("the", False), (".", True)]
+)
+def test_word_pieces_are_looked_for_in_words(token: str, hit: bool) -> None:
+    assert stands_in(token, ["other", "birds", "singing", "."]) == hit
 
 
 def circles(text: str, radius: str) -> list[tuple[float, float]]:

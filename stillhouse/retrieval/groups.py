@@ -39,7 +39,10 @@ class GroupSampler:
     def __init__(self, corpus: Corpus, negatives: Negatives, split: str, count: int, depth: int, seed: int) -> None:
         chosen = np.flatnonzero((negatives.queries["split"] == split).to_numpy())
         if not len(chosen):
-            raise InputError(f"the corpus has no {split} queries; training needs train and dev queries with qrels")
+            raise InputError(
+                f"the corpus has no {split} queries; training needs train and dev queries with qrels: "
+                "`stillhouse ingest` makes them of the corpus itself with `queries: pairs`"
+            )
         ids = negatives.queries["query_id"].to_numpy()[chosen]
         queries = corpus.queries_of(split)
         if list(ids) != list(queries["query_id"]):

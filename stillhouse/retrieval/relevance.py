@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.pair_queries import not_negatives
 from stillhouse.corpus.store import Corpus, passage_texts
 
 
@@ -35,17 +36,21 @@ def among(
 def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The passages that are right answers to each query, as far as the corpus tells.
 
-    Those are the passages relevant to it or to any query of the same text, and every passage whose text equals one of
-    theirs: as a negative, each would contradict a positive. Returns offsets int64 `[Q + 1]` and rows int32, ascending:
+    Those are the passages relevant to it or to any query of the same text, for a query made from the corpus also those
+    of `not_negatives`, and every passage whose text equals one of theirs: as a negative, each would contradict a
+    positive. Returns offsets int64 `[Q + 1]` and rows int32, ascending:
     those of query i are `rows[offsets[i]:offsets[i + 1]]`.
     """
     text_of_query = pd.Series(pd.factorize(corpus.queries["text"].map(normalise))[0], index=corpus.queries["query_id"])
     text_of_row = pd.factorize(pd.Series(passage_texts(corpus)))[0]
     qrels = corpus.qrels[corpus.qrels["relevance"] > 0]
+    related = not_negatives(corpus)
+    query_ids_right = np.concatenate([qrels["query_id"], related["query_id"]])
+    rows_right = np.concatenate([corpus.rows_of(qrels["passage_id"]), related["row"]])
     right = pd.DataFrame(
         {
-            "query_text": text_of_query.reindex(qrels["query_id"]).to_numpy(),
-            "passage_text": text_of_row[corpus.rows_of(qrels["passage_id"])],
+            "query_text": text_of_query.reindex(query_ids_right).to_numpy(),
+            "passage_text": text_of_row[rows_right],
         }
     ).drop_duplicates()
     twins = pd.DataFrame({"passage_text": text_of_row, "row": np.arange(len(text_of_row), dtype=np.int32)})

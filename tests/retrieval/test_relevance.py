@@ -30,3 +30,26 @@ def test_equal_questions_share_their_answers_and_equal_passages_are_one_answer(c
     # q3: b. q1 and q2 ask the same: a, its twin and c. Relevance 0 is no answer.
     assert offsets.tolist() == [0, 1, 4, 7, 7, 8]
     assert rows.tolist() == [1, 0, 2, 3, 0, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("task", "taken_from", "expected"),
+    [
+        ("ict", "b", [1, 3]),  # its own passage and the relevant one
+        ("ict", "a", [0, 2, 3]),  # the twin of its own passage too
+        ("bfs", "d", [3, 4, 5]),  # all passages of the article
+        ("wlp", "b", [1, 3, 4, 5]),  # those of both articles
+        ("source", "", [3]),
+    ],
+)
+def test_a_made_query_has_its_own_passage_and_its_articles_as_no_negatives(
+    task: str, taken_from: str, expected: list[int], tmp_path: Path
+) -> None:
+    passages = {"passage_id": ["a", "b", "twin of a", "c", "d", "e"], "title": [""] * 6, "section": [""] * 6}
+    passages |= {"text": [*PASSAGES.values(), "tall tree", "old tree"], "position": [0] * 6}
+    passages |= {"article_id": ["a", "b", "twin of a", "trees", "trees", "trees"]}
+    queries = {"query_id": ["q"], "text": ["It grows."], "origin": [task], "taken_from": [taken_from]}
+    qrels = {"query_id": ["q"], "passage_id": ["c"], "relevance": [1], "split": ["train"]}
+    write_tables(tmp_path, {"passages": passages, "queries": queries | {"split": ["train"]}, "qrels": qrels})
+    offsets, rows = never_negative(Corpus.open(tmp_path), ["q"])
+    assert rows.tolist() == expected and offsets.tolist() == [0, len(expected)]

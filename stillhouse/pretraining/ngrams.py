@@ -59,7 +59,7 @@ def count_ngrams(
     return tables
 
 
-def _vocabulary(ids_T: NDArray[np.int32], at_once: int = 1 << 22) -> NDArray[np.int32]:
+def _vocabulary(ids_T: NDArray[np.int32], at_once: int = 1 << 20) -> NDArray[np.int32]:
     """The ids that occur, sorted."""
     occurs = np.zeros(0, dtype=bool)
     for begin in range(0, len(ids_T), at_once):

@@ -106,6 +106,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         parts = np.array_split(rows, min(max(config.accumulate, world_size()), len(rows)))
         for number in own_parts(len(parts)):
             part = parts[number]
+            # Dropout is a part's own too, whichever process computes it.
+            torch.manual_seed((config.seed * 1_000_003 + step) * 1_009 + number)
             inputs = lesson.make(part, np.random.default_rng([config.seed, 0, step, number]))
             yield lesson.module(inputs, **weights) * (len(part) / len(rows))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -67,6 +68,19 @@ def test_equals_dictionaries(vocabulary: int, longest: int, memory: Memory, tmp_
             for i in range(len(passage))
         ]
         assert here[n - 1].tolist() == looked_up
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """A million tokens, nearly all of whose n-grams are distinct: tables of some 48 MiB, from 4 MiB of memory."""
+    np.save(tmp_path / "ids.npy", np.random.default_rng(0).integers(0, 30_000, 1_000_000).astype(np.int32))
+    ids, offsets = np.load(tmp_path / "ids.npy", mmap_mode="r"), np.arange(0, 1_000_001, 100)
+    tracemalloc.start()
+    tables = count_ngrams(ids, offsets, 4, tmp_path / "tables", Memory(4 << 20))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(order.keys.nbytes + order.counts.nbytes for order in tables.orders) > 40 << 20
+    # Finding the vocabulary takes 8 MiB whatever the setting is.
+    assert peak < 10 << 20
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

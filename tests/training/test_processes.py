@@ -1,0 +1,78 @@
+"""Two processes on one training make the same model as one that computes the same parts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.steps.execute import execute
+from stillhouse.steps.tokenize import STEP as TOKENIZE
+
+SETTINGS = {
+    "objective": "mlm",
+    "accumulate": 2,
+    "max_steps": 6,
+    "batch_size": 8,
+    "heldout_every": 2,
+    "max_length": 32,
+    "heldout_fraction": 0.25,
+    "learning_rate": 0.03,
+    "epochs": 100,
+    "precision": "fp32",
+}
+
+
+@pytest.fixture(scope="module")
+def tokens(small_corpus: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("processes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        inputs = {"corpus": small_corpus, "tokenizer": tiny_model}
+        execute(TOKENIZE, TOKENIZE.config(), inputs, {"tokens": folder / "tokens"})
+    return folder / "tokens"
+
+
+def start(tokens: Path, model: Path, folder: Path, processes: int, step: str = "pretrain") -> str:
+    flags = [part for name, value in SETTINGS.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = command if processes > 1 else [sys.executable]
+    command += ["-m", "stillhouse.cli", step, "--tokens", str(tokens), "--work", str(folder / "work")]
+    if step == "pretrain":
+        command += ["--init", str(model), "--encoder", str(folder / "encoder"), "--curves", str(folder / "curves")]
+        command += flags
+    else:
+        command += ["--importance", str(folder / "importance")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=240
+    )
+    return done.stdout + done.stderr
+
+
+def test_two_processes_make_the_model_of_one(tokens: Path, tiny_model: Path, tmp_path: Path) -> None:
+    logs = [start(tokens, tiny_model, tmp_path / str(count), count) for count in (1, 2)]
+    alone, both = (tmp_path / str(count) / "encoder" for count in (1, 2))
+    assert alone.is_dir() and both.is_dir(), logs
+    weights = [load_file(folder / "model.safetensors") for folder in (alone, both)]
+    start_weights = load_file(tiny_model / "model.safetensors")
+    moved = 0.0
+    for name, value in weights[0].items():
+        if name.endswith("key.bias"):  # has no slope: AdamW makes steps of what rounding leaves
+            continue
+        torch.testing.assert_close(weights[1][name], value, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
+        if name in start_weights:
+            moved = max(moved, float((value - start_weights[name]).abs().max()))
+    assert moved > 0.01
+    assert read_manifest(both).facts["steps"] == 6
+    assert logs[1].count("[pretrain] read") == 1, "one process alone writes and logs"
+
+
+def test_other_steps_refuse_several_processes(tokens: Path, tiny_model: Path, tmp_path: Path) -> None:
+    assert "start it without torchrun" in start(tokens, tiny_model, tmp_path, 2, "importance")
+    assert not (tmp_path / "importance").exists()

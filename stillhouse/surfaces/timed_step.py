@@ -98,7 +98,7 @@ def execute_timed(use: Use, config: Any, root: Path) -> Timing:
     clocks: list[StepClock] = []
 
     def run(config: Any, inputs: Paths, outputs: Paths, context: Context) -> Report:
-        return use.step.run(config, inputs, outputs, TimedContext(context.work, context.device, context.quiet, clocks))
+        return use.step.run(config, inputs, outputs, TimedContext(**vars(context), clocks=clocks))
 
     step: Step = dataclasses.replace(use.step, run=run)
     execute(step, config, use.input_paths(root), use.output_paths(root))

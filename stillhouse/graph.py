@@ -62,7 +62,7 @@ USES: tuple[Use, ...] = (
     Use("ingest", "ingest"),
     Use("validate", "validate", CORPUS),
     Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": "fetch_model/encoder"}),
-    Use("importance", "importance", {"tokens": "tokenize/tokens"}),
+    Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": "fetch_model/encoder"}),
     Use("lm_head", "pretrain", {"tokens": "tokenize/tokens", "init": "fetch_model/encoder"}),
     Use(
         "pretraining",

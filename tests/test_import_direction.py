@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SCIENCE = ("pretraining", "training", "retrieval", "evaluation", "corpus")
+SCIENCE = ("pretraining", "training", "retrieval", "evaluation", "corpus", "comparison")
 PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
 HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s", "matplotlib", "ir_measures"}
 SURFACES = ("stillhouse.steps", "stillhouse.surfaces", "stillhouse.cli", "stillhouse.graph", "components", "pipelines")

@@ -1,6 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
 from kfp import dsl
-from kfp.dsl import Dataset, Input, Metrics, Output
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
 
 from components.image import image
 
@@ -10,8 +10,17 @@ def importance(
     tokens: Input[Dataset],
     importance: Output[Dataset],
     metrics: Output[Metrics],
+    tokenizer: Input[Model] = None,
+    counts: Input[Model] = None,
     window: int = 4,
     edges: str = "equation",
+    definition: str = "tokens",
+    unit: str = "pieces",
+    min_count: int = 1,
+    own: bool = True,
+    memory_mib: int = 1024,
+    picture_rate: float = 0.5,
+    picture_noise: float = 1.0,
 ):
     """Counts n-grams and scores every token by its average mutual information (003 eq. 7-8).
 
@@ -19,9 +28,20 @@ def importance(
         tokens: the token arrays.
         importance: n-gram counts and one AMI value a token.
         metrics: the step's figures.
+        tokenizer: the model whose tokenizer cut the passages; its words are in the picture.
+        counts: n-gram counts of other passages, added to those of these.
         window: longest n-gram that is counted: L of 003 eq. 8.
         edges: terms of 003 eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are left
             out.
+        definition: PMI of more than two tokens: against the tokens one by one, or against the likeliest cut into
+            segments.
+        unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
+            word).
+        min_count: n-grams of two and more that occur less often are dropped; their PMI is 0.
+        own: count these passages; false scores them by what --counts brings alone.
+        memory_mib: MiB that counting may hold at once; what is more goes to disk.
+        picture_rate: share of tokens masked in the picture of what gets masked (003's decoder).
+        picture_noise: noise on AMI in the picture (003 Algorithm 1).
     """
     from stillhouse.surfaces.component import run_component
 

@@ -16,6 +16,15 @@ def ingest(
     max_train_queries: int = 0,
     max_dev_queries: int = 0,
     max_test_queries: int = 0,
+    queries: str = "auto",
+    pair_tasks: str = "auto",
+    pair_queries_per_article: int = 6,
+    max_pair_queries: int = 50000,
+    pair_sentence_words: int = 6,
+    pair_language: str = "en",
+    heldout_dev_articles: float = 0.1,
+    heldout_test_articles: float = 0.1,
+    test_queries: str = "",
     seed: int = 42,
 ):
     """Reads a source of passages, queries and qrels into Parquet.
@@ -30,6 +39,17 @@ def ingest(
         max_train_queries: at most so many train queries, a seeded sample; 0 takes all.
         max_dev_queries: at most so many dev queries, a seeded sample; 0 takes all.
         max_test_queries: at most so many test queries, a seeded sample; 0 takes all.
+        queries: where train queries come from: `source`, its labelled ones; `pairs`, sentences of the corpus by the
+            pair tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries.
+        pair_tasks: the pair tasks, ict, bfs and wlp with + between; `auto` takes those that the corpus supports.
+        pair_queries_per_article: at most so many pair queries of an article, divided evenly among the tasks, at
+            least one each; the max_*_queries hold for pair queries and for labelled ones apart.
+        max_pair_queries: at most so many pair queries in all splits together, a seeded sample; 0 takes all.
+        pair_sentence_words: a sentence of fewer words makes no pair query.
+        pair_language: the language whose rules split sentences, by its ISO 639-1 code.
+        heldout_dev_articles: with pairs, the part of the articles whose queries are dev.
+        heldout_test_articles: with pairs, the part of the articles whose queries are test.
+        test_queries: a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout.
         seed: seed of every random choice.
     """
     from stillhouse.surfaces.component import run_component

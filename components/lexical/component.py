@@ -16,6 +16,7 @@ def lexical(
     b: float = 0.75,
     depth: int = 200,
     negatives_depth: int = 200,
+    negatives_among: str = "corpus",
 ):
     """Retrieves with BM25: a run, and negatives for the first retriever.
 
@@ -29,6 +30,9 @@ def lexical(
         b: BM25's length normalisation.
         depth: passages in the run of a query.
         negatives_depth: hard negatives of a query (001 Table 13; K1 of 003 §3.4).
+        negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
+            another query of the same split, for a corpus whose splits divide its passages: others would be learned
+            by heart as wrong.
     """
     from stillhouse.surfaces.component import run_component
 

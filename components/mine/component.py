@@ -15,6 +15,7 @@ def mine(
     precision: str = "auto",
     batch_tokens: int = 8192,
     negatives_depth: int = 200,
+    negatives_among: str = "corpus",
 ):
     """Takes a retriever's best wrong passages as hard negatives.
 
@@ -27,6 +28,9 @@ def mine(
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         batch_tokens: padded tokens computed at once.
         negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
+        negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
+            another query of the same split, for a corpus whose splits divide its passages: others would be learned
+            by heart as wrong.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -14,6 +14,16 @@ def pretrain(
     metrics: Output[Metrics],
     generator: Input[Model] = None,
     importance: Input[Dataset] = None,
+    query_length: int = 64,
+    passage_length: int = 288,
+    ict_keep: float = 0.0,
+    pair_title: str = "sep",
+    pair_encoder: str = "transformer",
+    towers: str = "shared",
+    projection: int = 512,
+    pair_normalize: bool = False,
+    temperature: float = 1.0,
+    correction: bool = True,
     epochs: float = 3.0,
     max_steps: int = 0,
     batch_size: int = 64,
@@ -29,10 +39,24 @@ def pretrain(
     encoder_mask: float = 0.3,
     decoder_mask: float = 0.5,
     mask_unit: str = "token",
+    mask_replacement: str = "row",
+    decoder_layers: int = 0,
+    decoder_init: str = "row",
+    bottleneck: str = "row",
+    visibility_masks: int = 0,
     importance_noise: float = 1.0,
+    loss_mean: str = "passage",
+    generator_weight: float = 0.2,
+    bag_logits: str = "embeddings",
+    bag_weight_end: float = 1.0,
     max_length: int = 144,
     heldout_fraction: float = 0.05,
     heldout_limit: int = 4096,
+    accumulate: int = 1,
+    bucket_steps: int = 64,
+    signals: bool = True,
+    stop_on: str = "heldout_loss",
+    patience: int = 0,
 ):
     """Trains an encoder on unlabelled passages with one of the objectives.
 
@@ -44,6 +68,18 @@ def pretrain(
         metrics: the step's figures.
         generator: the masked language model that replaces tokens.
         importance: AMI values for importance-aware masking.
+        query_length: pair tasks: tokens of a query, [CLS] and [SEP] included.
+        passage_length: pair tasks: tokens of a passage, [CLS] and [SEP] included.
+        ict_keep: pair tasks: share of the ict pairs whose sentence stays in the passage (004: none; ORQA: 0.1).
+        pair_title: pair tasks: sep = title [SEP] passage (004 §4.1); space = title and passage as retrieval reads
+            them; none = the passage alone.
+        pair_encoder: pair tasks: transformer = the model to start from; bow_mlp = bag of words and two layers (004
+            §4.2).
+        towers: pair tasks: shared = one encoder for queries and passages; separate = one each.
+        projection: pair tasks: width of the linear layer on the pooled vector; 0 = none.
+        pair_normalize: pair tasks: cosine instead of inner product (004 eq. 1, note 1); mind the temperature.
+        temperature: pair tasks: what scores are divided by in the softmax.
+        correction: pair tasks: subtract the log of a passage's sampling probability from its score (004 §2).
         epochs: passes over the training examples, at least one step.
         max_steps: stop after this many steps; 0 = by epochs.
         batch_size: training examples a step.
@@ -54,23 +90,72 @@ def pretrain(
         heldout_every: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         seed: seed of every random choice.
-        objective: what is predicted from what:
+        objective: what is learned:
             mlm: masked tokens from their context; trains a language-model head or a generator (Devlin et al. 2019;
-                003 eq. 3)
+                001 Table 7, 003 eq. 3)
             simlm: replaced tokens, by the encoder and through the bottleneck by a 2-layer decoder, at all positions
                 (001 §3.1, eq. 1-2)
+            simlm_joint: simlm whose generator goes on learning (001 Table 12)
+            simlm_joint_random: simlm whose generator learns from random parameters (001 Table 12)
+            enc_dec_mlm: simlm's architecture on masked tokens, without a generator (001 §5.1)
+            enc_dec_rtd: simlm's architecture, which tells replaced tokens from original ones (001 §5.1)
+            condenser: masked tokens by a head that reads the last [CLS] and, by skip connections, middle token
+                states (Gao and Callan 2021; 001 §5.1)
+            autoencoder: the whole passage from its vector alone (001 §5.1)
+            auto_encoding: masked tokens, by the encoder and through the bottleneck by a 1-layer decoder (002 §3.1,
+                eq. 4-5)
+            auto_regression: masked tokens, and each next token through the bottleneck by a 1-layer causal decoder
+                (002 §3.1, eq. 6-7)
+            enhanced_decoding: masked tokens, and every token from the bottleneck and the tokens visible to its
+                position (RetroMAE) (002 §3.1, eq. 8-10; 003 Table 6)
             bow: masked tokens, and the passage's set of tokens from its vector; no decoder (002 §3.3, eq. 12-13)
             cdmae: masked tokens, by the encoder and through a projection by a decoder whose important tokens are
-                masked (003 §3, eq. 1-6 and Algorithm 1).
+                masked (003 §3, eq. 1-6 and Algorithm 1)
+            simlm_importance: simlm whose decoder has its important tokens replaced (this project: 001 with the
+                masking of 003)
+            bow_importance: bow whose encoder has its important tokens masked (this project: 002 with the masking of
+                003)
+            cdmae_bow: cdmae and the bag of words together (this project: 003 with the task of 002)
+            ict: a sentence finds the rest of its passage (inverse cloze task) (004 §3)
+            bfs: a sentence of an article's first section finds another passage of the article (body first
+                selection) (004 §3)
+            wlp: a sentence of an article's first section finds a passage of an article that links to it (wiki link
+                prediction) (004 §3)
+            ict+bfs+wlp, ict+bfs, ict+wlp, bfs+wlp: these tasks in equal shares (004 §4.1).
         trainable: all = the whole model; head = the language-model head alone, for an encoder that came without one.
         encoder_mask: share of the encoder's tokens that is corrupted.
-        decoder_mask: share of the decoder's tokens that is corrupted.
+        decoder_mask: share of the decoder's tokens that is corrupted, or hidden from a position by
+            enhanced_decoding.
         mask_unit: what random masking draws: token = single tokens, as in the papers; word = whole words, as in the
             code of 001.
+        mask_replacement: what masked tokens become: row = as the objective says; mask = [MASK]; 80_10_10 = [MASK],
+            a random token or itself, as in the code of 002 for its objectives.
+        decoder_layers: layers of the decoder; 0 = as the objective says.
+        decoder_init: how the decoder begins: row = as the objective says; last_layers = copies of the encoder's;
+            random.
+        bottleneck: what the decoder gets of the vector: row = as the objective says; raw = itself; linear = a
+            projection of it.
+        visibility_masks: enhanced_decoding: 0 = every position's visible tokens are drawn anew, as in the paper; n
+            = each position takes one of n masks of its passage, as in the code of RetroMAE (256).
         importance_noise: standard deviation of the noise on AMI (003 Algorithm 1).
+        loss_mean: passage = the mean over a passage's positions, then over passages, as in 001 eq. 2; token = over
+            all positions of the batch at once, as in the code of 001.
+        generator_weight: weight of the loss of a generator that learns (the code of 001).
+        bag_logits: bag of words: embeddings = the vector times the word embeddings, as in 002 eq. 11; head =
+            through the whole language-model head, as in the code of 002.
+        bag_weight_end: bag of words: its weight falls along a cosine from 1 to this by the last step; 1 = never, as
+            in 002; the code of 002 has 0.1.
         max_length: tokens of a passage, [CLS] and [SEP] included.
         heldout_fraction: share of the passages that is held out to measure the loss.
         heldout_limit: most passages that are held out.
+        accumulate: a step's batch is computed in so many parts, one after the other, in the memory of one of them.
+        bucket_steps: passages of so many steps are sorted by length and dealt into batches, which need little
+            padding; 0 = not.
+        signals: measure signs of retrieval quality on held-out passages with every held-out loss.
+        stop_on: what the best parameters are chosen by: heldout_loss = the objective's own; ict_RR@10 = retrieval
+            by ICT pairs of held-out passages; heldout_mlm_loss; coverage@20 = input tokens among the vector's top
+            20 (002 Algorithm 1).
+        patience: stop after so many measurements in a row without a better one; 0 = never.
     """
     from stillhouse.surfaces.component import run_component
 

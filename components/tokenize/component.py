@@ -13,6 +13,7 @@ def tokenize(
     metrics: Output[Metrics],
     validation: Input[Dataset] = None,
     max_length: int = 144,
+    language: str = "en",
 ):
     """Cuts every passage into tokens once, as flat arrays.
 
@@ -23,6 +24,7 @@ def tokenize(
         metrics: the step's figures.
         validation: the verdict that lets the run go on.
         max_length: tokens of a passage that are kept, [CLS] and [SEP] included (001 Table 11).
+        language: ISO 639-1 code of the passages' language, by whose rules sentences are split.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -26,6 +26,7 @@ def train_reranker(
     negatives_per_query: int = 63,
     negatives_depth: int = 200,
     max_length: int = 192,
+    layers: int = 0,
 ):
     """Trains a cross-encoder with the listwise loss (001 eq. 4).
 
@@ -49,6 +50,7 @@ def train_reranker(
         negatives_per_query: negatives drawn for a query each time it is seen.
         negatives_depth: draw them from the best so many.
         max_length: tokens of a query and its passage together.
+        layers: keep the first so many layers of the model it starts from; 0 = all of them.
     """
     from stillhouse.surfaces.component import run_component
 

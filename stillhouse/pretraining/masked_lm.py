@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -51,7 +51,9 @@ def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     missing = head_parameters(model).keys() & set(info["missing_keys"])
     claimed = read_manifest(folder, verify=False).facts.get("lm_head") if (folder / MANIFEST).is_file() else None
     trained = not missing and claimed in (None, "trained")
-    return MaskedLanguageModel(model, tokenizer, read_settings(folder), trained)
+    # What pair tasks put behind the pooling (a projection, a second tower) is no part of a masked language model.
+    settings = replace(read_settings(folder), projection=0, towers="shared")
+    return MaskedLanguageModel(model, tokenizer, settings, trained)
 
 
 def require_same_vocabulary(what: str, tokenizer: PreTrainedTokenizerBase, digest: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,9 @@ from stillhouse.pretraining.masked_lm import MaskedLanguageModel, require_head
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.pairs.model import PairPretraining
+from stillhouse.pretraining.pairs.saving import save_towers
 from stillhouse.pretraining.pairs.settings import pair_tasks
-from stillhouse.pretraining.pairs.task import open_pairs
+from stillhouse.pretraining.pairs.task import PairMaker, open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import COVERAGE_RANKS
 from stillhouse.pretraining.tokens import TokenCache
@@ -48,10 +50,13 @@ class Pretrained:
     """What a pre-training gives back. `skipped` passages have nothing that could be predicted, or no pair.
 
     `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (002 Algorithm 1).
-    `head_trained`: whether the encoder has a language-model head that was ever trained.
+    `head_trained`: whether the encoder has a language-model head that was ever trained. `towers` and `pair_facts` are
+    there after pair tasks: the module that was trained on the encoder, and how many pairs there were.
     """
 
     encoder: MaskedLanguageModel
+    towers: PairPretraining | None
+    pair_facts: dict[str, dict[str, int]]
     head_trained: bool
     rows: list[CurveRow]
     coverage: dict[int, float]
@@ -60,6 +65,13 @@ class Pretrained:
     heldout_passages: int
     skipped: int
     steps: int
+
+    def save(self, folder: Path) -> None:
+        """Writes the encoder folder; after pair tasks with their projection and their second tower."""
+        if self.towers is None:
+            self.encoder.save(folder)
+        else:
+            save_towers(self.towers, self.encoder.model, self.encoder.tokenizer, folder)
 
 
 @dataclass(frozen=True)
@@ -136,10 +148,12 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
             f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
             f"frequent token alone is {accuracy.unigram:.1%}; train longer (--epochs) or faster (--learning-rate)"
         )
-    encoder.model.cpu()
+    lesson.module.cpu()
     counts = (len(lesson.training), len(lesson.heldout), lesson.skipped, steps)
     head_trained = encoder.head_trained or objective is not None
-    return Pretrained(encoder, head_trained, rows, coverage, accuracy, *counts)
+    towers = lesson.module if isinstance(lesson.module, PairPretraining) else None
+    pair_facts = lesson.make.facts() if isinstance(lesson.make, PairMaker) else {}
+    return Pretrained(encoder, towers, pair_facts, head_trained, rows, coverage, accuracy, *counts)
 
 
 def bag_weight(step: int, steps: int, end: float) -> float:

@@ -20,7 +20,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.curves import best_row, write_coverage, write_curves
 
     done = pretrain(config, Folders(**inputs), context)
-    done.encoder.save(outputs["encoder"])
+    done.save(outputs["encoder"])
     write_curves(outputs["curves"], done.rows)
     write_coverage(outputs["curves"], done.coverage)
     first, best = done.rows[0], best_row(done.rows, config.stop_on)
@@ -33,6 +33,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         "skipped_passages": done.skipped,
         "steps": done.steps,
         "best_step": best.step,
+        **done.pair_facts,
     }
     changes = {name: (first.signals[name], value) for name, value in best.signals.items()}
     shown = "".join(f"{name} {before:.3f} -> {after:.3f}, " for name, (before, after) in changes.items())

@@ -48,20 +48,14 @@ def main() -> int:
     cache = TokenCache(ids, offsets, starts, SPECIALS, importance)
     rows = rng.choice(passages, BATCH, replace=False)
     reading = milliseconds(lambda: cache.batch(rows, LENGTH))
-    lines = [
-        "# What masking costs",
-        "",
-        "Command: `python benchmarks/masking.py`.",
-        "",
-        machine("numpy", "torch") + " One core is used.",
-        "",
-        f"A batch of {BATCH} passages of {LENGTH} tokens; the median of {ROUNDS} batches, in milliseconds a batch. "
-        f"Taking the batch from the token cache costs {reading:.2f} ms more, the same for all. Masks and replacements of "
-        "encoder and decoder together; a generator's forward pass is left out.",
-        "",
-        "| objective | tokens | whole words |",
-        "|---|---|---|",
-    ]
+    about = (
+        f"A batch of {BATCH} passages of {LENGTH} tokens; the median of {ROUNDS} batches, in milliseconds a batch. Taking "
+        f"the batch from the token cache costs {reading:.2f} ms more, the same for all. Masks and replacements of encoder "
+        "and decoder together; a generator's forward pass is left out."
+    )
+    lines = ["# What masking costs", "", "Command: `python benchmarks/masking.py`.", ""]
+    lines += [machine("numpy", "torch") + " One core is used.", "", about, ""]
+    lines += ["| objective | tokens | whole words |", "|---|---|---|"]
     for objective in TABLE:
         cells = []
         for unit in ("token", "word"):

@@ -49,9 +49,9 @@ def main() -> int:
     rows = rng.choice(passages, BATCH, replace=False)
     reading = milliseconds(lambda: cache.batch(rows, LENGTH))
     about = (
-        f"A batch of {BATCH} passages of {LENGTH} tokens; the median of {ROUNDS} batches, in milliseconds a batch. Taking "
-        f"the batch from the token cache costs {reading:.2f} ms more, the same for all. Masks and replacements of encoder "
-        "and decoder together; a generator's forward pass is left out."
+        f"A batch of {BATCH} passages of {LENGTH} tokens; the median of {ROUNDS} batches, in milliseconds a batch. "
+        f"Taking the batch from the token cache costs {reading:.2f} ms more, the same for all. Masks and replacements of "
+        "encoder and decoder together; a generator's forward pass is left out."
     )
     lines = ["# What masking costs", "", "Command: `python benchmarks/masking.py`.", ""]
     lines += [machine("numpy", "torch") + " One core is used.", "", about, ""]

@@ -30,7 +30,8 @@ STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
 USE_CASES = [pytest.param(use, id=use.name) for use in USES]
 IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
 IR_KINDS = {"data": "system.Dataset", "model": "system.Model"}
-LARGEST_IR = 200_000
+LARGEST_IR = 400_000
+"""Bytes. Argo's object of it is up to three times as large, and etcd takes 1.5 MB."""
 
 
 @cache

@@ -125,7 +125,7 @@ def test_pair_tasks_train_a_bare_encoder_and_are_watched(
 ) -> None:
     inputs = {"tokens": articles, "init": tiny_model}
     settings = {"query_length": 16, "passage_length": 32, "pair_normalize": True, "temperature": 0.1}
-    settings |= {"max_steps": 30, "learning_rate": 3e-3, "heldout_fraction": 0.4}
+    settings |= {"max_steps": 60, "learning_rate": 1e-2, "heldout_fraction": 0.4}
     folder = pretrain(inputs, tmp_path, objective=objective, **settings)
     with (tmp_path / "curves" / "curves.csv").open() as file:
         losses = [float(row["heldout_loss"]) for row in csv.DictReader(file)]

@@ -50,7 +50,7 @@ def start(tokens: Path, model: Path, folder: Path, processes: int, step: str = "
     else:
         command += ["--importance", str(folder / "importance")]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=240
+        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}, timeout=240
     )
     return done.stdout + done.stderr
 

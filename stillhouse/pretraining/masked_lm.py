@@ -12,6 +12,7 @@ from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of, head_parameters
 from stillhouse.pretraining.tokens import vocabulary_digest
+from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.pooling import EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
@@ -37,8 +38,9 @@ class MaskedLanguageModel:
 def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     """Loads the model in float32; what is missing of its head is drawn from `seed`.
 
-    Raises `InputError` for a folder that holds no encoder of a known type.
+    Raises `InputError` for a folder that holds no encoder of a known type, or a bag of words.
     """
+    refuse_bag_of_words(folder)
     torch.manual_seed(seed)
     try:
         model, info = AutoModelForMaskedLM.from_pretrained(

@@ -22,6 +22,7 @@ from transformers import (
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import TokenizedTexts, for_each_batch
+from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
@@ -44,8 +45,10 @@ class CrossEncoder(nn.Module):
     def start(cls, folder: Path, max_length: int, layers: int = 0) -> CrossEncoder:
         """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
 
-        `layers` > 0 keeps the encoder's first so many layers. Raises `InputError` where it has fewer.
+        `layers` > 0 keeps the encoder's first so many layers. Raises `InputError` where it has fewer, or is a bag
+        of words.
         """
+        refuse_bag_of_words(folder)
         config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True)
         if layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")

@@ -1,26 +1,27 @@
-"""The bi-encoder: one shared Transformer for queries and passages (001 §3.2), its folder, and encoding at length.
+"""The bi-encoder: a Transformer that queries and passages share (001 §3.2) or one each, and encoding at length.
 
 Shape suffixes: B texts, L tokens, D width, N all texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.pooling import EncoderSettings, normalized, pool, read_settings, write_modules
-from stillhouse.retrieval.projection import PROJECTION, read_projection
+from stillhouse.retrieval.encoder_folder import is_bag_of_words, read_towers, write_towers
+from stillhouse.retrieval.pooling import EncoderSettings, normalized, read_settings
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.tokenizer_files import save_tokenizer
+from stillhouse.retrieval.towers import Role, Tower
 from stillhouse.training.precision import autocast
 
 
@@ -54,24 +55,26 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     return TokenizedTexts(encoded["input_ids"], tokenizer.pad_token_id)
 
 
+@dataclass(frozen=True)
+class EncoderTexts(TokenizedTexts):
+    """Tokenized texts of one role, which says whose tower reads them."""
+
+    role: Role
+
+
 class BiEncoder(nn.Module):
-    """An encoder with pooling and, where it was trained with one, a linear `projection` of the pooled vector.
+    """Towers that make queries and passages vectors; one for both roles where they are shared.
 
-    `forward(ids_BL, mask_BL) -> vectors_BD`, of length 1 where `settings.normalize`.
-
-    Relation to `AutoModel`: the same hidden states; to `SentenceTransformer`: the same vectors.
+    `towers` holds that of the passages, and that of the queries where they have one of their own.
+    `forward(ids_BL, mask_BL, role) -> vectors_BD`, of length 1 where `settings.normalize`.
+    Relation to `SentenceTransformer`: the same vectors; to `AutoModel`: a Transformer's hidden states are the same.
     """
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        settings: EncoderSettings,
-        projection: nn.Linear | None = None,
+        self, towers: Mapping[Role, Tower], tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings
     ) -> None:
         super().__init__()
-        self.model = model
-        self.projection = projection
+        self.towers = nn.ModuleDict(dict(towers.items()))
         self.tokenizer = tokenizer
         self.settings = settings
 
@@ -79,42 +82,54 @@ class BiEncoder(nn.Module):
     def load(cls, folder: Path, **changes: Any) -> BiEncoder:
         """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
-        Raises `InputError` for separate towers and for a bag of words.
+        `towers="separate"` gives the queries of shared towers a copy of the one that there is; `towers="shared"` leaves
+        the queries' own tower out. Raises `InputError` for a folder without an encoder.
         """
-        settings = read_settings(folder)
-        if settings.towers != "shared" or not (folder / "config.json").is_file():
-            raise InputError(
-                f"{folder} holds no single Transformer for queries and passages; `stillhouse pretrain` with towers "
-                "shared and pair_encoder transformer makes one"
-            )
-        settings = EncoderSettings(**{**settings.__dict__, **changes})
-        model = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
-        projection = read_projection(folder / PROJECTION) if settings.projection else None
-        return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True), settings, projection)
+        if not (folder / "config.json").is_file() and not is_bag_of_words(folder):
+            raise InputError(f"{folder} holds no encoder; `stillhouse fetch-model` or `stillhouse pretrain` makes one")
+        own = read_settings(folder)
+        settings = replace(own, **changes)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        towers = read_towers(folder, replace(settings, towers=own.towers), tokenizer)
+        if settings.towers == "shared":
+            towers = {"passage": towers["passage"]}
+        elif own.towers == "shared":
+            towers["query"] = copy.deepcopy(towers["passage"])
+        return cls(towers, tokenizer, settings)
+
+    def tower(self, role: Role) -> Tower:
+        """What reads the texts of a role."""
+        tower = self.towers[role if role in self.towers else "passage"]
+        assert isinstance(tower, Tower)
+        return tower
 
     @property
     def width(self) -> int:
         """Width of the vectors."""
-        return self.settings.projection or int(self.model.config.hidden_size)
+        return self.tower("passage").width
 
-    def forward(self, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
-        hidden_BLD = self.model(input_ids=ids_BL, attention_mask=mask_BL).last_hidden_state
-        vectors_BD = pool(hidden_BLD.float(), mask_BL, self.settings.pooling)
-        if self.projection is not None:
-            vectors_BD = self.projection(vectors_BD).float()
+    def forward(self, ids_BL: Tensor, mask_BL: Tensor, role: Role) -> Tensor:
+        vectors_BD = self.tower(role)(ids_BL, mask_BL).float()
         return normalized(vectors_BD) if self.settings.normalize else vectors_BD
 
     def save(self, folder: Path) -> None:
         """Writes a folder for `BiEncoder.load`, `AutoModel` and `SentenceTransformer`."""
-        self.model.save_pretrained(folder)
-        save_tokenizer(self.tokenizer, folder)
-        write_modules(folder, int(self.model.config.hidden_size), self.settings, self.projection)
+        towers: dict[Role, Tower] = {"passage": self.tower("passage")}
+        if self.settings.towers == "separate":
+            towers["query"] = self.tower("query")
+        write_towers(folder, towers, self.tokenizer, self.settings)
 
-    def queries(self, texts: Sequence[str]) -> TokenizedTexts:
-        return tokenize(self.tokenizer, texts, self.settings.query_length)
+    def texts(self, texts: Sequence[str], role: Role) -> EncoderTexts:
+        """Tokenizes texts of a role, each cut to the length that the settings give it."""
+        length = self.settings.query_length if role == "query" else self.settings.passage_length
+        cut = tokenize(self.tokenizer, texts, length)
+        return EncoderTexts(cut.ids, cut.padding_id, role)
 
-    def passages(self, texts: Sequence[str]) -> TokenizedTexts:
-        return tokenize(self.tokenizer, texts, self.settings.passage_length)
+    def queries(self, texts: Sequence[str]) -> EncoderTexts:
+        return self.texts(texts, "query")
+
+    def passages(self, texts: Sequence[str]) -> EncoderTexts:
+        return self.texts(texts, "passage")
 
 
 def length_batches(lengths_N: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
@@ -129,7 +144,7 @@ def length_batches(lengths_N: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
 
 def encode(
     encoder: BiEncoder,
-    texts: TokenizedTexts,
+    texts: EncoderTexts,
     context: Context,
     what: str,
     config: InferenceConfig,
@@ -138,7 +153,7 @@ def encode(
     vectors_ND = np.empty((len(texts), encoder.width), dtype=np.float32)
 
     def compute(rows: np.ndarray, device: torch.device) -> Tensor:
-        return encoder(*texts.batch(rows, device))
+        return encoder(*texts.batch(rows, device), texts.role)
 
     for_each_batch(encoder, texts.lengths(), compute, vectors_ND, context, what, config)
     return vectors_ND

@@ -13,7 +13,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.contrastive import contrastive_loss
 from stillhouse.retrieval.distillation import distillation_loss
-from stillhouse.retrieval.encoder import BiEncoder, TokenizedTexts
+from stillhouse.retrieval.encoder import BiEncoder, EncoderTexts
 from stillhouse.retrieval.group_training import open_samplers, train_on_groups
 from stillhouse.retrieval.groups import Groups, GroupSampler
 from stillhouse.retrieval.negatives import Negatives
@@ -70,8 +70,8 @@ class RetrieverLoss:
         student_BK = scores_BM.gather(1, self._tensor(places_BK))
         return distillation_loss(student_BK, self._tensor(teacher_BK), self._tensor(known_BK))
 
-    def _vectors(self, texts: TokenizedTexts) -> Tensor:
-        return self._encoder(*texts.batch(range(len(texts)), self._device)).float()
+    def _vectors(self, texts: EncoderTexts) -> Tensor:
+        return self._encoder(*texts.batch(range(len(texts)), self._device), texts.role)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)

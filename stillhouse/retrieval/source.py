@@ -10,6 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from stillhouse.errors import InputError
+from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
@@ -25,6 +26,7 @@ def locate(name: str) -> str:
         return str(_in_package(name.removeprefix(PACKAGE)))
     folder = Path(name)
     if folder.is_dir():
+        refuse_bag_of_words(folder)
         if not (folder / "config.json").is_file():
             raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
         return str(folder)
@@ -68,6 +70,11 @@ def fetch(
         config = AutoConfig.from_pretrained(source)
         tokenizer = AutoTokenizer.from_pretrained(source)
         settings = read_settings(Path(source)) if Path(source).is_dir() else EncoderSettings()
+        if settings.towers == "separate":
+            raise InputError(
+                f"{name} has a tower of its own for queries, which would be lost here; give its folder to the step "
+                "directly, as the model to start from"
+            )
         if layers:
             if layers > config.num_hidden_layers:
                 raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")

@@ -16,6 +16,12 @@ class Config(TrainingConfig):
 
     negatives_per_query: int = setting(15, "hard negatives drawn for a query each time it is seen", minimum=0)
     negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
+    towers: str = setting(
+        "as_is",
+        "as_is = the encoder's own; shared = one for queries and passages, that of the passages; separate = one each, "
+        "which start from the same parameters where the encoder has one",
+        choices=("as_is", "shared", "separate"),
+    )
     similarity: str = setting("cosine", "how vectors are compared", choices=("cosine", "dot"))
     temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
     alpha: float = setting(0.2, "weight of the contrastive loss beside the teacher's (001 eq. 5)", minimum=0)
@@ -29,7 +35,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.teacher import Teacher
     from stillhouse.training.curves import best_row, describe, write_curves
 
-    encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine")
+    changes = {} if config.towers == "as_is" else {"towers": config.towers}
+    encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
     rows = train_retriever(
         encoder,
         Corpus.open(inputs["corpus"]),

@@ -15,9 +15,9 @@ from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
 from stillhouse.pretraining.pairs.settings import PairConfig
-from stillhouse.pretraining.pairs.towers import BagOfWordsTower, TransformerTower
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.pooling import normalized
+from stillhouse.retrieval.towers import BagOfWordsTower, Tower, TransformerTower
 
 
 class PairPretraining(nn.Module):
@@ -41,13 +41,14 @@ class PairPretraining(nn.Module):
             raise InputError("the bow_mlp encoder ends in a layer of some width; give projection (004: 512)")
         base = model.base_model
         assert isinstance(base, PreTrainedModel)
-        self.passage_tower: nn.Module = (
-            BagOfWordsTower(int(model.config.vocab_size), (specials.cls, specials.sep, specials.pad), config.projection)
-            if bag
-            else TransformerTower(base, pooling, config.projection)
-        )
+        if bag:
+            added = (specials.cls, specials.sep, specials.pad)
+            self.passage_tower: Tower = BagOfWordsTower(int(model.config.vocab_size), added, config.projection)
+        else:
+            layer = nn.Linear(int(base.config.hidden_size), config.projection) if config.projection else None
+            self.passage_tower = TransformerTower(base, pooling, layer)
         shared = config.towers == "shared"
-        self.query_tower: nn.Module = self.passage_tower if shared else copy.deepcopy(self.passage_tower)
+        self.query_tower: Tower = self.passage_tower if shared else copy.deepcopy(self.passage_tower)
 
     def forward(self, batch: PairBatch) -> Tensor:
         return torch.stack(list(self.parts(batch).values())).sum()

@@ -5,11 +5,16 @@ Shape suffixes: B texts, L tokens, D width of the vectors.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from stillhouse.retrieval.pooling import pool
+
+Role = Literal["query", "passage"]
+"""What a text is to a bi-encoder."""
 
 BAG_WIDTH = 4096
 """Width of the word embeddings of `BagOfWordsTower`. 004 §4.2 gives no widths but the size of the model, 128 M: this,
@@ -18,18 +23,23 @@ BAG_HIDDEN = 512
 
 
 class TransformerTower(nn.Module):
-    """Hidden states pooled, then a linear layer to `projection` dimensions (004 §4.1); 0 = no such layer."""
+    """Hidden states pooled, in float32, then a linear layer where there is one (004 §4.1)."""
 
-    def __init__(self, encoder: PreTrainedModel, pooling: str, projection: int) -> None:
+    def __init__(self, encoder: PreTrainedModel, pooling: str, projection: nn.Linear | None = None) -> None:
         super().__init__()
         self.encoder = encoder
         self.pooling = pooling
-        self.projection = nn.Linear(int(encoder.config.hidden_size), projection) if projection else None
+        self.projection = projection
+
+    @property
+    def width(self) -> int:
+        """Width of the vectors."""
+        return self.projection.out_features if self.projection is not None else int(self.encoder.config.hidden_size)
 
     def forward(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
-        """Vectors [B, D] of ids int64 [B, L], attention bool [B, L]."""
+        """Vectors [B, D] of ids int64 [B, L], attention [B, L], true or 1 where a token is."""
         hidden_BLD = self.encoder(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
-        vectors_BD = pool(hidden_BLD, attention_BL, self.pooling)
+        vectors_BD = pool(hidden_BLD.float(), attention_BL, self.pooling)
         return vectors_BD if self.projection is None else self.projection(vectors_BD)
 
 
@@ -51,9 +61,17 @@ class BagOfWordsTower(nn.Module):
         self.output = nn.Linear(hidden, width)
         self.register_buffer("added", torch.tensor(added), persistent=False)
 
+    @property
+    def width(self) -> int:
+        """Width of the vectors."""
+        return self.output.out_features
+
     def forward(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
-        """Vectors [B, D] of ids int64 [B, L], attention bool [B, L]."""
+        """Vectors [B, D] of ids int64 [B, L], attention [B, L], true or 1 where a token is."""
         word_BL = attention_BL.bool() & ~torch.isin(ids_BL, self.get_buffer("added"))
         mean_BD = pool(self.embedding(ids_BL), word_BL, "mean")
         vectors_BD: Tensor = self.output(torch.tanh(self.hidden(mean_BD)))
         return vectors_BD
+
+
+Tower = TransformerTower | BagOfWordsTower

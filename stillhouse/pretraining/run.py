@@ -36,7 +36,7 @@ from stillhouse.pretraining.pairs.saving import save_towers
 from stillhouse.pretraining.pairs.settings import pair_tasks
 from stillhouse.pretraining.pairs.task import PairMaker, open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.pretraining.signals import COVERAGE_RANKS
+from stillhouse.pretraining.signals import COVERAGE_RANK, COVERAGE_RANKS, Signals
 from stillhouse.pretraining.tokens import TokenCache
 from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
 from stillhouse.training.curves import CurveRow, Watch
@@ -44,13 +44,15 @@ from stillhouse.training.loop import train
 from stillhouse.training.precision import autocast
 from stillhouse.training.processes import own_parts
 
+EXAMPLES = 3
+
 
 @dataclass(frozen=True)
 class Pretrained:
     """What a pre-training gives back. `skipped` passages have nothing that could be predicted, or no pair.
 
     `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (002 Algorithm 1).
-    `head_trained`: whether the encoder has a language-model head that was ever trained. `towers` and `pair_facts` are
+    `coverage_examples` names these tokens for a few passages (002 Figure 3). `head_trained`: whether the encoder has a language-model head that was ever trained. `towers` and `pair_facts` are
     there after pair tasks: the module that was trained on the encoder, and how many pairs there were.
     """
 
@@ -60,6 +62,7 @@ class Pretrained:
     head_trained: bool
     rows: list[CurveRow]
     coverage: dict[int, float]
+    coverage_examples: list[dict[str, Any]]
     accuracy: MaskedAccuracy
     training_passages: int
     heldout_passages: int
@@ -143,6 +146,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     with torch.no_grad(), autocast(config.precision, device):
         accuracy = _accuracy(config, encoder, cache, lesson, device)
         coverage = signals.coverage(COVERAGE_RANKS)
+        examples = _coverage_examples(encoder, signals)
     if objective is not None and objective.masked_lm and accuracy.head <= accuracy.unigram:
         raise InputError(
             f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
@@ -153,7 +157,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     head_trained = encoder.head_trained or objective is not None
     towers = lesson.module if isinstance(lesson.module, PairPretraining) else None
     pair_facts = lesson.make.facts() if isinstance(lesson.make, PairMaker) else {}
-    return Pretrained(encoder, towers, pair_facts, head_trained, rows, coverage, accuracy, *counts)
+    return Pretrained(encoder, towers, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)
 
 
 def bag_weight(step: int, steps: int, end: float) -> float:
@@ -209,6 +213,19 @@ def _pair_lesson(
     torch.manual_seed(config.seed)
     module = PairPretraining(encoder.model, encoder.settings.pooling, config, cache.specials)
     return Lesson(module, maker, maker.training, maker.heldout, maker.skipped)
+
+
+def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[dict[str, Any]]:
+    """A few held-out passages with the tokens that their vectors rank first, for the page of a comparison."""
+    ids_BL, top_BK = signals.nearest_tokens(EXAMPLES, COVERAGE_RANK)
+    names = encoder.tokenizer.convert_ids_to_tokens
+    return [
+        {
+            "passage": encoder.tokenizer.decode(ids, skip_special_tokens=True),
+            "tokens": [{"token": token, "rank": rank} for rank, token in enumerate(names(top), start=1)],
+        }
+        for ids, top in zip(ids_BL.tolist(), top_BK.tolist())
+    ]
 
 
 def _accuracy(

@@ -83,18 +83,27 @@ class Signals:
         The vector is projected to the vocabulary by the word embeddings (002 eq. 11), or by the whole language-model
         head where these are narrower than the vector.
         """
-        weight_VE, bias_V = output_matrix(self.model)
         totals, passages = dict.fromkeys(ranks, 0.0), 0
         for batch in self.masked:
-            states_BE = self.vectors(batch.ids_BL, batch.attention_BL)
-            narrow = weight_VE.shape[1] != states_BE.shape[1]
-            if narrow:
-                states_BE = family_of(self.model).transform(self.model)(states_BE)
-            logits_BV = functional.linear(states_BE, weight_VE, bias_V if narrow else None)
+            logits_BV = self._project(batch)
             for rank, shares_B in zip(ranks, token_coverage(logits_BV, batch.ids_BL, batch.special_BL, ranks)):
                 totals[rank] += float(shares_B.sum())
             passages += len(batch.ids_BL)
         return {rank: total / max(1, passages) for rank, total in totals.items()}
+
+    def nearest_tokens(self, passages: int, rank: int) -> tuple[Tensor, Tensor]:
+        """The ids [B, L] of the first `passages` held-out passages and their vectors' top `rank` tokens [B, K]."""
+        batch = self.masked[0]
+        return batch.ids_BL[:passages].cpu(), self._project(batch)[:passages].topk(rank, dim=1).indices.cpu()
+
+    def _project(self, batch: CorruptedBatch) -> Tensor:
+        """The vectors of a batch's passages, read unmasked, in the space of the vocabulary [B, V]."""
+        weight_VE, bias_V = output_matrix(self.model)
+        states_BE = self.vectors(batch.ids_BL, batch.attention_BL)
+        narrow = weight_VE.shape[1] != states_BE.shape[1]
+        if narrow:
+            states_BE = family_of(self.model).transform(self.model)(states_BE)
+        return functional.linear(states_BE, weight_VE, bias_V if narrow else None)
 
     def ict(self) -> float:
         """RR@10 of finding the rest of a held-out passage by one of its sentences, among all these rests."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.relevance import among, never_negative
+from stillhouse.retrieval.relevance import AnswerSets, never_negative
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class GroupSampler:
         self.query_numbers_Q = chosen
         self.texts = queries["text"].to_numpy(dtype=object)
         self.offsets, self.positives = corpus.positives(ids)
-        self._right_offsets, self._right = never_negative(corpus, list(ids))
+        self._answers = AnswerSets(*never_negative(corpus, list(ids)))
         self.rows_QD = negatives.rows_QD[chosen[0] : chosen[-1] + 1, :depth]
         assert len(self.rows_QD) == len(chosen), "the queries of a split lie together"
         self._count = count
@@ -79,4 +79,4 @@ class GroupSampler:
 
     def relevant(self, examples_B: NDArray[np.int64], rows_M: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether each passage of `rows_M` is a right answer to each query (`never_negative`), [B, M]."""
-        return among(self._right_offsets, self._right, examples_B[:, None], rows_M[None, :])
+        return self._answers.hold(examples_B[:, None], rows_M[None, :])

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.corpus.store import Corpus
-from stillhouse.retrieval.relevance import among, never_negative
+from stillhouse.retrieval.relevance import AnswerSets, never_negative
 
 SPLITS = ("train", "dev")
 
@@ -35,7 +35,7 @@ def without_positives(
     `offsets` and `positives` are what `never_negative` gives for the same queries.
     """
     queries, width = rows_QK.shape
-    relevant_QK = among(offsets, positives, np.arange(queries)[:, None], rows_QK)
+    relevant_QK = AnswerSets(offsets, positives).hold(np.arange(queries)[:, None], rows_QK)
     kept_QK = (rows_QK >= 0) & ~relevant_QK
     order_QK = np.argsort(~kept_QK, axis=1, kind="stable")
     negatives_QK = np.take_along_axis(np.where(kept_QK, rows_QK, np.int32(-1)), order_QK, axis=1)[:, :depth]

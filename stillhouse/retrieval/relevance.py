@@ -16,21 +16,25 @@ from stillhouse.corpus.pair_queries import not_negatives
 from stillhouse.corpus.store import Corpus, passage_texts
 
 
-def among(
-    offsets: NDArray[np.int64], rows: NDArray[np.int32], queries: NDArray[np.int64], candidates: NDArray[np.int32]
-) -> NDArray[np.bool_]:
-    """Whether each candidate is one of its query's rows; `queries` and `candidates` broadcast against each other.
+class AnswerSets:
+    """The right answers of every query, made ready to be asked for again and again.
 
-    `offsets` and `rows` (ascending within a query) are what `never_negative` gives. A padded candidate, -1, is none.
+    `offsets` int64 [Q + 1] and `rows` int32 (ascending within a query) are what `never_negative` gives.
     """
-    span = np.int64(max(int(rows.max(initial=0)), int(candidates.max(initial=0))) + 1)
-    keys = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets)) * span + rows
-    wanted = queries.astype(np.int64) * span + candidates
-    place = np.searchsorted(keys, wanted)
-    found = np.zeros(wanted.shape, dtype=np.bool_)
-    inside = (place < len(keys)) & (candidates >= 0)
-    found[inside] = keys[place[inside]] == wanted[inside]
-    return found
+
+    def __init__(self, offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        self._span = np.int64(int(rows.max(initial=-1)) + 1)
+        queries = np.arange(len(offsets) - 1, dtype=np.int64)
+        self._keys = np.repeat(queries, np.diff(offsets)) * self._span + rows
+
+    def hold(self, queries: NDArray[np.int64], candidates: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether each candidate is an answer of its query; both broadcast. A padded candidate, -1, is none."""
+        wanted = queries.astype(np.int64) * self._span + candidates
+        place = np.searchsorted(self._keys, wanted)
+        found = np.zeros(wanted.shape, dtype=np.bool_)
+        inside = (place < len(self._keys)) & (candidates >= 0) & (candidates < self._span)
+        found[inside] = self._keys[place[inside]] == wanted[inside]
+        return found
 
 
 def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -15,6 +15,7 @@ class Config(PretrainingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.artifacts import write_json
     from stillhouse.pretraining.inputs import Folders
     from stillhouse.pretraining.run import pretrain
     from stillhouse.training.curves import best_row, write_coverage, write_curves
@@ -23,6 +24,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     done.save(outputs["encoder"])
     write_curves(outputs["curves"], done.rows)
     write_coverage(outputs["curves"], done.coverage)
+    write_json(outputs["curves"] / "coverage_examples.json", done.coverage_examples)
     first, best = done.rows[0], best_row(done.rows, config.stop_on)
     facts = {
         "lm_head": "trained" if done.head_trained else "absent",

@@ -15,6 +15,9 @@ class Config(InferenceConfig):
     """How deep to re-order."""
 
     depth: int = setting(200, "re-order the best so many passages of a query (001 Table 13)", minimum=1)
+    dev_depth: int = setting(
+        0, "the same for dev queries, which only choices are read from; 0 = as deep as the others", minimum=0
+    )
     system: str = setting("reranked", "the name in the run file's last column")
 
 
@@ -35,7 +38,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         depth = int(read_run(path)["rank"].max()) if path.stat().st_size else 0
         ids, rows_QK, _ = top_rows(path, corpus.passage_row, depth)
         questions = corpus.queries_of(split).set_index("query_id")["text"].reindex(ids).to_numpy(dtype=object)
-        query_P, rank_P = np.nonzero(rows_QK[:, : config.depth] >= 0)
+        deep = (config.dev_depth if split == "dev" else 0) or config.depth
+        query_P, rank_P = np.nonzero(rows_QK[:, :deep] >= 0)
         scores_P = score_pairs(
             model,
             questions,

@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
+from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.evaluation.systems import TRAININGS
 from stillhouse.graph import ARTIFACTS, USES, Use
-from stillhouse.surfaces.recipes import BUILT_IN, Recipe, load_recipe, location_fields
+from stillhouse.surfaces.recipes import Recipe, load_recipe, location_fields
 from stillhouse.surfaces.step_command import command_of
 
 HEADER = """\
@@ -40,7 +41,7 @@ def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
     sources = [
         f"${{{use.name}.{field}}}"
         for field in location_fields(use.step)
-        if (value := recipe.get(use.name, {}).get(field)) and value != BUILT_IN and (folder / value).exists()
+        if (value := recipe.get(use.name, {}).get(field)) and value != SAMPLE and (folder / value).exists()
     ]
     folders = [path.as_posix() for path in use.input_paths().values()]
     content: dict[str, Any] = {"cmd": " ".join(command_of(use))}

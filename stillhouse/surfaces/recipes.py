@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.config import build, nearest, read_recipe
+from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.errors import InputError
 from stillhouse.graph import find_uses
 from stillhouse.steps.spec import Step
@@ -16,8 +17,6 @@ from stillhouse.steps.spec import Step
 Recipe = Mapping[str, Mapping[str, Any]]
 
 SHIPPED = Path(__file__).resolve().parent.parent / "recipes"
-BUILT_IN = "sample"
-"""The source that `ingest` takes for the built-in sample, whatever folders there are."""
 
 
 def find_recipe(name: str) -> Path:
@@ -61,6 +60,6 @@ def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, dict[str, Any]
     for name, values in result.items():
         for key in location_fields(find_uses()[name].step):
             value = values.get(key)
-            if value and value != BUILT_IN and not Path(value).is_absolute() and (start / value).exists():
+            if value and value != SAMPLE and not Path(value).is_absolute() and (start / value).exists():
                 values[key] = Path(os.path.relpath((start / value).resolve(), target.resolve())).as_posix()
     return result

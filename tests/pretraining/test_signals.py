@@ -63,6 +63,10 @@ def test_mlm_loss_and_coverage_against_the_models_own_logits(model: BertForMaske
         len(bag & set(row.argsort(descending=True)[:20].tolist())) / len(bag) for bag, row in zip(bags, projected)
     ]
     assert values[COVERAGE] == pytest.approx(sum(shares) / 2)
+    with torch.no_grad():
+        ids, top = signals.nearest_tokens(1, 5)
+    assert ids.tolist() == fixed.ids_BL[:1].tolist()
+    assert top.tolist() == projected[:1].argsort(dim=1, descending=True)[:, :5].tolist()
 
 
 def test_ict_ranks_the_rest_of_each_passage(model: BertForMaskedLM) -> None:

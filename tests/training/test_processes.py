@@ -49,9 +49,8 @@ def start(tokens: Path, model: Path, folder: Path, processes: int, step: str = "
         command += flags
     else:
         command += ["--importance", str(folder / "importance")]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}, timeout=240
-    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
     return done.stdout + done.stderr
 
 

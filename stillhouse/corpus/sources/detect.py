@@ -1,20 +1,19 @@
-"""Finding out what a source is, and the built-in sample."""
+"""Finding out what a source is."""
 
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 
 from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL, open_article_jsonl
 from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, SUFFIXES, article_paths, open_article_tree
+from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL, open_beir, open_jsonl
 from stillhouse.corpus.sources.rows import Rejected, Source
 from stillhouse.errors import InputError
 
 AUTO = "auto"
-SAMPLE = "sample"
 OPENERS = {BEIR: open_beir, JSONL: open_jsonl, ARTICLE_TREE: open_article_tree, ARTICLE_JSONL: open_article_jsonl}
 FORMATS = (AUTO, *OPENERS)
 
@@ -31,11 +30,6 @@ def open_source(source: str, format: str = AUTO) -> Source:
     if location.is_file() and format in (BEIR, ARTICLE_TREE):
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")
     return OPENERS[detect(location) if format == AUTO else format](location)
-
-
-def sample_folder() -> Path:
-    """The folder of the built-in sample inside the installed package."""
-    return Path(str(resources.files("stillhouse") / SAMPLE))
 
 
 def detect(location: Path) -> str:

@@ -51,9 +51,10 @@ EXAMPLES = 3
 class Pretrained:
     """What a pre-training gives back. `skipped` passages have nothing that could be predicted, or no pair.
 
-    `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (002 Algorithm 1).
-    `coverage_examples` names these tokens for a few passages (002 Figure 3). `head_trained`: whether the encoder has a language-model head that was ever trained. `towers` and `pair_facts` are
-    there after pair tasks: the module that was trained on the encoder, and how many pairs there were.
+    `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (002 Algorithm 1);
+    `coverage_examples` names these tokens for a few passages (002 Figure 3). `head_trained`: whether the encoder has a
+    language-model head that was ever trained. `towers` and `pair_facts` are there after pair tasks: the module that was
+    trained on the encoder, and how many pairs there were.
     """
 
     encoder: MaskedLanguageModel

@@ -15,7 +15,7 @@ ROW = "row"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingConfig(TrainingConfig, PairConfig):
+class PretrainingConfig(PairConfig, TrainingConfig):
     """Settings of `pretrain`. Rates, length and learning rate are those of 001 Table 11, of pair tasks those of 004."""
 
     objective: str = setting(

@@ -60,7 +60,7 @@ def step_parser(step: Step) -> Parser:
             group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=Path, help=_literal(port.help + note))
     group = parser.add_argument_group("settings (default < --params < flag)")
     kinds = field_types(step.config)
-    for field in dataclasses.fields(step.config):
+    for field in own_first(step.config):
         kind = kinds[field.name]
         # A switch may be given bare: `--normalize` says `--normalize true`.
         bare: dict[str, Any] = {"nargs": "?", "const": "true"} if kind is bool else {}
@@ -69,6 +69,13 @@ def step_parser(step: Step) -> Parser:
         )
     add_common_flags(parser)
     return parser
+
+
+def own_first(config: type) -> list[dataclasses.Field[Any]]:
+    """The settings of a class in the order in which a person reads them: its own, then those that it shares."""
+    by_name = {field.name: field for field in dataclasses.fields(config)}
+    order = [name for cls in config.__mro__ for name in cls.__dict__.get("__annotations__", {})]
+    return [by_name[name] for name in dict.fromkeys(order)]
 
 
 def add_common_flags(parser: Parser) -> None:

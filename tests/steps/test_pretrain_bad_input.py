@@ -1,0 +1,256 @@
+"""What `pretrain` refuses before any training, what it skips and counts, and losses that are not finite."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForMaskedLM
+
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.config import build
+from stillhouse.corpus.store import write_tables
+from stillhouse.errors import InputError
+from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.pretraining.objectives import NAMES, find_objective
+from stillhouse.steps.execute import execute
+from stillhouse.steps.importance import STEP as IMPORTANCE
+from stillhouse.steps.pretrain import STEP, Config
+from stillhouse.steps.tokenize import STEP as TOKENIZE
+from stillhouse.training import loop
+
+ORDINARY = [f"the {a} {b} sings in the tree" for a in ("red", "green", "blue") for b in ("bird", "fish", "tree", "one")]
+ONE_TOKEN = ["red", "fish", "sings"]
+NOTHING = ["zebra qqq zzz", "[MASK] [SEP]"]
+"""Unknown words and special tokens that a text spells out: nothing that could be predicted."""
+SHORT = {"max_steps": 3, "heldout_every": 3, "batch_size": 6, "max_length": 16, "precision": "fp32", "epochs": 50.0}
+SHORT |= {"heldout_fraction": 0.3, "learning_rate": 1e-3}
+
+
+def write_corpus(folder: Path, texts: Sequence[str], **changes: list[Any]) -> Path:
+    """A corpus folder of passages without titles, articles and links, unless `changes` gives such columns."""
+    count = len(texts)
+    columns: dict[str, list[Any]] = {
+        "passage_id": [f"p{n}" for n in range(count)],
+        "title": [""] * count,
+        "text": list(texts),
+        "article_id": [""] * count,
+        "section": [""] * count,
+        "position": [0] * count,
+    }
+    with whole_folder(folder) as staging:
+        write_tables(staging, {"passages": columns | changes})
+        write_manifest(staging, "ingest", {}, {}, {"passages": count})
+    return folder
+
+
+def tokenized(folder: Path, tokenizer: Path, texts: Sequence[str], **changes: list[Any]) -> Path:
+    """The tokens of such a corpus, in `folder`."""
+    corpus = write_corpus(folder.parent / f"{folder.name}_corpus", texts, **changes)
+    execute(TOKENIZE, TOKENIZE.config(), {"corpus": corpus, "tokenizer": tokenizer}, {"tokens": folder})
+    return folder
+
+
+def with_head(bare: Path, folder: Path) -> Path:
+    """The bare model with a language-model head, which nobody wrote down to be untrained."""
+    shutil.copytree(bare, folder)
+    torch.manual_seed(0)
+    AutoModelForMaskedLM.from_pretrained(bare).save_pretrained(folder)
+    return folder
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`tokens` and `importance` of a corpus with odd passages, `plain` tokens of one without; `model` has a head."""
+
+    tokens: Path
+    importance: Path
+    plain: Path
+    plain_importance: Path
+    model: Path
+    bare: Path
+
+    def inputs(self, **changes: Path) -> dict[str, Path]:
+        given = {"tokens": self.tokens, "importance": self.importance, "init": self.model, "generator": self.model}
+        return given | changes
+
+
+@pytest.fixture(scope="module")
+def prepared(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("odd")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        odd = tokenized(folder / "tokens", tiny_model, [*ONE_TOKEN, *ORDINARY, *NOTHING])
+        plain = tokenized(folder / "plain", tiny_model, ORDINARY[::-1])
+        for tokens, name in ((odd, "importance"), (plain, "plain_importance")):
+            execute(IMPORTANCE, IMPORTANCE.config(), {"tokens": tokens}, {"importance": folder / name})
+    model = with_head(tiny_model, folder / "model")
+    return Prepared(odd, folder / "importance", plain, folder / "plain_importance", model, tiny_model)
+
+
+def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
+    config = build(Config, SHORT | settings, "pretraining")
+    execute(STEP, config, inputs, {"encoder": into / "encoder", "curves": into / "curves"})
+    return into / "encoder"
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal has to come before the loop."""
+
+    def began(*_: object, **__: object) -> None:
+        raise AssertionError("training began")
+
+    monkeypatch.setattr("stillhouse.pretraining.run.train", began)
+
+
+@pytest.fixture
+def any_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps on so few passages may well leave a head that is worse than the unigram guess."""
+    monkeypatch.setattr("stillhouse.pretraining.objectives.Objective.masked_lm", property(lambda _: False))
+
+
+def refused(prepared: Prepared, into: Path, message: str, settings: dict[str, Any], **changes: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        pretrain(prepared.inputs(**changes), into, **settings)
+    assert not (into / "encoder").exists() and not (into / "curves").exists()
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("objective", [name for name in NAMES if find_objective(name).needs_importance])
+def test_importance_of_another_corpus(prepared: Prepared, tmp_path: Path, objective: str) -> None:
+    settings = {"objective": objective}
+    message = "importance was made from another tokens than the --tokens given here; run step 'importance' again"
+    refused(prepared, tmp_path, message, settings, importance=prepared.plain_importance)
+    without = prepared.inputs()
+    del without["importance"]
+    with pytest.raises(InputError, match="needs --importance; `stillhouse importance` makes it"):
+        pretrain(without, tmp_path, **settings)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_importance_of_another_length_whatever_its_manifest_says(prepared: Prepared, tmp_path: Path) -> None:
+    """A folder that was put together by hand: its values do not line up with the tokens."""
+    folder = tmp_path / "importance"
+    with whole_folder(folder) as staging:
+        np.save(staging / "ami.npy", np.zeros(7, dtype=np.float32))
+        write_manifest(staging, "importance", {}, {"tokens": read_manifest(prepared.tokens).digest}, {})
+    refused(prepared, tmp_path, "belongs to other tokens", {"objective": "cdmae"}, importance=folder)
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("objective", [name for name in NAMES if find_objective(name).needs_generator])
+def test_a_generator_of_another_vocabulary_or_none(prepared: Prepared, tmp_path: Path, objective: str) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(prepared.model, other)
+    content = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["red"], vocabulary["green"] = vocabulary["green"], vocabulary["red"]
+    (other / "tokenizer.json").write_text(json.dumps(content))
+    message = "generator has another vocabulary than the tokens; run `stillhouse tokenize`"
+    refused(prepared, tmp_path, message, {"objective": objective}, generator=other)
+    without = prepared.inputs()
+    del without["generator"]
+    with pytest.raises(InputError, match="needs --generator"):
+        pretrain(without, tmp_path, objective=objective)
+
+
+ARTICLES: dict[str, list[Any]] = {
+    "article_id": [f"a{n // 3}" for n in range(12)],
+    "position": [n % 3 for n in range(12)],
+}
+NO_PAIRS: dict[str, tuple[str, dict[str, list[Any]], str]] = {
+    "bfs without articles": ("bfs", {}, "no article of several passages, which bfs needs"),
+    "bfs without sections": ("bfs", ARTICLES, "no article of the corpus has a second section, which bfs needs"),
+    "wlp without articles": ("wlp", {}, "no links between articles, which wlp needs"),
+    "wlp without links": ("wlp", ARTICLES, "no links between articles, which wlp needs"),
+    "all three without links": (
+        "ict+bfs+wlp",
+        ARTICLES | {"section": ["", "more", "more"] * 4},
+        "no links between articles, which wlp needs",
+    ),
+    "ict of single sentences": ("ict", {}, "no passage has two sentences, which ict needs"),
+}
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("case", NO_PAIRS)
+def test_pair_tasks_on_a_corpus_that_has_no_such_pairs(prepared: Prepared, tmp_path: Path, case: str) -> None:
+    objective, changes, message = NO_PAIRS[case]
+    texts = [f"{text}. the fish swims." for text in ORDINARY] if "ict+" in objective else ORDINARY
+    tokens = tokenized(tmp_path / "tokens", prepared.bare, texts, **changes)
+    settings = {"objective": objective, "query_length": 16, "passage_length": 32}
+    with pytest.raises(InputError, match=message) as caught:
+        pretrain({"tokens": tokens, "init": prepared.bare}, tmp_path, **settings)
+    assert "stillhouse ingest" in str(caught.value), "the remedy is named"
+
+
+@pytest.mark.usefixtures("any_head")
+@pytest.mark.parametrize("objective", NAMES)
+def test_passages_of_one_token_are_learned_and_those_of_none_counted(
+    prepared: Prepared, tmp_path: Path, objective: str
+) -> None:
+    encoder = pretrain(prepared.inputs(), tmp_path, objective=objective, accumulate=6, bucket_steps=0)
+    facts = read_manifest(encoder).facts
+    assert facts["skipped_passages"] == len(NOTHING)
+    assert facts["training_passages"] + facts["heldout_passages"] == len(ONE_TOKEN) + len(ORDINARY)
+    for name, value in AutoModelForMaskedLM.from_pretrained(encoder).state_dict().items():
+        assert torch.isfinite(value).all(), name
+    for line in (tmp_path / "curves" / "curves.csv").read_text().splitlines()[1:]:
+        assert np.isfinite([float(value) for value in line.split(",")]).all()
+
+
+@pytest.mark.usefixtures("any_head")
+@pytest.mark.parametrize("objective", ["simlm", "enhanced_decoding", "auto_regression", "cdmae_bow"])
+def test_a_corpus_of_passages_of_one_token(prepared: Prepared, tmp_path: Path, objective: str) -> None:
+    """Every passage cut to its first token: nothing is visible but the bottleneck, and no loss is NaN."""
+    encoder = pretrain(prepared.inputs(), tmp_path, objective=objective, max_length=3, mask_unit="word")
+    assert read_manifest(encoder).facts["skipped_passages"] == len(NOTHING)
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize(("texts", "found"), [(NOTHING, 0), ([*NOTHING, "red"], 1)])
+def test_a_corpus_without_tokens_to_predict(prepared: Prepared, tmp_path: Path, texts: list[str], found: int) -> None:
+    tokens = tokenized(tmp_path / "tokens", prepared.bare, texts)
+    with pytest.raises(InputError, match=f"needs at least 2 passages with tokens, there are {found}"):
+        pretrain({"tokens": tokens, "init": prepared.model}, tmp_path, objective="bow")
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_signal_to_stop_on_that_the_corpus_cannot_give(prepared: Prepared, tmp_path: Path) -> None:
+    refused(prepared, tmp_path, "no held-out passage has two sentences", {"objective": "bow", "stop_on": "ict_RR@10"})
+
+
+@pytest.mark.parametrize("kind", [torch.nan, torch.inf])
+def test_a_loss_that_is_not_finite_names_step_passages_and_checkpoint(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: float
+) -> None:
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    forward: Callable[..., Tensor] = BottleneckPretraining.forward
+    steps = 0
+
+    def spoilt(model: BottleneckPretraining, *inputs: Any, **weights: float) -> Tensor:
+        nonlocal steps
+        steps += model.training
+        loss = forward(model, *inputs, **weights)
+        return loss * kind if steps == 3 else loss
+
+    monkeypatch.setattr(BottleneckPretraining, "forward", spoilt)
+    with pytest.raises(FloatingPointError, match=f"the loss is {kind} at step 2") as caught:
+        pretrain(prepared.inputs(), tmp_path, objective="bow", max_steps=5, bucket_steps=0)
+    message = str(caught.value)
+    named = message.split("of the examples ")[1].split(";")[0].split(", ")
+    usable = range(len(ONE_TOKEN) + len(ORDINARY))
+    assert len(set(named)) == SHORT["batch_size"] and {int(row) for row in named} <= set(usable)
+    assert "the last good checkpoint, after step 2, is " in message
+    path = Path(message.split("after step 2, is ")[1].split(";")[0])
+    assert torch.load(path, weights_only=True)["step"] == 2
+    assert not (tmp_path / "encoder").exists()

@@ -28,6 +28,8 @@ class Config(TrainingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import torch
+
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.encoder import BiEncoder
     from stillhouse.retrieval.negatives import Negatives
@@ -35,6 +37,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.teacher import Teacher
     from stillhouse.training.curves import best_row, describe, write_curves
 
+    # An encoder that was saved with its language-model head lacks BERT's pooler, which is drawn anew and saved.
+    torch.manual_seed(config.seed)
     changes = {} if config.towers == "as_is" else {"towers": config.towers}
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
     rows = train_retriever(

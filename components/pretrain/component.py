@@ -14,16 +14,6 @@ def pretrain(
     metrics: Output[Metrics],
     generator: Input[Model] = None,
     importance: Input[Dataset] = None,
-    query_length: int = 64,
-    passage_length: int = 288,
-    ict_keep: float = 0.0,
-    pair_title: str = "sep",
-    pair_encoder: str = "transformer",
-    towers: str = "shared",
-    projection: int = 512,
-    pair_normalize: bool = False,
-    temperature: float = 1.0,
-    correction: bool = True,
     epochs: float = 3.0,
     max_steps: int = 0,
     batch_size: int = 64,
@@ -34,6 +24,16 @@ def pretrain(
     heldout_every: int = 0,
     precision: str = "auto",
     seed: int = 42,
+    query_length: int = 64,
+    passage_length: int = 288,
+    ict_keep: float = 0.0,
+    pair_title: str = "sep",
+    pair_encoder: str = "transformer",
+    towers: str = "shared",
+    projection: int = 512,
+    pair_normalize: bool = False,
+    temperature: float = 1.0,
+    correction: bool = True,
     objective: str = "simlm",
     trainable: str = "all",
     encoder_mask: float = 0.3,
@@ -68,6 +68,16 @@ def pretrain(
         metrics: the step's figures.
         generator: the masked language model that replaces tokens.
         importance: AMI values for importance-aware masking.
+        epochs: passes over the training examples, at least one step.
+        max_steps: stop after this many steps; 0 = by epochs.
+        batch_size: training examples a step.
+        learning_rate: peak learning rate of AdamW.
+        warmup: fraction of the steps in which the learning rate rises.
+        weight_decay: weight decay of AdamW.
+        clip: gradients are scaled down to this norm; 0 = never.
+        heldout_every: steps between two held-out losses; 0 = ten times a training.
+        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        seed: seed of every random choice.
         query_length: pair tasks: tokens of a query, [CLS] and [SEP] included.
         passage_length: pair tasks: tokens of a passage, [CLS] and [SEP] included.
         ict_keep: pair tasks: share of the ict pairs whose sentence stays in the passage (004: none; ORQA: 0.1).
@@ -80,16 +90,6 @@ def pretrain(
         pair_normalize: pair tasks: cosine instead of inner product (004 eq. 1, note 1); mind the temperature.
         temperature: pair tasks: what scores are divided by in the softmax.
         correction: pair tasks: subtract the log of a passage's sampling probability from its score (004 §2).
-        epochs: passes over the training examples, at least one step.
-        max_steps: stop after this many steps; 0 = by epochs.
-        batch_size: training examples a step.
-        learning_rate: peak learning rate of AdamW.
-        warmup: fraction of the steps in which the learning rate rises.
-        weight_decay: weight decay of AdamW.
-        clip: gradients are scaled down to this norm; 0 = never.
-        heldout_every: steps between two held-out losses; 0 = ten times a training.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
-        seed: seed of every random choice.
         objective: what is learned:
             mlm: masked tokens from their context; trains a language-model head or a generator (Devlin et al. 2019;
                 001 Table 7, 003 eq. 3)

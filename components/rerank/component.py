@@ -15,6 +15,7 @@ def rerank(
     precision: str = "auto",
     batch_tokens: int = 8192,
     depth: int = 200,
+    dev_depth: int = 0,
     system: str = "reranked",
 ):
     """Re-orders a run's best passages with the cross-encoder.
@@ -28,6 +29,7 @@ def rerank(
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: re-order the best so many passages of a query (001 Table 13).
+        dev_depth: the same for dev queries, which only choices are read from; 0 = as deep as the others.
         system: the name in the run file's last column.
     """
     from stillhouse.surfaces.component import run_component

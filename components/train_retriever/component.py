@@ -26,6 +26,7 @@ def train_retriever(
     seed: int = 42,
     negatives_per_query: int = 15,
     negatives_depth: int = 200,
+    towers: str = "as_is",
     similarity: str = "cosine",
     temperature: float = 0.02,
     alpha: float = 0.2,
@@ -52,6 +53,8 @@ def train_retriever(
         seed: seed of every random choice.
         negatives_per_query: hard negatives drawn for a query each time it is seen.
         negatives_depth: draw them from the best so many.
+        towers: as_is = the encoder's own; shared = one for queries and passages, that of the passages; separate =
+            one each, which start from the same parameters where the encoder has one.
         similarity: how vectors are compared.
         temperature: scores are divided by it.
         alpha: weight of the contrastive loss beside the teacher's (001 eq. 5).

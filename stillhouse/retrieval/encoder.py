@@ -83,7 +83,7 @@ class BiEncoder(nn.Module):
         """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
         `towers="separate"` gives the queries of shared towers a copy of the one that there is; `towers="shared"` leaves
-        the queries' own tower out. Raises `InputError` for a folder without an encoder.
+        the queries' own out. Raises `InputError` for a folder without an encoder.
         """
         if not (folder / "config.json").is_file() and not is_bag_of_words(folder):
             raise InputError(f"{folder} holds no encoder; `stillhouse fetch-model` or `stillhouse pretrain` makes one")

@@ -120,7 +120,10 @@ def _read_transformer(folder: Path, settings: EncoderSettings) -> TransformerTow
 
 
 def _write_bag(folder: Path, tower: BagOfWordsTower, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
-    """`max_length` counts special tokens, which a bag is without, as for a Transformer."""
+    """`max_length` counts special tokens, which a bag is without, as for a Transformer.
+
+    sentence-transformers takes a special token that a text spells out ("[SEP]") for a word, `BagOfWordsTower` does not.
+    """
     embedding, hidden, output = (folder / name for name in BAG)
     embedding.mkdir(parents=True)
     words = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())

@@ -155,7 +155,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         )
     lesson.module.cpu()
     counts = (len(lesson.training), len(lesson.heldout), lesson.skipped, steps)
-    head_trained = encoder.head_trained or objective is not None
+    bag = objective is None and config.pair_encoder == "bow_mlp"
+    head_trained = (encoder.head_trained or objective is not None) and not bag
     towers = lesson.module if isinstance(lesson.module, PairPretraining) else None
     pair_facts = lesson.make.facts() if isinstance(lesson.make, PairMaker) else {}
     return Pretrained(encoder, towers, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,8 +20,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from clock import Clock
 from machine import machine
 from numpy.typing import NDArray
+from random_passages import SENTENCE, SPECIALS, VOCABULARY, random_passages
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -35,30 +36,29 @@ from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import TABLE
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.settings import pair_tasks
-from stillhouse.pretraining.pairs.structure import PassageStructure
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
+from stillhouse.pretraining.tokens import TokenCache
 from stillhouse.training.loop import train
 from stillhouse.training.precision import autocast, has_bf16
 
 BASE, PAIRS = "mlm", "ict+bfs+wlp"
-VOCABULARY, SENTENCE = 30_522, 24
-SPECIALS = SpecialTokens(cls=101, sep=102, pad=0, mask=103, all=(0, 100, 101, 102, 103))
+BATCHES = 16
 PAPER = {"auto_encoding": "−17 %", "auto_regression": "−20 %", "enhanced_decoding": "−68 %", "bow": "−1 %"}
 """002 Table 4, the change of training speed."""
 
 
-class Clock:
-    """Seconds, after everything that was started on the device is done."""
+@dataclass(frozen=True)
+class Size:
+    """Of the encoder, and of a step: `batch` passages, the longest of `length` tokens."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    layers: int
+    width: int
+    batch: int
+    length: int
 
-    def __call__(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()
+
+SMALL, TABLE_4 = Size(6, 384, 16, 128), Size(12, 768, 64, 512)
 
 
 @dataclass
@@ -98,37 +98,36 @@ class Entry:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="How fast each objective trains.")
-    parser.add_argument("--layers", type=int, help="layers of the encoder; 6")
-    parser.add_argument("--width", type=int, help="width of the encoder, a multiple of 192; 384")
-    parser.add_argument("--batch", type=int, help="passages a step; 16")
-    parser.add_argument("--length", type=int, help="tokens of a batch's longest passage; 128")
+    parser.add_argument("--layers", type=int, help=f"layers of the encoder; {SMALL.layers}")
+    parser.add_argument("--width", type=int, help=f"width of the encoder, a multiple of 192; {SMALL.width}")
+    parser.add_argument("--batch", type=int, help=f"passages a step; {SMALL.batch}")
+    parser.add_argument("--length", type=int, help=f"tokens of a batch's longest passage; {SMALL.length}")
     parser.add_argument("--rounds", type=int, default=9, help="turns that every objective has")
     parser.add_argument("--steps", type=int, default=4, help="steps of a turn; the first is not counted")
     parser.add_argument("--gpu-size", action="store_true", help="the size of 002 Table 4: 12 × 768, batch 64 × 512")
     parser.add_argument("--objectives", nargs="+", help="these alone, and mlm")
+    parser.add_argument("--this-size-only", action="store_true", help="do not count the arithmetic of --gpu-size too")
     parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"), help="where the results go")
     args = parser.parse_args(arguments)
-    usual = {"layers": 12, "width": 768, "batch": 64, "length": 512}
-    for name, value in (usual if args.gpu_size else {"layers": 6, "width": 384, "batch": 16, "length": 128}).items():
-        setattr(args, name, getattr(args, name) or value)
+    given = {name: getattr(args, name) for name in ("layers", "width", "batch", "length") if getattr(args, name)}
+    size = replace(TABLE_4 if args.gpu_size else SMALL, **given)
     names = [objective.name for objective in TABLE] + [PAIRS]
     unknown = set(args.objectives or []) - set(names)
-    if args.width % 192 or args.steps < 2 or args.rounds < 1 or unknown:
-        parser.error("--width is a multiple of 192, --steps at least 2, --rounds at least 1, --objectives are of table")
+    if size.width % 192 or args.steps < 2 or args.rounds < 1 or unknown:
+        parser.error(f"--width is a multiple of 192, --steps at least 2, --rounds at least 1, --objectives of {names}")
     names = [name for name in names if name == BASE or not args.objectives or name in args.objectives]
     with TemporaryDirectory() as folder:
         context = Context(Path(folder), quiet=True)
         clock = Clock(context.torch_device())
-        cache = random_passages(16, args.batch, args.length)
-        encoder = BertForMaskedLM(bert(args)).to(clock.device)  # type: ignore[arg-type]
-        entries = [entry(name, encoder, cache, args, clock) for name in names]
+        larger = {} if args.gpu_size or args.this_size_only else count(names, replace(TABLE_4, batch=1), clock)
+        entries = open_entries(names, size, clock)
         for each in entries:
-            each.arithmetic = arithmetic(each, np.arange(args.batch), clock.device)
+            each.arithmetic = arithmetic(each, size, clock.device)
         for turn in range(args.rounds):
             for each in entries:
-                each.turns.append(measure(each, args, turn, context, clock))
+                each.turns.append(measure(each, size, args.steps, turn, context, clock))
                 print(f"round {turn + 1}: {each.name} {each.turns[-1].sum():.3f} s a step", file=sys.stderr, flush=True)
-    text = "\n".join(page(entries, args, sys.argv[1:] if arguments is None else list(arguments))) + "\n"
+    text = "\n".join(page(entries, size, args, larger, sys.argv[1:] if arguments is None else arguments)) + "\n"
     notes = args.page.with_suffix(".notes.md")
     if notes.is_file():
         text += "\n" + notes.read_text(encoding="utf-8")
@@ -137,46 +136,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def random_passages(batches: int, batch: int, length: int) -> TokenCache:
-    """Passages of random tokens, as batches of about equally long ones have them: 90 to 100 % of `length`.
-
-    The first of each batch has the full length, so that all batches have one shape. Sentences have 24 tokens, articles
-    four passages and links to two others.
-    """
-    rng = np.random.default_rng(0)
-    lengths_N = rng.integers(int(0.9 * length), length + 1, batches * batch) - 2
-    lengths_N[::batch] = length - 2
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths_N)])
-    ids_T = rng.integers(1000, VOCABULARY, size=offsets[-1]).astype(np.int32)
-    place_T = np.arange(len(ids_T)) - np.repeat(offsets[:-1], lengths_N)
-    word_starts_T = (rng.random(len(ids_T)) < 0.75) | (place_T == 0)
-    importance_T = rng.normal(5, 2, len(ids_T)).astype(np.float32)
-    passages_N = np.arange(len(lengths_N), dtype=np.int32)
-    articles = int(passages_N[-1]) // 4 + 1
-    numbers = np.arange(articles, dtype=np.int32)
-    links = np.concatenate([np.stack([numbers, (numbers + step) % articles], axis=1) for step in (1, 2)])
-    structure = PassageStructure(
-        place_T % SENTENCE == 0, np.zeros(len(lengths_N), np.int32), passages_N // 4, passages_N % 4 == 0, links
-    )
-    return TokenCache(ids_T, offsets, word_starts_T, SPECIALS, importance_T, structure)
-
-
-def bert(args: argparse.Namespace) -> BertConfig:
-    return BertConfig(
+def open_entries(names: Sequence[str], size: Size, clock: Clock) -> list[Entry]:
+    """The objectives on one encoder and the same passages."""
+    cache = random_passages(BATCHES, max(size.batch, 4), size.length)
+    config = BertConfig(
         vocab_size=VOCABULARY,
-        hidden_size=args.width,
-        num_hidden_layers=args.layers,
-        num_attention_heads=args.width // 64,
-        intermediate_size=4 * args.width,
-        max_position_embeddings=max(512, args.length),
+        hidden_size=size.width,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.width // 64,
+        intermediate_size=4 * size.width,
+        max_position_embeddings=max(512, size.length),
     )
+    torch.manual_seed(0)
+    encoder = BertForMaskedLM(config).to(clock.device)  # type: ignore[arg-type]
+    return [entry(name, encoder, cache, size, clock) for name in names]
 
 
-def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, args: argparse.Namespace, clock: Clock) -> Entry:
+def count(names: Sequence[str], size: Size, clock: Clock) -> dict[str, float]:
+    """The arithmetic of the objectives at a size at which nothing is timed."""
+    return {each.name: arithmetic(each, size, clock.device) for each in open_entries(names, size, clock)}
+
+
+def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, size: Size, clock: Clock) -> Entry:
     """An objective on the encoder that all share; decoder and generator are its own."""
     # The rate is so low that turns leave the shared encoder about as it was.
     config = PretrainingConfig(
-        objective=name, max_length=args.length, passage_length=args.length, learning_rate=1e-6, heldout_every=args.steps
+        objective=name, max_length=size.length, passage_length=size.length, learning_rate=1e-6, heldout_every=10**6
     )
     torch.manual_seed(0)
     row = config.row()
@@ -187,7 +172,7 @@ def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, args: argparse
         return Entry(name, PairPretraining(encoder, "cls", config, SPECIALS).to(clock.device), make, config, None)
     generator = None
     if row.needs_generator:
-        model = ElectraForMaskedLM(electra(args))
+        model = ElectraForMaskedLM(electra(size))
         generator = TimedGenerator(Generator.of(model, SPECIALS, clock.device, row.generator != "frozen"), clock)
     learner = generator.generator.model if generator and generator.generator.learns else None
     module = BottleneckPretraining(encoder, row, "cls", options=LossOptions(), generator=learner).to(clock.device)
@@ -195,21 +180,21 @@ def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, args: argparse
     return Entry(name, module, corruptor, config, generator)
 
 
-def electra(args: argparse.Namespace) -> ElectraConfig:
+def electra(size: Size) -> ElectraConfig:
     """A generator of a third of the encoder's width, as ELECTRA-base has it beside BERT-base."""
-    width = args.width // 3
+    width = size.width // 3
     return ElectraConfig(
         vocab_size=VOCABULARY,
-        embedding_size=args.width,
+        embedding_size=size.width,
         hidden_size=width,
-        num_hidden_layers=args.layers,
+        num_hidden_layers=size.layers,
         num_attention_heads=width // 64,
         intermediate_size=4 * width,
-        max_position_embeddings=max(512, args.length),
+        max_position_embeddings=max(512, size.length),
     )
 
 
-def arithmetic(each: Entry, rows: NDArray[np.int64], device: torch.device) -> float:
+def arithmetic(each: Entry, size: Size, device: torch.device) -> float:
     """Operations of the matrix products of a step, forward and backward, those of a generator included.
 
     Attention is counted as the products that it is made of: what fused kernels compute twice is not needed work, and
@@ -218,22 +203,22 @@ def arithmetic(each: Entry, rows: NDArray[np.int64], device: torch.device) -> fl
     each.module.train()
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         with autocast(each.config.precision, device):
-            loss = each.module(each.make(rows, np.random.default_rng(0)))
+            loss = each.module(each.make(np.arange(size.batch), np.random.default_rng(0)))
         loss.backward()
     each.module.zero_grad(set_to_none=True)
     return float(counter.get_total_flops())
 
 
-def measure(each: Entry, args: argparse.Namespace, turn: int, context: Context, clock: Clock) -> NDArray[np.float64]:
+def measure(each: Entry, size: Size, steps: int, turn: int, context: Context, clock: Clock) -> NDArray[np.float64]:
     """Seconds a step for data, generator, forward and backward, clip and AdamW; medians over the turn's steps."""
     times: list[tuple[float, float, float, float]] = []
 
     def batch_losses(step: int) -> Iterator[Tensor]:
-        number = (turn * args.steps + step) % 16
+        first = size.batch * ((turn * steps + step) % BATCHES)
         begun = clock()
         if each.generator:
             each.generator.seconds = 0.0
-        inputs = each.make(np.arange(args.batch) + args.batch * number, np.random.default_rng([turn, step]))
+        inputs = each.make(np.arange(first, first + size.batch), np.random.default_rng([turn, step]))
         made = clock()
         yield each.module(inputs)
         times.append((begun, each.generator.seconds if each.generator else 0.0, made, clock()))
@@ -245,7 +230,7 @@ def measure(each: Entry, args: argparse.Namespace, turn: int, context: Context, 
         return 0.0
 
     with TemporaryDirectory(dir=context.work) as work:
-        train(each.module, batch_losses, heldout_loss, args.steps, each.config, replace(context, work=Path(work)))
+        train(each.module, batch_losses, heldout_loss, steps, each.config, replace(context, work=Path(work)))
     each.module.zero_grad(set_to_none=True)
     begun_S, generator_S, made_S, learned_S = np.array(times).T
     done_S = np.append(begun_S[1:], ends[-1])
@@ -254,36 +239,47 @@ def measure(each: Entry, args: argparse.Namespace, turn: int, context: Context, 
     return median
 
 
-def page(entries: list[Entry], args: argparse.Namespace, arguments: Sequence[str]) -> Iterator[str]:
-    """The lines of the results page."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def page(
+    entries: list[Entry], size: Size, args: argparse.Namespace, larger: dict[str, float], arguments: Sequence[str]
+) -> Iterator[str]:
+    """The lines of the results page; `larger` is the arithmetic at the size of 002 Table 4, empty to leave it out."""
+    cuda = torch.cuda.is_available()
+    precision = "bf16" if has_bf16(torch.device("cuda" if cuda else "cpu")) else "fp32"
+    threads = "" if cuda else f" {torch.get_num_threads()} threads."
     command = " ".join(["python benchmarks/pretraining_speed.py", *arguments])
     yield from ["# How fast each objective trains", "", f"Command: `{command}`.", ""]
-    threads = f" {torch.get_num_threads()} threads." if device.type == "cpu" else ""
-    yield f"{machine('numpy', 'torch', 'transformers')}{threads} Precision: {'bf16' if has_bf16(device) else 'fp32'}."
-    yield ""
-    yield (
-        f"An encoder of {args.layers} layers × {args.width}, vocabulary {VOCABULARY:,}, {args.batch} passages of up to "
-        f"{args.length} tokens a step, medians of {args.rounds} rounds of {args.steps - 1} steps. *To mlm* is the "
-        "change of speed (± half the range of the middle half of the rounds), *002* that of its Table 4. *Arithmetic* "
-        "are the counted operations of a step's matrix products, forward and backward, those of a generator included, "
-        "as a multiple of `mlm`'s; *allowed* is the change of speed that follows from it, and *reached* the measured "
-        "speed by that. Of a step's time, *data* is the wait for the batch and its masks, *generator* a generator's "
-        "forward pass and sampling, *optimiser* clipping and AdamW, whose work is no matrix product. For pair tasks "
-        f"a passage is a pair: a sentence of up to {SENTENCE} tokens beside it, and no language-model head."
-    )
-    yield ""
-    yield "| objective | passages/s | to mlm | 002 | arithmetic | allowed | reached | data | generator | optimiser |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield f"{machine('numpy', 'torch', 'transformers')}{threads} Precision: {precision}."
+    yield from [
+        "",
+        f"An encoder of {size.layers} layers × {size.width}, vocabulary {VOCABULARY:,}, {size.batch} passages of up to",
+        f"{size.length} tokens a step. Medians of {args.rounds} rounds, {args.steps - 1} counted steps in each.",
+        "",
+        "- *to mlm*: the change of speed, ± half the width of the middle half of the rounds.",
+        "- *arithmetic*: the counted operations of a step's matrix products, forward and backward, those of a",
+        "  generator included, as a multiple of those of `mlm`; *allowed*: the change of speed that follows from it;",
+        "  *reached*: the measured speed as a share of the allowed one.",
+        "- *002*: the change of speed in its Table 4. That is BERT-base; what its arithmetic allows is beside it.",
+        "- *data*, *generator*, *optimiser*: shares of a step's time for the wait for the batch and its masks, for a",
+        "  generator's forward pass and sampling, and for clipping and AdamW, whose work is no matrix product.",
+        f"- `{PAIRS}`: passages are pairs, each a passage and a sentence of up to {SENTENCE} tokens; there is no",
+        "  language-model head.",
+        "",
+    ]
+    allowed = f"allowed at {TABLE_4.layers} × {TABLE_4.width}, {TABLE_4.length} tokens"
+    heads = ["objective", "passages/s", "to mlm", "arithmetic", "allowed", "reached", "data", "generator", "optimiser"]
+    heads += ["002", *([allowed] if larger else [])]
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
     base = entries[0]
     for each in entries:
         speed = base.seconds() / each.seconds()
         low, middle, high = np.percentile(speed, [25, 50, 75])
         more = each.arithmetic / base.arithmetic
-        cells = [f"`{each.name}`", f"{args.batch / np.median(each.seconds()):.1f}"]
-        cells += [f"{change(middle)} ± {50 * (high - low):.1f}", PAPER.get(each.name, "")]
-        cells += [f"{more:.3f}", change(1 / more), f"{middle * more:.1%}".replace("%", " %")]
+        cells = [f"`{each.name}`", f"{size.batch / np.median(each.seconds()):.1f}"]
+        cells += [f"{change(middle)} ± {50 * (high - low):.1f}", f"{more:.3f}", change(1 / more)]
+        cells += [f"{100 * middle * more:.1f} %"]
         cells += [f"{100 * each.share(part):.1f} %" if part != 1 or each.generator else "" for part in (0, 1, 3)]
+        cells += [PAPER.get(each.name, ""), *([change(larger[BASE] / larger[each.name])] if larger else [])]
         yield f"| {' | '.join(cells)} |"
     yield ""
     yield f"A step of `{BASE}` takes {base.arithmetic / 1e12:.3g} · 10¹² operations."

@@ -25,18 +25,25 @@ class Generator:
     """Samples in evaluation mode (no dropout), at masked positions alone, and never a special token.
 
     With `learns` it is trained beside the encoder (001 Table 12, "joint"): `replace` also gives its loss. No gradient
-    passes through the samples.
+    passes through the samples. `vocabulary`: how many of its output rows are tokens (0: all); some models have more.
     """
 
     model: PreTrainedModel
     specials: SpecialTokens
     learns: bool = False
+    vocabulary: int = 0
 
     @classmethod
     def of(
-        cls, model: PreTrainedModel, specials: SpecialTokens, device: torch.device, learns: bool = False
+        cls,
+        model: PreTrainedModel,
+        specials: SpecialTokens,
+        device: torch.device,
+        learns: bool = False,
+        vocabulary: int = 0,
     ) -> Generator:
-        return cls(model.to(device).eval().requires_grad_(learns), specials, learns)  # type: ignore[arg-type]
+        placed = model.to(device).eval().requires_grad_(learns)  # type: ignore[arg-type]
+        return cls(placed, specials, learns, vocabulary)
 
     def replace(
         self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor], rng: np.random.Generator
@@ -78,7 +85,9 @@ class Generator:
     def _sample(self, states_CD: Tensor, dice_C: Tensor) -> Tensor:
         """One token a state from its softmax, by inverting the distribution function at `dice_C` in [0, 1)."""
         weight_VE, bias_V = output_matrix(self.model)
-        logits_CV = functional.linear(family_of(self.model).transform(self.model)(states_CD), weight_VE, bias_V)
+        tokens = slice(self.vocabulary or len(weight_VE))
+        inner_CE = family_of(self.model).transform(self.model)(states_CD)
+        logits_CV = functional.linear(inner_CE, weight_VE[tokens], bias_V[tokens])
         logits_CV[:, list(self.specials.all)] = -torch.inf
         total_CV = torch.softmax(logits_CV, dim=-1, dtype=torch.float32).cumsum(-1)
         wanted_C1 = (dice_C * total_CV[:, -1])[:, None]

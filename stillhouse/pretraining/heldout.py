@@ -18,8 +18,8 @@ from stillhouse.pretraining.objectives import find_objective
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.pretraining.signals import ICT, MLM_RATE, Signals, TextPairs
-from stillhouse.pretraining.tokens import TokenCache
+from stillhouse.pretraining.signals import ICT, MLM_RATE, Encode, Signals, TextPairs
+from stillhouse.pretraining.tokens import ADDED, TokenCache
 
 B = TypeVar("B")
 
@@ -36,15 +36,25 @@ def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArra
 
     Raises `InputError` for fewer than two passages.
     """
-    ordinary_T = ~np.isin(cache.ids, cache.specials.all)
-    total = np.concatenate([[0], np.cumsum(ordinary_T)])
-    kept = np.minimum(cache.offsets[1:], cache.offsets[:-1] + config.max_length - 2)
-    rows = np.flatnonzero(total[kept] > total[cache.offsets[:-1]])
+    rows = _with_tokens(cache, config.max_length)
     if len(rows) < 2:
         raise InputError(f"pre-training needs at least 2 passages with tokens, there are {len(rows)}")
     count = min(max(1, round(len(rows) * config.heldout_fraction)), config.heldout_limit)
     order = np.random.default_rng([config.seed, HELDOUT]).permutation(rows)
     return np.sort(order[count:]), np.sort(order[:count]), len(cache) - len(rows)
+
+
+def _with_tokens(cache: TokenCache, max_length: int, block: int = 65_536) -> NDArray[np.int64]:
+    """The passages that have a token to predict, int64 ascending; read block by block, in the memory of one."""
+    found = []
+    for start in range(0, len(cache), block):
+        offsets = cache.offsets[start : start + block + 1]
+        ordinary_T = ~np.isin(cache.ids[offsets[0] : offsets[-1]], cache.specials.all)
+        total = np.concatenate([[0], np.cumsum(ordinary_T)])
+        begins, ends = offsets[:-1] - offsets[0], offsets[1:] - offsets[0]
+        kept = np.minimum(ends, begins + max_length - ADDED)
+        found.append(start + np.flatnonzero(total[kept] > total[begins]))
+    return np.concatenate(found)
 
 
 def fixed_batches(
@@ -63,6 +73,7 @@ def open_signals(
     heldout: NDArray[np.int64],
     device: torch.device,
     context: Context,
+    towers: tuple[Encode, Encode] | None = None,
 ) -> Signals:
     """Signals on at most 512 of the held-out passages, spread over them; their masks are the same for every objective.
 
@@ -71,12 +82,12 @@ def open_signals(
     rows = heldout[np.linspace(0, len(heldout) - 1, min(len(heldout), SIGNAL_PASSAGES)).astype(np.int64)]
     plain = plain_masks(cache, config, encoder, device, MLM_RATE)
     masked = [batch for _, batch in fixed_batches(plain, rows, config.seed, SIGNALS)]
-    pairs = _ict_pairs(cache, config, rows, device)
-    if not pairs:
+    pairs = _ict_pairs(cache, config, rows, device) if config.signals else []
+    if config.signals and not pairs:
         if config.stop_on == ICT:
-            raise InputError(f"no held-out passage has two sentences, which {ICT} needs; take another stop_on")
-        context.log(f"[pretrain] no held-out passage has two sentences: the signal {ICT} is left out")
-    return Signals(encoder.model, encoder.settings.pooling, encoder.settings.normalize, masked, pairs)
+            raise InputError(f"the held-out passages make no ICT pairs, which {ICT} needs; take another stop_on")
+        context.log(f"[pretrain] the held-out passages make no ICT pairs: the signal {ICT} is left out")
+    return Signals(encoder.model, encoder.settings.pooling, encoder.settings.normalize, masked, pairs, towers)
 
 
 def plain_masks(
@@ -84,7 +95,7 @@ def plain_masks(
 ) -> Corruptor:
     """Masks as of `mlm` at a rate, whatever the objective of `config`."""
     plain = replace(config, objective=PLAIN_MLM.name, encoder_mask=rate, mask_unit="token", mask_replacement="row")
-    return Corruptor(cache, int(encoder.model.config.vocab_size), PLAIN_MLM, plain, device)
+    return Corruptor(cache, len(encoder.tokenizer), PLAIN_MLM, plain, device)
 
 
 def _ict_pairs(
@@ -98,7 +109,7 @@ def _ict_pairs(
         maker = open_pairs(
             cache, ("ict",), settings, heldout_fraction=0.5, heldout_limit=len(cache), seed=config.seed, device=device
         )
-    except InputError:  # no passage of two sentences in the whole corpus
+    except InputError:  # no passage of two sentences, or one article alone
         return []
     able = rows[np.isin(rows, np.concatenate([maker.training, maker.heldout]))]
     made = fixed_batches(maker, able, config.seed, SENTENCES)

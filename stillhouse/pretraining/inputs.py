@@ -38,6 +38,11 @@ def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageM
     """The model to start from. Raises `InputError` where it reads other tokens, or fewer than `max_length`."""
     encoder = load_masked_lm(folders.init, config.seed)
     require_same_vocabulary("model to start from", encoder.tokenizer, _tokenizer_of(folders.tokens))
+    rows = len(output_matrix(encoder.model)[0])
+    if len(encoder.tokenizer) > rows:
+        raise InputError(
+            f"the model knows {rows} tokens and its tokenizer {len(encoder.tokenizer)}; take another model"
+        )
     longest = getattr(encoder.model.config, "max_position_embeddings", config.max_length)
     if config.max_length > longest:
         raise InputError(f"the model reads at most {longest} tokens; lower max_length from {config.max_length}")
@@ -76,7 +81,13 @@ def open_generator(
         generator = replace(generator, model=type(generator.model)(generator.model.config))
     else:
         require_head("generator", generator)
-    return Generator.of(generator.model, cache.specials, device, learns=objective.generator != "frozen")
+    return Generator.of(
+        generator.model,
+        cache.specials,
+        device,
+        learns=objective.generator != "frozen",
+        vocabulary=len(generator.tokenizer),
+    )
 
 
 def start_head(encoder: MaskedLanguageModel, counts_V: NDArray[np.int64]) -> None:

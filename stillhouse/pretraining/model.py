@@ -168,18 +168,22 @@ class BottleneckPretraining(nn.Module):
         """
         whole = self.objective.positions == "all" or (corrupted is batch.decoder and self.reads_clean)
         wanted_BL = ~batch.special_BL if whole else corrupted.mask_BL
-        weights_N = self._weights(wanted_BL)[wanted_BL]
+        # Found once: on a GPU, every search for what is true waits for all work handed over before.
+        place_N = wanted_BL.flatten().nonzero().squeeze(1)
+        weights_N = self._weights(wanted_BL).flatten()[place_N]
+        states_ND = states_BLD.flatten(0, 1).index_select(0, place_N)
+        targets_N = batch.ids_BL.flatten()[place_N]
         if self.replaced_head is not None:
-            replaced_N = (corrupted.ids_BL != batch.ids_BL)[wanted_BL]
-            logits_N = self.replaced_head(states_BLD[wanted_BL])
+            replaced_N = corrupted.ids_BL.flatten()[place_N] != targets_N
+            logits_N = self.replaced_head(states_ND)
             logits_N = logits_N.to(torch.promote_types(logits_N.dtype, torch.float32))
             losses_N = functional.binary_cross_entropy_with_logits(
                 logits_N, replaced_N.to(logits_N.dtype), reduction="none"
             )
             return (weights_N * losses_N).sum()
-        states_NE = self.family.transform(self.model)(states_BLD[wanted_BL])
+        states_NE = self.family.transform(self.model)(states_ND)
         weight_VE, bias_V = output_matrix(self.model)
-        return token_cross_entropy(states_NE, weight_VE, bias_V, batch.ids_BL[wanted_BL], weights_N)
+        return token_cross_entropy(states_NE, weight_VE, bias_V, targets_N, weights_N)
 
     @property
     def reads_clean(self) -> bool:

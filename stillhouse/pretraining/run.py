@@ -114,7 +114,9 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     batch = epoch_batches(len(lesson.training), config.batch_size, config.seed)
     if config.bucket_steps:
         lengths = cache.lengths()[lesson.training]
-        batch = length_buckets(batch, lengths, steps, config.bucket_steps, config.seed)
+        # Within an epoch, or a batch would get the same passage, of the same length, many times.
+        window = min(config.bucket_steps, max(1, len(lesson.training) // config.batch_size))
+        batch = length_buckets(batch, lengths, steps, window, config.seed)
 
     def batch_losses(step: int) -> Iterator[Tensor]:
         rows = lesson.training[batch(step)]
@@ -132,7 +134,9 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         return sum(size * float(lesson.module(inputs)) for size, inputs in made) / len(lesson.heldout)
 
     encoder.model.to(device)
-    signals = open_signals(encoder, cache, config, lesson.heldout, device, context)
+    pair_module = lesson.module if isinstance(lesson.module, PairPretraining) else None
+    by_role = (pair_module.queries, pair_module.passages) if pair_module else None
+    signals = open_signals(encoder, cache, config, lesson.heldout, device, context, by_role)
     watch = Watch(signals if config.signals else dict, config.stop_on, config.patience)
     rows = train(
         lesson.module,
@@ -148,7 +152,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         accuracy = _accuracy(config, encoder, cache, lesson, device)
         coverage = signals.coverage(COVERAGE_RANKS)
         examples = _coverage_examples(encoder, signals)
-    if objective is not None and objective.masked_lm and accuracy.head <= accuracy.unigram:
+    no_better = objective is not None and objective.masked_lm and accuracy.head <= accuracy.unigram
+    if no_better and not encoder.head_trained:
         raise InputError(
             f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
             f"frequent token alone is {accuracy.unigram:.1%}; train longer (--epochs) or faster (--learning-rate)"
@@ -157,9 +162,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     counts = (len(lesson.training), len(lesson.heldout), lesson.skipped, steps)
     bag = objective is None and config.pair_encoder == "bow_mlp"
     head_trained = (encoder.head_trained or objective is not None) and not bag
-    towers = lesson.module if isinstance(lesson.module, PairPretraining) else None
     pair_facts = lesson.make.facts() if isinstance(lesson.make, PairMaker) else {}
-    return Pretrained(encoder, towers, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)
+    return Pretrained(encoder, pair_module, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)
 
 
 def bag_weight(step: int, steps: int, end: float) -> float:
@@ -181,9 +185,8 @@ def _bottleneck_lesson(
     if objective.name != PLAIN_MLM.name:
         require_head("model to start from", encoder)
     training, heldout, skipped = split_passages(cache, config)
-    vocabulary = output_matrix(encoder.model)[0].shape[0]
     if not encoder.head_trained:
-        start_head(encoder, unigram_counts(cache, training, vocabulary))
+        start_head(encoder, unigram_counts(cache, training, len(output_matrix(encoder.model)[0])))
     generator = open_generator(config, objective, folders, cache, device)
     torch.manual_seed(config.seed)
     module = BottleneckPretraining(
@@ -194,15 +197,13 @@ def _bottleneck_lesson(
         generator=generator.model if generator and generator.learns else None,
         head_only=config.trainable == "head",
     )
-    make = Corruptor(cache, vocabulary, objective, config, device, generator)
+    make = Corruptor(cache, len(encoder.tokenizer), objective, config, device, generator)
     return Lesson(module, make, training, heldout, skipped, weighted=objective.bag_of_words)
 
 
 def _pair_lesson(
     config: PretrainingConfig, encoder: MaskedLanguageModel, cache: TokenCache, device: torch.device
 ) -> Lesson:
-    if config.trainable == "head":
-        raise InputError(f"{config.objective} trains no language-model head; take trainable: all")
     maker = open_pairs(
         cache,
         pair_tasks(config.objective),

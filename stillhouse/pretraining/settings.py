@@ -66,7 +66,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     loss_mean: str = setting(
         "passage",
         "passage = the mean over a passage's positions, then over passages, as in 001 eq. 2; token = over all "
-        "positions of the batch at once, as in the code of 001",
+        "positions of the part of a batch that is computed at once, as in the code of 001",
         choices=("passage", "token"),
     )
     generator_weight: float = setting(0.2, "weight of the loss of a generator that learns (the code of 001)", minimum=0)
@@ -108,6 +108,8 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     patience: int = setting(0, "stop after so many measurements in a row without a better one; 0 = never", minimum=0)
 
     def __post_init__(self) -> None:
+        if self.trainable == "head" and self.objective != "mlm":
+            raise InputError("trainable: head is for objective mlm; take that, or trainable: all")
         if self.stop_on != "heldout_loss" and not self.signals:
             raise InputError(f"stop_on {self.stop_on!r} is a signal; it needs signals: true")
         if self.objective in PAIR_OBJECTIVES:
@@ -136,5 +138,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         )
 
     def _corruption(self, corruption: Corruption) -> Corruption:
-        kept = self.mask_replacement == ROW or corruption.replacement == "generator" or corruption.draw == "none"
+        kept = (
+            self.mask_replacement == ROW or corruption.replacement == "generator" or corruption.draw in ("none", "all")
+        )
         return corruption if kept else replace(corruption, replacement=self.mask_replacement)

@@ -5,7 +5,7 @@ Shape suffixes: B passages or queries, L tokens, D hidden width, E width of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +17,9 @@ from stillhouse.pretraining.corrupted import CorruptedBatch
 from stillhouse.pretraining.cross_entropy import token_cross_entropy
 from stillhouse.pretraining.heads import family_of, output_matrix
 from stillhouse.retrieval.pooling import pool
+
+Encode = Callable[[Tensor, Tensor], Tensor]
+"""From ids and attention mask [B, L] to vectors [B, D]."""
 
 MLM_LOSS = "heldout_mlm_loss"
 MLM_RATE = 0.15
@@ -43,7 +46,8 @@ class Signals:
     """Measures an encoder in training. Call it in evaluation mode without gradients.
 
     `masked`: held-out passages masked as `mlm` does, the same ones for every call; `pairs`: sentences of held-out
-    passages and what is left of these (ICT, 004 §3), none where passages have one sentence each.
+    passages and what is left of these (ICT, 004 §3), none where passages have one sentence each. `towers`: what makes
+    vectors of queries and of passages where pair tasks train more than the pooled vector.
     """
 
     model: PreTrainedModel
@@ -51,6 +55,7 @@ class Signals:
     normalize: bool
     masked: Sequence[CorruptedBatch]
     pairs: Sequence[TextPairs] = field(default_factory=list)
+    towers: tuple[Encode, Encode] | None = None
 
     def __call__(self) -> Mapping[str, float]:
         """`heldout_mlm_loss` (002 §3.2), `coverage@20` (002 Algorithm 1), and `ict_RR@10` where there are pairs."""
@@ -107,17 +112,25 @@ class Signals:
 
     def ict(self) -> float:
         """RR@10 of finding the rest of a held-out passage by one of its sentences, among all these rests."""
-        queries_BD = self._all((pairs.query_ids_BL, pairs.query_attention_BL) for pairs in self.pairs)
-        passages_BD = self._all((pairs.passage_ids_BL, pairs.passage_attention_BL) for pairs in self.pairs)
-        scores_BB = queries_BD @ passages_BD.T
+        queries, passages = self.towers or (self._text_vectors, self._text_vectors)
+        queries_BD = _all(queries, ((pairs.query_ids_BL, pairs.query_attention_BL) for pairs in self.pairs))
+        passages_BD = _all(passages, ((pairs.passage_ids_BL, pairs.passage_attention_BL) for pairs in self.pairs))
+        # In bf16 about equal scores become ties, and ties count against the encoder.
+        with torch.autocast(queries_BD.device.type, enabled=False):
+            scores_BB = queries_BD @ passages_BD.T
         own_B1 = scores_BB.diagonal()[:, None]
         # A tie counts against the encoder: one that gives every text the same vector finds nothing.
         rank_B = (scores_BB >= own_B1).sum(1)
         return float(torch.where(rank_B <= 10, 1.0 / rank_B, 0.0).mean())
 
-    def _all(self, texts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-        vectors_BD = torch.cat([self.vectors(*text).float() for text in texts])
+    def _text_vectors(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        """The vectors by which retrieval would compare texts."""
+        vectors_BD = self.vectors(ids_BL, attention_BL).float()
         return functional.normalize(vectors_BD, dim=1) if self.normalize else vectors_BD
+
+
+def _all(encode: Encode, texts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    return torch.cat([encode(*text).float() for text in texts])
 
 
 def token_coverage(logits_BV: Tensor, ids_BL: Tensor, special_BL: Tensor, ranks: Sequence[int]) -> list[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -74,7 +75,7 @@ def step_parser(step: Step) -> Parser:
 def own_first(config: type) -> list[dataclasses.Field[Any]]:
     """The settings of a class in the order in which a person reads them: its own, then those that it shares."""
     by_name = {field.name: field for field in dataclasses.fields(config)}
-    order = [name for cls in config.__mro__ for name in cls.__dict__.get("__annotations__", {})]
+    order = [name for cls in config.__mro__ for name in inspect.get_annotations(cls)]
     return [by_name[name] for name in dict.fromkeys(order)]
 
 

@@ -58,14 +58,14 @@ def train(
     )
     every = config.heldout_every or max(1, steps // 10)
 
-    def measure() -> float:
+    def measure(step: int) -> float:
         model.eval()
         torch.manual_seed(config.seed)
         with torch.no_grad(), autocast(config.precision, device):
             loss = float(heldout_loss())
         model.train()
         if not math.isfinite(loss):
-            raise FloatingPointError(f"the held-out loss is {loss}; lower the learning rate")
+            raise fail(f"the held-out loss is {loss}", step, of_batch=False)
         return agreed({HELDOUT_LOSS: loss})[HELDOUT_LOSS]
 
     def signals() -> dict[str, float]:
@@ -75,8 +75,8 @@ def train(
         model.train()
         return agreed(values)
 
-    def fail(what: str, step: int) -> FloatingPointError:
-        some = "" if examples is None else f", of the examples {', '.join(map(str, examples(step)))}"
+    def fail(what: str, step: int, of_batch: bool = True) -> FloatingPointError:
+        some = "" if examples is None or not of_batch else f", of the examples {', '.join(map(str, examples(step)))}"
         kept = f"the last good checkpoint, after step {saved_step}, is {checkpoint.path}"
         none = "there is no checkpoint yet"
         return FloatingPointError(
@@ -87,22 +87,26 @@ def train(
     rows, best, losses, start = checkpoint.restore()
     saved_step = start
     if not rows:
-        loss = measure()
+        loss = measure(0)
         rows.append(CurveRow(0, loss, loss, signals()))
         best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
     elif start:
         context.log(f"resumed after step {start} of {steps}")
-    saved = time.monotonic()
+    saved, pause = time.monotonic(), SECONDS_BETWEEN_CHECKPOINTS
     model.train()
     with context.bar("training", steps, "step", done=start) as bar:
         for step in range(start, steps):
             torch.manual_seed(config.seed * 1_000_003 + step)
-            losses.append(add_up(_back_propagate(batch_loss, step, config.precision, device), device))
-            if not math.isfinite(losses[-1]):
-                raise fail(f"the loss is {losses[-1]}", step)
+            total = _back_propagate(batch_loss, step, config.precision, device)
+            add_up(total)
             add_gradients(parameters)
             # An infinite limit leaves gradients as they are and tells their norm all the same.
-            norm = float(nn.utils.clip_grad_norm_(parameters, config.clip or math.inf))
+            length = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf)
+            # The only wait for the device in a step, when all of its work has been handed over.
+            loss, norm = torch.stack([total, length.to(total)]).tolist()
+            if not math.isfinite(loss):
+                raise fail(f"the loss is {loss}", step)
+            losses.append(loss)
             if not math.isfinite(norm):
                 raise fail(f"the gradient's norm is {norm}", step)
             optimizer.step()
@@ -110,7 +114,7 @@ def train(
             optimizer.zero_grad(set_to_none=True)
             bar.update(1)
             if (step + 1) % every == 0 or step + 1 == steps:
-                heldout = measure()
+                heldout = measure(step)
                 rows.append(CurveRow(step + 1, sum(losses) / len(losses), heldout, signals()))
                 losses = []
                 shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
@@ -121,9 +125,12 @@ def train(
                     context.log(f"stopped after step {step + 1} of {steps}: no better {watch.stop_on} since")
                     break
             # When a checkpoint is written has no bearing on the result, so the clock may decide.
-            if not rank() and step + 1 < steps and time.monotonic() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
+            if not rank() and step + 1 < steps and time.monotonic() - saved >= pause:
+                begun = time.monotonic()
                 checkpoint.save(rows, best, losses, step + 1)
                 saved, saved_step = time.monotonic(), step + 1
+                # One that takes longer than a second is written more seldom, to stay below 2 % of the time.
+                pause = SECONDS_BETWEEN_CHECKPOINTS * max(1.0, saved - begun)
     model.load_state_dict(best)
     model.eval()
     return rows
@@ -139,15 +146,13 @@ def learning_rate_factor(step: int, steps: int, warmup: float) -> float:
 
 def _back_propagate(
     batch_loss: Callable[[int], Tensor | Iterable[Tensor]], step: int, precision: str, device: torch.device
-) -> float:
-    """Adds the gradients of a step's losses and gives their sum; a loss that is not finite is not back-propagated."""
-    total = 0.0
+) -> Tensor:
+    """Adds the gradients of a step's losses and gives their sum, a float64 scalar on the device."""
+    total = torch.zeros((), dtype=torch.float64, device=device)
     with autocast(precision, device):
         made = batch_loss(step)
         for loss in [made] if isinstance(made, Tensor) else made:
-            total += float(loss.detach())
-            if not math.isfinite(total):
-                break
+            total += loss.detach()
             with torch.autocast(device.type, enabled=False):
                 loss.backward()
     return total

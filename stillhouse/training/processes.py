@@ -21,6 +21,8 @@ PATIENCE = timedelta(hours=2)
 def join(device: torch.device) -> None:
     """Finds the other processes, once; nothing to do for one alone."""
     if world_size() > 1 and not distributed.is_initialized():
+        if device.type == "cuda":  # where objects are exchanged: without it, all processes would use the first GPU
+            torch.cuda.set_device(device)
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
 
 
@@ -30,11 +32,16 @@ def own_parts(parts: int) -> range:
 
 
 def add_gradients(parameters: Sequence[Tensor]) -> None:
-    """Adds up the gradients of all processes, in place; a parameter without one counts as 0 there."""
-    if world_size() == 1:
+    """Adds up the gradients of all processes, in place; a parameter without one counts as 0 there.
+
+    One that has a gradient in no process stays without, so that weight decay passes it by as in one process alone.
+    """
+    if world_size() == 1 or not parameters:
         return
-    for parameter in parameters:
-        if parameter.grad is None:
+    used_P = torch.tensor([float(parameter.grad is not None) for parameter in parameters], device=parameters[0].device)
+    distributed.all_reduce(used_P)
+    for parameter, used in zip(parameters, used_P.tolist()):
+        if used and parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
     flat = torch.cat([grad.reshape(-1) for grad in grads])
@@ -43,13 +50,10 @@ def add_gradients(parameters: Sequence[Tensor]) -> None:
         grad.copy_(part.view_as(grad))
 
 
-def add_up(value: float, device: torch.device) -> float:
-    """The sum of a number over all processes."""
-    if world_size() == 1:
-        return value
-    total = torch.tensor(value, dtype=torch.float64, device=device)
-    distributed.all_reduce(total)
-    return float(total)
+def add_up(value: Tensor) -> None:
+    """Makes a number the sum over all processes, in place and without waiting for the device."""
+    if world_size() > 1:
+        distributed.all_reduce(value)
 
 
 def agreed(values: dict[str, float]) -> dict[str, float]:

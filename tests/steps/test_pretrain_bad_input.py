@@ -226,7 +226,7 @@ def test_a_corpus_without_tokens_to_predict(prepared: Prepared, tmp_path: Path, 
 
 @pytest.mark.usefixtures("no_training")
 def test_a_signal_to_stop_on_that_the_corpus_cannot_give(prepared: Prepared, tmp_path: Path) -> None:
-    refused(prepared, tmp_path, "no held-out passage has two sentences", {"objective": "bow", "stop_on": "ict_RR@10"})
+    refused(prepared, tmp_path, "make no ICT pairs", {"objective": "bow", "stop_on": "ict_RR@10"})
 
 
 @pytest.mark.parametrize("kind", [torch.nan, torch.inf])

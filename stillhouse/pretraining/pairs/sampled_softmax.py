@@ -23,7 +23,8 @@ def sampled_softmax_loss(
     `same_target_BB` bool marks accidental hits, candidates that are no negatives of a query (query by candidate); they
     are left out of the denominator, the diagonal excepted. Scores and loss are float32 whatever the inputs.
     """
-    scores_BC = query_BD.float() @ passage_BD.float().T / temperature
+    with torch.autocast(query_BD.device.type, enabled=False):  # which would multiply in bf16 all the same
+        scores_BC = query_BD.float() @ passage_BD.float().T / temperature
     own_BC = torch.eye(len(scores_BC), dtype=torch.bool, device=scores_BC.device)
     logits_BC = (scores_BC - log_q_B.float()[None]).masked_fill(same_target_BB & ~own_BC, -torch.inf)
     return cross_entropy(logits_BC, torch.arange(len(logits_BC), device=logits_BC.device))

@@ -139,7 +139,7 @@ def pretrain(
             = each position takes one of n masks of its passage, as in the code of RetroMAE (256).
         importance_noise: standard deviation of the noise on AMI (003 Algorithm 1).
         loss_mean: passage = the mean over a passage's positions, then over passages, as in 001 eq. 2; token = over
-            all positions of the batch at once, as in the code of 001.
+            all positions of the part of a batch that is computed at once, as in the code of 001.
         generator_weight: weight of the loss of a generator that learns (the code of 001).
         bag_logits: bag of words: embeddings = the vector times the word embeddings, as in 002 eq. 11; head =
             through the whole language-model head, as in the code of 002.

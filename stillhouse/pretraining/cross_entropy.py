@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-LOGITS_AT_ONCE = {"cpu": 8_000_000, "cuda": 100_000_000}
+LOGITS_AT_ONCE = {"cpu": 32_000_000, "cuda": 100_000_000}
 
 
 def rows_at_once(device: torch.device, vocabulary: int) -> int:
@@ -51,33 +51,40 @@ class _TokenCrossEntropy(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             weight, bias = weight_VE.to(fast), bias_V.to(fast)
             grad_states = torch.empty_like(states_NE) if need_states else None
-            grad_weight = torch.zeros_like(weight_VE) if need_weight else None
+            grad_weight: Tensor | None = None
             grad_bias = torch.zeros_like(bias_V) if need_bias else None
             loss = torch.zeros((), dtype=exact, device=states_NE.device)
             for start in range(0, len(states_NE), chunk):
                 part = slice(start, start + chunk)
                 states_CE = states_NE[part].to(fast)
                 targets_C1, weights_C1 = targets_N[part, None], weights_N[part, None].to(exact)
-                logp_CV = torch.log_softmax(functional.linear(states_CE, weight, bias), dim=-1, dtype=exact)
-                loss -= (weights_C1 * logp_CV.gather(1, targets_C1)).sum()
+                logits_CV = functional.linear(states_CE, weight, bias)
+                slope_CV = torch.softmax(logits_CV, dim=-1, dtype=exact)
+                # The largest probability is at least 1/V, so its logarithm is safe; this spares a second exponential.
+                logz_C1 = logits_CV.amax(1, keepdim=True).to(exact) - slope_CV.amax(1, keepdim=True).log()
+                loss += (weights_C1 * (logz_C1 - logits_CV.gather(1, targets_C1).to(exact))).sum()
                 if not (need_states or need_weight or need_bias):
                     continue
-                slope_CV = logp_CV.exp_().mul_(weights_C1)
-                slope_CV.scatter_add_(1, targets_C1, -weights_C1)
+                slope_CV.scatter_add_(1, targets_C1, torch.full_like(weights_C1, -1))
                 if grad_bias is not None:
-                    grad_bias += slope_CV.sum(0)
+                    grad_bias.addmv_(slope_CV.T.to(grad_bias.dtype), weights_C1[:, 0].to(grad_bias.dtype))
                 fast_CV = slope_CV.to(fast)
                 if grad_states is not None:
-                    grad_states[part] = (fast_CV @ weight).to(grad_states.dtype)
-                if grad_weight is not None:
-                    grad_weight += fast_CV.T @ states_CE
-        context.save_for_backward(grad_states, grad_weight, grad_bias)
+                    grad_states[part] = ((fast_CV @ weight) * weights_C1).to(grad_states.dtype)
+                if need_weight:
+                    made_VE = (fast_CV.T @ (states_CE * weights_C1).to(fast)).to(weight_VE.dtype)
+                    grad_weight = made_VE if grad_weight is None else grad_weight.add_(made_VE)
+        if need_weight and grad_weight is None:
+            grad_weight = torch.zeros_like(weight_VE)
+        context.grads = (grad_states, grad_weight, grad_bias)
         return loss
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        """Scales the gradients where they lie: a loss is back-propagated once."""
         (slope,) = slopes
-        grads = [None if grad is None else grad * slope.to(grad.dtype) for grad in context.saved_tensors]
+        grads = [None if grad is None else grad.mul_(slope.to(grad.dtype)) for grad in context.grads]
+        del context.grads
         return (*grads, None, None, None)
 
 
@@ -87,9 +94,9 @@ def bag_of_words_cross_entropy(
     """Cross-entropy of softmax(h E^T) against the uniform distribution over a passage's set of tokens, mean over B.
 
     002 eq. 12, by the plain embedding matrix E; for the authors' code, which has the whole language-model head there,
-    give the head's states as `vectors_BE` and its `bias_V`. The target
-    is never laid out over the vocabulary: the loss is logsumexp(z) minus the mean of z over the set. Every token that
-    is not special counts, punctuation and stop-words too; a passage without tokens adds 0.
+    give the head's states as `vectors_BE` and its `bias_V`. The target is never laid out over the vocabulary: the loss
+    is logsumexp(z) minus the mean of z over the set. Every token that is not special counts, punctuation and stop-words
+    too; a passage without tokens adds 0.
     """
     exact = torch.promote_types(weight_VE.dtype, torch.float32)
     logits_BV = functional.linear(vectors_BE, weight_VE, bias_V).to(exact)

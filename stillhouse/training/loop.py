@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context, rank
 from stillhouse.training.curves import HELDOUT_LOSS, CurveRow, Watch, best_row, stopped
+from stillhouse.training.memory import keep_freed_memory
 from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.settings import TrainingConfig
@@ -49,10 +50,11 @@ def train(
     """
     watch = watch or Watch()
     device = context.torch_device()
+    keep_freed_memory()
     join(device)
     model.to(device)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
+    optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: learning_rate_factor(step, steps, config.warmup)
     )

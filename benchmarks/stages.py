@@ -25,7 +25,11 @@ from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
 
 HERE = Path(__file__).resolve().parent
 COST = "cost.json"
-SETS = {"medquad": "MedQuAD", "squad-passages": "SQuAD passages"}
+SETS = {
+    "medquad": "MedQuAD",
+    "squad-passages": "SQuAD passages",
+    "peps-articles": "Python enhancement proposals, without labelled queries",
+}
 
 
 def main() -> int:
@@ -92,6 +96,7 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
         f"Command: `python benchmarks/stages.py {name} --folder build/{name}`; settings: [`{name}.yaml`]({name}.yaml).",
         "",
         f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), {gpu}. All stages together: {cost}.",
+        *synthetic(corpus),
         "",
         f"{corpus['passages']:,} passages, cut at {length} tokens; queries {queries}.",
         f"Left out by a seeded sample: {left_out or 'no query'}. `reranked` re-orders retriever 2's best {depth}.",
@@ -106,6 +111,20 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
         cells = [f"{values[measure]:.3f}" for measure in measures]
         lines.append(f"| `{system}` | {' | '.join(cells)} | {low:.3f} to {high:.3f} | {dev[system]['RR@10']:.3f} |")
     return "\n".join([*lines, "", *comparisons(tests), "", *curves(folder), "", *discussion(name)]) + "\n"
+
+
+def synthetic(corpus: Any) -> list[str]:
+    """What a page says of queries that were made from the corpus; nothing where they are the source's."""
+    if corpus["labels"] != "synthetic":
+        return []
+    made = "; ".join(
+        f"{split}: {', '.join(f'{count:,} {task}' for task, count in counts.items() if count)}"
+        for split, counts in corpus["pair_queries"].items()
+    )
+    said = (
+        f"**All figures are synthetic**: the queries are sentences of the articles, by pair tasks ({made}), those of "
+    )
+    return ["", said + "dev and test from articles that no training query comes from."]
 
 
 def comparisons(tests: Any) -> list[str]:

@@ -50,8 +50,8 @@ def main() -> int:
     reading = milliseconds(lambda: cache.batch(rows, LENGTH))
     about = (
         f"A batch of {BATCH} passages of {LENGTH} tokens; the median of {ROUNDS} batches, in milliseconds a batch. "
-        f"Taking the batch from the token cache costs {reading:.2f} ms more, the same for all. Masks and replacements of "
-        "encoder and decoder together; a generator's forward pass is left out."
+        f"Taking the batch from the token cache costs {reading:.2f} ms more, the same for all. Masks and replacements "
+        "of encoder and decoder together; a generator's forward pass is left out."
     )
     lines = ["# What masking costs", "", "Command: `python benchmarks/masking.py`.", ""]
     lines += [machine("numpy", "torch") + " One core is used.", "", about, ""]

@@ -48,20 +48,33 @@ class Generator:
     def replace(
         self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor], rng: np.random.Generator
     ) -> tuple[list[Tensor], Tensor | None]:
-        """`ids_BL` with the positions of each mask replaced by samples; one forward pass for all masks.
+        """`ids_BL` with the positions of each mask replaced by samples; one forward pass for all masks of a frozen generator.
 
         Each mask is a bool [B, L]. A sampled token may be the one that was there. The second value is the loss of a
         generator that learns, else None: cross-entropy at the positions of the first mask (the encoder's, as in the
         authors' code of 001), the mean over a passage's positions, then over passages.
         """
-        learns = self.learns and torch.is_grad_enabled()
+        loss = None
+        if self.learns:  # with a graph for the first mask alone, which the loss is of
+            first_BLD = self._states(ids_BL, attention_BL, masks[:1])
+            loss = self._loss(first_BLD, ids_BL, masks[0])
+            with torch.no_grad():
+                others = [self._states(ids_BL, attention_BL, [mask_BL]) for mask_BL in masks[1:]]
+            hidden_BLD = torch.cat([first_BLD.detach(), *others])
+        else:
+            with torch.no_grad():
+                hidden_BLD = self._states(ids_BL, attention_BL, masks)
         masked_BL = torch.cat(list(masks))
-        inputs_BL = ids_BL.repeat(len(masks), 1).masked_fill(masked_BL, self.specials.mask)
-        repeated_BL = attention_BL.repeat(len(masks), 1)
-        with torch.set_grad_enabled(learns):
-            hidden_BLD = self.model.base_model(input_ids=inputs_BL, attention_mask=repeated_BL.long()).last_hidden_state
-        loss = self._loss(hidden_BLD[: len(ids_BL)], ids_BL, masks[0]) if self.learns else None
-        return self._samples(hidden_BLD.detach(), ids_BL.repeat(len(masks), 1), masked_BL, len(masks), rng), loss
+        return self._samples(hidden_BLD, ids_BL.repeat(len(masks), 1), masked_BL, len(masks), rng), loss
+
+    def _states(self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """The last hidden states of the passages under every mask, one mask after the other."""
+        inputs_BL = ids_BL.repeat(len(masks), 1).masked_fill(torch.cat(list(masks)), self.specials.mask)
+        attention_BL = attention_BL.repeat(len(masks), 1)
+        states_BLD: Tensor = self.model.base_model(
+            input_ids=inputs_BL, attention_mask=attention_BL.long()
+        ).last_hidden_state
+        return states_BLD
 
     def _loss(self, hidden_BLD: Tensor, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
         weights_BL = mask_BL / (mask_BL.sum(1, keepdim=True).clamp(min=1) * len(mask_BL))

@@ -48,9 +48,9 @@ class Generator:
     def replace(
         self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor], rng: np.random.Generator
     ) -> tuple[list[Tensor], Tensor | None]:
-        """`ids_BL` with the positions of each mask replaced by samples; one forward pass for all masks of a frozen generator.
+        """`ids_BL` with the positions of each mask replaced by samples.
 
-        Each mask is a bool [B, L]. A sampled token may be the one that was there. The second value is the loss of a
+        Each mask is a bool [B, L]; a frozen generator makes one forward pass for all. A sampled token may be the one that was there. The second value is the loss of a
         generator that learns, else None: cross-entropy at the positions of the first mask (the encoder's, as in the
         authors' code of 001), the mean over a passage's positions, then over passages.
         """

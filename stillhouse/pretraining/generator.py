@@ -50,9 +50,10 @@ class Generator:
     ) -> tuple[list[Tensor], Tensor | None]:
         """`ids_BL` with the positions of each mask replaced by samples.
 
-        Each mask is a bool [B, L]; a frozen generator makes one forward pass for all. A sampled token may be the one that was there. The second value is the loss of a
-        generator that learns, else None: cross-entropy at the positions of the first mask (the encoder's, as in the
-        authors' code of 001), the mean over a passage's positions, then over passages.
+        Each mask is a bool [B, L]; a frozen generator makes one forward pass for all. A sampled token may be the one
+        that was there. The second value is the loss of a generator that learns, else None: cross-entropy at the
+        positions of the first mask (the encoder's, as in the authors' code of 001), the mean over a passage's
+        positions, then over passages.
         """
         loss = None
         if self.learns:  # with a graph for the first mask alone, which the loss is of

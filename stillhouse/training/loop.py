@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context, rank
 from stillhouse.training.curves import HELDOUT_LOSS, CurveRow, Watch, best_row, stopped
-from stillhouse.training.memory import keep_freed_memory
+from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.settings import TrainingConfig
@@ -50,7 +50,6 @@ def train(
     """
     watch = watch or Watch()
     device = context.torch_device()
-    keep_freed_memory()
     join(device)
     model.to(device)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -96,7 +95,7 @@ def train(
         context.log(f"resumed after step {start} of {steps}")
     saved, pause = time.monotonic(), SECONDS_BETWEEN_CHECKPOINTS
     model.train()
-    with context.bar("training", steps, "step", done=start) as bar:
+    with freed_memory_kept(), context.bar("training", steps, "step", done=start) as bar:
         for step in range(start, steps):
             torch.manual_seed(config.seed * 1_000_003 + step)
             total = _back_propagate(batch_loss, step, config.precision, device)

@@ -26,3 +26,11 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.machine()
+
+
+def peak_mib() -> float:
+    """The most memory that this process has had. `ru_maxrss` would begin at what its parent had."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    raise OSError("the kernel does not tell a process's peak memory")

@@ -8,7 +8,7 @@ their tasks differ; both hand their evaluations to the last task.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ from kfp import compiler, dsl
 from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
-from components.catalog import find_component
 from pipelines.gather import gather_comparison
+from pipelines.tasks import make_task
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import Use
-from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, SHARED, Job, Plan
-from stillhouse.surfaces.recipes import location_fields
+from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, SHARED, Job, Plan, refuse_rewired
 
 NAME = "compare-objectives"
 CHANNEL_TYPES = {bool: "Boolean", int: "Integer", float: "Float", str: "String"}
@@ -41,9 +40,10 @@ def compile_comparison(plan: Plan, output: Path) -> None:
 
 
 def build_comparison(plan: Plan) -> BaseComponent:
-    """The pipeline of a plan. Raises `InputError` for more runs than one loop can hold."""
+    """The pipeline of a plan. Raises `InputError` for more runs than one loop can hold, and for other graphs."""
     if len(plan.jobs) > ITEM_LIMIT:
         raise InputError(f"{len(plan.jobs)} runs are more than one pipeline holds ({ITEM_LIMIT}); use fewer seeds")
+    refuse_rewired(plan, "a Kubeflow comparison")
     groups = {
         pretrained: [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained]
         for pretrained in (True, False)
@@ -53,7 +53,7 @@ def build_comparison(plan: Plan) -> BaseComponent:
         shared: dict[str, PipelineTask] = {}
         for use in _shared_uses(plan):
             config = _shared_config(plan, use)
-            shared[use.name] = _task(use, {f: getattr(config, f) for f in field_types(use.step.config)}, shared)
+            shared[use.name] = make_task(use, {f: getattr(config, f) for f in field_types(use.step.config)}, shared)
         handed: dict[str, Any] = {}
         for pretrained, jobs in groups.items():
             if not jobs:
@@ -62,7 +62,7 @@ def build_comparison(plan: Plan) -> BaseComponent:
             with dsl.ParallelFor(items, name="variants" if pretrained else "unpretrained") as item:
                 tasks = dict(shared)
                 for use in uses:
-                    tasks[use.name] = _task(use, _settings(use, jobs[0], items[0], item), tasks)
+                    tasks[use.name] = make_task(use, _settings(use, jobs[0], items[0], item), tasks)
             prefix = "" if pretrained else "unpretrained_"
             handed[f"{prefix}evaluations"] = dsl.Collected(tasks[EVALUATION].outputs["evaluation"])
             if pretrained:
@@ -127,14 +127,3 @@ def _settings(use: Use, job: Job, first: Item, item: Any) -> dict[str, Any]:
         else:
             values[field] = getattr(job.configs[use.name], field)
     return values
-
-
-def _task(use: Use, settings: Mapping[str, Any], tasks: Mapping[str, PipelineTask]) -> PipelineTask:
-    values = dict(settings)
-    for port, source in use.inputs.items():
-        origin, output = source.split("/")
-        values[port] = tasks[origin].outputs[output]
-    task = find_component(use.step)(**values).set_display_name(use.name)
-    if location_fields(use.step):
-        task.set_caching_options(False)
-    return task

@@ -14,10 +14,10 @@ from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
-from components.catalog import find_component
+from pipelines.tasks import make_task
 from stillhouse.config import field_types
 from stillhouse.graph import USES, Use, find_uses
-from stillhouse.surfaces.recipes import Recipe, configs, location_fields
+from stillhouse.surfaces.recipes import Recipe, configs
 
 NAME = "stillhouse-retriever"
 
@@ -44,7 +44,7 @@ def build_pipeline(recipe: Recipe, where: str = "recipe") -> BaseComponent:
         chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
         tasks: dict[str, PipelineTask] = {}
         for use in USES:
-            tasks[use.name] = _task(use, settings[use.name], chosen, tasks)
+            tasks[use.name] = make_task(use, _settings(use, settings[use.name], chosen), tasks)
 
     parameters = [
         inspect.Parameter(
@@ -74,15 +74,5 @@ def _value(settings: Mapping[str, Any], pair: tuple[str, str]) -> Any:
     return getattr(settings[use], field)
 
 
-def _task(
-    use: Use, config: Any, chosen: Mapping[tuple[str, str], Any], tasks: Mapping[str, PipelineTask]
-) -> PipelineTask:
-    values = {field: chosen.get((use.name, field), getattr(config, field)) for field in field_types(use.step.config)}
-    for port, source in use.inputs.items():
-        origin, output = source.split("/")
-        values[port] = tasks[origin].outputs[output]
-    task = find_component(use.step)(**values).set_display_name(use.name)
-    if location_fields(use.step):
-        # What lies at a location can change while its name stays, and Kubeflow's cache would look at the name only.
-        task.set_caching_options(False)
-    return task
+def _settings(use: Use, config: Any, chosen: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+    return {field: chosen.get((use.name, field), getattr(config, field)) for field in field_types(use.step.config)}

@@ -21,6 +21,7 @@ COMMANDS = {
     "new": ("makes a folder to work in: a recipe, dvc.yaml and a DVC repository", "stillhouse.surfaces.new_command"),
     "run": ("runs every step in this one process, without DVC", "stillhouse.surfaces.run_command"),
     "compare": ("compares pre-training objectives, in one table and one page", "stillhouse.surfaces.compare_command"),
+    "zero-shot": ("measures retrievers and BM25 on many corpora", "stillhouse.surfaces.zero_shot_command"),
     "search": ("answers a question with ranked passages", "stillhouse.surfaces.search_command"),
     "pipeline": ("compiles the Kubeflow pipeline, or runs it on this machine", "pipelines.command"),
 }

@@ -76,6 +76,11 @@ def work_root() -> Path:
     return Path(os.environ.get(WORK_ROOT) or Path(".stillhouse") / "work")
 
 
+def embeddings_root() -> Path:
+    """Where passages' vectors are kept from run to run, one folder a model: in the work area, beside work folders."""
+    return work_root() / "embeddings"
+
+
 def rank() -> int:
     """Which of several processes this is, as `torchrun` tells it; 0 for one alone."""
     return int(os.environ.get("RANK", "0"))

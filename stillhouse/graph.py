@@ -6,7 +6,7 @@ section in `params.yaml`, its DVC stage and its Kubeflow task; its outputs lie i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def _dense(system: str, retriever: str) -> tuple[Use, Use]:
 
 def _mine(name: str, system: str) -> Use:
     inputs = {"retriever": f"{system}/retriever", "index": f"{system}_index/index"}
-    return Use(name, "mine", CORPUS | inputs)
+    return Use(name, "mine", CORPUS | inputs | {"others": "lexical/negatives"})
 
 
 RUNS = {system: f"{system}_run/run" for system in SYSTEMS} | {"bm25": "lexical/run"}
@@ -59,6 +59,8 @@ PRETRAINED = {"encoder": "pretraining/encoder"}
 
 USES: tuple[Use, ...] = (
     Use("fetch_model", "fetch-model"),
+    Use("fetch_generator", "fetch-model"),
+    Use("fetch_reranker", "fetch-model"),
     Use("ingest", "ingest"),
     Use("validate", "validate", CORPUS),
     Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": "fetch_model/encoder"}),
@@ -71,7 +73,7 @@ USES: tuple[Use, ...] = (
             "tokens": "tokenize/tokens",
             "importance": "importance/importance",
             "init": "lm_head/encoder",
-            "generator": "lm_head/encoder",
+            "generator": "fetch_generator/encoder",
         },
     ),
     Use("lexical", "lexical", CORPUS | GATE),
@@ -87,7 +89,7 @@ USES: tuple[Use, ...] = (
     Use(
         "reranker",
         "train-reranker",
-        CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_model/encoder"},
+        CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_reranker/encoder", "encoder": "fetch_model/encoder"},
     ),
     Use("teacher", "score", CORPUS | {"negatives": "mine_2/negatives", "reranker": "reranker/reranker"}),
     Use(
@@ -104,6 +106,19 @@ USES: tuple[Use, ...] = (
     Use("evaluate", "evaluate", CORPUS | RUNS | CURVES),
 )
 
+APART: tuple[Use, ...] = (Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),)
+"""Uses of steps that a whole run has no need of: examples for the command line."""
+
 
 def find_uses() -> dict[str, Use]:
     return {use.name: use for use in USES}
+
+
+def needed(uses: Iterable[Use], targets: Iterable[str]) -> list[Use]:
+    """The uses that `targets` depend on, themselves included, in the order of `uses`."""
+    uses = list(uses)
+    wanted = set(targets)
+    for use in reversed(uses):
+        if use.name in wanted:
+            wanted |= {source.split("/")[0] for source in use.inputs.values()}
+    return [use for use in uses if use.name in wanted]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
-from stillhouse.graph import USES, Use, find_uses
+from stillhouse.graph import APART, USES, Use, find_uses
 from stillhouse.steps.registry import steps
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
 
@@ -21,7 +21,7 @@ def test_names_are_unique_and_fit_every_surface() -> None:
 
 
 def test_every_step_is_used() -> None:
-    assert {use.step_name for use in USES} == set(steps())
+    assert {use.step_name for use in (*USES, *APART)} == set(steps())
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.name)

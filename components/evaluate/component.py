@@ -29,6 +29,7 @@ def evaluate(
     bootstrap_samples: int = 2000,
     randomisation_samples: int = 10000,
     examples: int = 8,
+    compared: str = "",
     title: str = "Stillhouse evaluation",
     seed: int = 42,
 ):
@@ -53,10 +54,13 @@ def evaluate(
         retriever_2_curves: loss curves: retriever 2.
         reranker_curves: loss curves: re-ranker.
         distilled_curves: loss curves: distilled retriever.
-        measures: measures by the names of ir_measures, spaces between.
+        measures: measures by the names of ir_measures, spaces between; Answer@k asks for an answer in the text of a
+            passage.
         bootstrap_samples: bootstrap samples behind every interval.
         randomisation_samples: random sign flips behind every randomisation test.
         examples: how many example queries the report shows.
+        compared: the system and the baseline that are shown query by query, as `distilled bm25`; empty = those of
+            the headline.
         title: title of the report.
         seed: seed of every random choice.
     """

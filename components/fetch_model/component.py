@@ -20,7 +20,8 @@ def fetch_model(
     Args:
         encoder: the starting model.
         metrics: the step's figures.
-        model: a model folder, package:NAME of an installed package, or a hub name.
+        model: a model folder, package:NAME of an installed package, or a hub name; none = no model, for a generator
+            or a re-ranker that begins as the model that all else starts from.
         layers: keep only the first so many Transformer layers; 0 = all.
         pooling: how token states become a vector; own = the model's own, [CLS] if it says nothing.
         query_length: tokens of a query, special tokens included (001 Table 13).

@@ -11,6 +11,14 @@ def ingest(
     metrics: Output[Metrics],
     source: str = "sample",
     format: str = "auto",
+    titles: str = "space",
+    splits: str = "",
+    columns: str = "",
+    answer_kind: str = "auto",
+    dpr_positives: str = "all",
+    reqa_split: str = "80/20",
+    distractors: str = "",
+    max_distractors: int = 0,
     dev_fraction: float = 0.1,
     max_articles: int = 0,
     max_train_queries: int = 0,
@@ -32,8 +40,18 @@ def ingest(
     Args:
         corpus: the corpus folder.
         metrics: the step's figures.
-        source: a folder, a .jsonl[.gz] file, or `sample`, the built-in one.
+        source: a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`.
         format: how the source is read; `auto` finds out and says so.
+        titles: what every model and BM25 read between a passage's title and its text: `space`, `colon` (title:
+            text) or `line`; `left_out` leaves titles out.
+        splits: splits of the source renamed, `dev=test` say, where the test labels are not public.
+        columns: tables: columns with unusual names, `passages.text=body queries.id=number` say.
+        answer_kind: what an answer is, where its source does not tell: a text, or a regular expression; `auto`
+            takes CuratedTREC of DPR alone for regular expressions.
+        dpr_positives: DPR: whether all positives of a question are relevant, or its first alone.
+        reqa_split: ReQA: which of its divisions of the queries into train and test (004 §4.1).
+        distractors: another source, whose passages are added without its queries (004 Table 6).
+        max_distractors: at most so many distractors, a seeded sample; 0 takes all.
         dev_fraction: the part of the train queries that becomes dev, where a source has no dev split.
         max_articles: at most so many articles, a seeded sample for a trial; queries on others leave; 0 takes all.
         max_train_queries: at most so many train queries, a seeded sample; 0 takes all.

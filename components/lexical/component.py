@@ -16,6 +16,8 @@ def lexical(
     b: float = 0.75,
     depth: int = 200,
     negatives_depth: int = 200,
+    without_answers: bool = False,
+    skip_best: int = 0,
     negatives_among: str = "corpus",
 ):
     """Retrieves with BM25: a run, and negatives for the first retriever.
@@ -30,6 +32,9 @@ def lexical(
         b: BM25's length normalisation.
         depth: passages in the run of a query.
         negatives_depth: hard negatives of a query (001 Table 13; K1 of 003 §3.4).
+        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (001
+            Appendix B).
+        skip_best: leave out the best so many wrong passages: they may be right after all.
         negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
             by heart as wrong.

@@ -12,10 +12,22 @@ def mine(
     index: Input[Dataset],
     negatives: Output[Dataset],
     metrics: Output[Metrics],
+    others: Input[Dataset] = None,
+    filter_reranker: Input[Model] = None,
     precision: str = "auto",
     batch_tokens: int = 8192,
     negatives_depth: int = 200,
     negatives_among: str = "corpus",
+    without_answers: bool = False,
+    skip_best: int = 0,
+    margin: str = "none",
+    absolute_margin: float = 0.0,
+    relative_margin: float = 0.05,
+    reranker_margin: float = 0.0,
+    search_depth: int = 0,
+    others_depth: int = 0,
+    random_negatives: int = 0,
+    seed: int = 42,
 ):
     """Takes a retriever's best wrong passages as hard negatives.
 
@@ -25,12 +37,29 @@ def mine(
         index: its index of the corpus.
         negatives: hard negatives.
         metrics: the step's figures.
+        others: negatives of another origin to mix in, BM25's say.
+        filter_reranker: a cross-encoder that says which candidates are right.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         batch_tokens: padded tokens computed at once.
         negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
         negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
             by heart as wrong.
+        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (001
+            Appendix B).
+        skip_best: leave out the best so many wrong passages: they may be right after all.
+        margin: leave out a passage that the retriever scores above a limit, as likely right; with s the lowest
+            score of the query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|,
+            both = the lower one.
+        absolute_margin: how far below the positive's score a negative must be.
+        relative_margin: the same as a share of the positive's score.
+        reranker_margin: with a filter_reranker: how far below its score of the positive its score of a negative
+            must be.
+        search_depth: passages searched for a query, at least negatives_depth; 0 = enough, or twice as deep where a
+            margin or without_answers leaves out some.
+        others_depth: mix in the best so many negatives of `others` of a query.
+        random_negatives: mix in so many random passages a query.
+        seed: seed of the random passages.
     """
     from stillhouse.surfaces.component import run_component
 

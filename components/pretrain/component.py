@@ -19,6 +19,8 @@ def pretrain(
     batch_size: int = 64,
     learning_rate: float = 0.0003,
     warmup: float = 0.1,
+    warmup_steps: int = 0,
+    last_step: int = 0,
     weight_decay: float = 0.0,
     clip: float = 1.0,
     heldout_every: int = 0,
@@ -73,6 +75,9 @@ def pretrain(
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
         warmup: fraction of the steps in which the learning rate rises.
+        warmup_steps: the same as a number of steps; 0 = as warmup says.
+        last_step: stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the
+            end.
         weight_decay: weight decay of AdamW.
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
@@ -121,8 +126,10 @@ def pretrain(
                 selection) (004 §3)
             wlp: a sentence of an article's first section finds a passage of an article that links to it (wiki link
                 prediction) (004 §3)
-            ict+bfs+wlp, ict+bfs, ict+wlp, bfs+wlp: these tasks in equal shares (004 §4.1).
-        trainable: all = the whole model; head = the language-model head alone, for an encoder that came without one.
+            ict+bfs+wlp, ict+bfs, ict+wlp, bfs+wlp: these tasks in equal shares (004 §4.1)
+            none: nothing; the model passes as it is.
+        trainable: all = the whole model; head = the language-model head alone; missing_head = the same for an
+            encoder that came without one, and no training at all for another.
         encoder_mask: share of the encoder's tokens that is corrupted.
         decoder_mask: share of the decoder's tokens that is corrupted, or hidden from a position by
             enhanced_decoding.

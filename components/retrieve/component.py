@@ -15,6 +15,7 @@ def retrieve(
     precision: str = "auto",
     batch_tokens: int = 8192,
     depth: int = 200,
+    latency_queries: int = 0,
     system: str = "dense",
 ):
     """Searches the index for every dev and test query.
@@ -28,6 +29,8 @@ def retrieve(
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: passages in the run of a query.
+        latency_queries: time so many test queries one by one; 0 = none, for a time differs from run to run and
+            machine to machine.
         system: the name in the run file's last column.
     """
     from stillhouse.surfaces.component import run_component

@@ -15,6 +15,9 @@ def score(
     precision: str = "auto",
     batch_tokens: int = 8192,
     depth: int = 200,
+    negatives_scored: int = 0,
+    dev_negatives_scored: int = 0,
+    seed: int = 42,
 ):
     """Scores positives and negatives with the cross-encoder, for distillation.
 
@@ -26,7 +29,12 @@ def score(
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         batch_tokens: padded tokens computed at once.
-        depth: score the best so many negatives of a query.
+        depth: score the best so many negatives of a query, or some of these.
+        negatives_scored: score so many of them, those that a training with the same seed draws first;
+            negatives_per_query x epochs of the training are all that it reads; 0 = all.
+        dev_negatives_scored: the same for dev queries, of which a training reads negatives_per_query; 0 = as many
+            as of the others.
+        seed: seed of the order in which negatives are drawn.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -13,11 +13,14 @@ def train_reranker(
     reranker: Output[Model],
     curves: Output[Dataset],
     metrics: Output[Metrics],
+    encoder: Input[Model] = None,
     epochs: float = 3.0,
     max_steps: int = 0,
     batch_size: int = 64,
     learning_rate: float = 3e-05,
     warmup: float = 0.1,
+    warmup_steps: int = 0,
+    last_step: int = 0,
     weight_decay: float = 0.0,
     clip: float = 1.0,
     heldout_every: int = 0,
@@ -25,6 +28,9 @@ def train_reranker(
     seed: int = 42,
     negatives_per_query: int = 63,
     negatives_depth: int = 200,
+    forward_per_query: int = 0,
+    r_drop: float = 0.0,
+    pairs_at_once: int = 0,
     max_length: int = 192,
     layers: int = 0,
 ):
@@ -37,18 +43,26 @@ def train_reranker(
         reranker: the cross-encoder.
         curves: training and held-out loss.
         metrics: the step's figures.
+        encoder: the model to start from where init was fetched as `none`.
         epochs: passes over the training examples, at least one step.
         max_steps: stop after this many steps; 0 = by epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
         warmup: fraction of the steps in which the learning rate rises.
+        warmup_steps: the same as a number of steps; 0 = as warmup says.
+        last_step: stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the
+            end.
         weight_decay: weight decay of AdamW.
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         seed: seed of every random choice.
-        negatives_per_query: negatives drawn for a query each time it is seen.
+        negatives_per_query: negatives that a query is trained on each time it is seen.
         negatives_depth: draw them from the best so many.
+        forward_per_query: draw so many negatives instead, and train on the negatives_per_query that the re-ranker,
+            as it is by then, scores highest (63 and 15 in the code of 001); 0 = off.
+        r_drop: weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off.
+        pairs_at_once: back-propagate the queries of so many pairs at a time, to save memory; 0 = the whole batch.
         max_length: tokens of a query and its passage together.
         layers: keep the first so many layers of the model it starts from; 0 = all of them.
     """

@@ -19,17 +19,23 @@ def train_retriever(
     batch_size: int = 64,
     learning_rate: float = 2e-05,
     warmup: float = 0.1,
+    warmup_steps: int = 0,
+    last_step: int = 0,
     weight_decay: float = 0.0,
     clip: float = 1.0,
     heldout_every: int = 0,
     precision: str = "auto",
     seed: int = 42,
+    temperature: float = 0.02,
+    alpha: float = 0.2,
+    contrastive: str = "simlm",
+    matryoshka_widths: str = "",
+    texts_at_once: int = 0,
+    gradient_cache: bool = False,
     negatives_per_query: int = 15,
     negatives_depth: int = 200,
     towers: str = "as_is",
     similarity: str = "cosine",
-    temperature: float = 0.02,
-    alpha: float = 0.2,
 ):
     """Trains a bi-encoder on positives and hard negatives, with a teacher's scores when given.
 
@@ -46,18 +52,30 @@ def train_retriever(
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
         warmup: fraction of the steps in which the learning rate rises.
+        warmup_steps: the same as a number of steps; 0 = as warmup says.
+        last_step: stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the
+            end.
         weight_decay: weight decay of AdamW.
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         seed: seed of every random choice.
+        temperature: scores are divided by it.
+        alpha: weight of the contrastive loss beside the teacher's (001 eq. 5).
+        contrastive: where negatives come from: simlm = beside the query and beside its positive (001 eq. 3);
+            simlm_code = as the code of 001, queries and positives of the batch too; plain = beside the query alone
+            (003 eq. 10).
+        matryoshka_widths: the loss is also that of vectors cut to these widths, as in 64+128; empty = of whole
+            vectors alone.
+        texts_at_once: queries or passages of a batch encoded together, texts of like length; 0 = all of them, or
+            those of like length where that is faster.
+        gradient_cache: encode every text twice, so that a batch takes the memory of texts_at_once texts.
         negatives_per_query: hard negatives drawn for a query each time it is seen.
         negatives_depth: draw them from the best so many.
         towers: as_is = the encoder's own; shared = one for queries and passages, that of the passages; separate =
             one each, which start from the same parameters where the encoder has one.
-        similarity: how vectors are compared.
-        temperature: scores are divided by it.
-        alpha: weight of the contrastive loss beside the teacher's (001 eq. 5).
+        similarity: how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot = as
+            they are, with temperature 1 (003).
     """
     from stillhouse.surfaces.component import run_component
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ir_measures import parse_measure
-
 from stillhouse.comparison.table import Table
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
+from stillhouse.evaluation.measures import parse_measures
 from stillhouse.evaluation.report.examples import Example, example_queries
 
 
@@ -26,5 +25,5 @@ def variant_examples(table: Table, corpus: Path, runs: Mapping[str, Path]) -> li
     others = sorted((n for n in names if n != table.sweep.baseline), key=lambda n: table.row(n).figures[first].mean)
     ordered = [name for name in names if name not in others] + others
     opened = Corpus.open(corpus)
-    measured = measure_runs(opened, {name: runs[name] for name in ordered}, "test", [parse_measure(first)])
+    measured = measure_runs(opened, {name: runs[name] for name in ordered}, "test", parse_measures(first))
     return example_queries(opened, measured[0], table.sweep.examples)

@@ -50,17 +50,21 @@ KEYS = (
     "axis",
     "examples",
 )
-VARIANT_KEYS = ("name", "label", "pretraining", "overrides", "published")
+VARIANT_KEYS = ("name", "label", "pretraining", "overrides", "inputs", "published")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One row of the table. `published` maps a measure's name, as the paper has it, to the paper's value."""
+    """One row of the table. `published` maps a measure's name, as the paper has it, to the paper's value.
+
+    `inputs` gives uses another input than the graph does: {"reranker.init": "pretraining/encoder"}.
+    """
 
     name: str
     label: str = ""
     pretraining: bool = True
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -72,8 +76,8 @@ class Variant:
 class Sweep:
     """What is compared. `overrides` are those of every variant; a variant's own come after them.
 
-    `retriever` is the fine-tuning whose retriever is measured, `axis` the setting that stands on the x axis of a plot,
-    `examples` how many queries are shown that tell the variants apart.
+    `retriever` is the fine-tuning whose retriever is measured, or `reranked`, `axis` the setting that stands on the x
+    axis of a plot, `examples` how many queries are shown that tell the variants apart.
     """
 
     name: str
@@ -95,7 +99,10 @@ class Sweep:
         """The sweep as plain data that `make_sweep` reads."""
         content = {key: value for key, value in vars(self).items() if key not in ("name", "variants", "seeds")}
         content = {key: dict(value) if isinstance(value, Mapping) else value for key, value in content.items()}
-        variants = [{**vars(v), "overrides": dict(v.overrides), "published": dict(v.published)} for v in self.variants]
+        variants = [
+            {key: dict(value) if isinstance(value, Mapping) else value for key, value in vars(v).items()}
+            for v in self.variants
+        ]
         return content | {"seeds": list(self.seeds), "variants": variants}
 
     @property
@@ -222,6 +229,9 @@ def _variant(item: Any, where: str) -> Variant:
     if not isinstance(published, dict) or any(type(value) not in (int, float) for value in published.values()):
         raise InputError(f"{where}: published must map measures to numbers, not {published!r}")
     overrides = _overrides(item.get("overrides", {}), where)
+    inputs = item.get("inputs", {})
+    if not isinstance(inputs, dict) or not all(isinstance(word, str) for pair in inputs.items() for word in pair):
+        raise InputError(f"{where}: inputs must map use.input to use/output, as in reranker.init: pretraining/encoder")
     if not pretraining and any(key.startswith("pretraining.") for key in overrides):
         raise InputError(f"{where}: it has no pre-training, so it cannot change a setting of pretraining")
     return Variant(**{**item, "overrides": overrides, "published": {k: float(v) for k, v in published.items()}})

@@ -5,13 +5,13 @@ Shapes: P passages, A articles, L links. Rows are those of the passages given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-
-from stillhouse.corpus.sources.rows import Passage
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,21 @@ class ArticleLayout:
         return len(self.offsets) - 1
 
 
-def lay_out(passages: Sequence[Passage], links: Iterable[tuple[str, str]]) -> ArticleLayout:
-    """The layout of passages and the links (source article, target article) among their articles.
+def lay_out(
+    article_ids: pa.ChunkedArray,
+    sections: pa.ChunkedArray,
+    positions: pa.ChunkedArray,
+    links: Iterable[tuple[str, str]],
+) -> ArticleLayout:
+    """The layout of passages, given as columns, and of the links (source article, target article) among their articles.
 
     The neighbour of a passage is the next one of its section, else the one before in its section, else the next one
     of the article, else the one before.
     """
-    ids, article_P = np.unique(np.array([row.article_id for row in passages], dtype=object), return_inverse=True)
-    _, heading_P = np.unique(np.array([row.section for row in passages], dtype=object), return_inverse=True)
-    position_P = np.array([row.position for row in passages], dtype=np.int64)
+    ids = pc.unique(article_ids).sort()
+    article_P = pc.index_in(article_ids, value_set=ids).to_numpy().astype(np.int64)
+    heading_P = pc.index_in(sections, value_set=pc.unique(sections)).to_numpy()
+    position_P = positions.to_numpy()
     order_P = np.lexsort((position_P, article_P))
     count = len(order_P)
     place_P = np.empty(count, dtype=np.int64)
@@ -64,14 +70,15 @@ def lay_out(passages: Sequence[Passage], links: Iterable[tuple[str, str]]) -> Ar
     neighbour = np.where(step == 0, -1, order_P[(places + step) % max(count, 1)])
     first = section[:count] == section[offsets[article]]
 
-    number = {str(id): n for n, id in enumerate(ids)}
-    links_L2 = np.array(sorted((number[source], number[target]) for source, target in links), dtype=np.int64)
+    ends = [pa.array(names, pa.string()) for names in zip(*links)] or [pa.array([], pa.string())] * 2
+    links_L2 = np.stack([pc.index_in(end, value_set=ids).to_numpy(zero_copy_only=False) for end in ends], axis=1)
+    links_L2 = links_L2[np.lexsort(links_L2.T[::-1])].astype(np.int64)
     return ArticleLayout(
-        article_P=article_P.astype(np.int64),
+        article_P=article_P,
         passages_P=order_P,
         place_P=place_P,
         offsets=offsets,
         neighbour_P=neighbour[place_P],
         first_section_P=first[place_P],
-        links_L2=links_L2.reshape(-1, 2),
+        links_L2=links_L2,
     )

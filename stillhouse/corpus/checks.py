@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from stillhouse.corpus.cleaning import normalise
-from stillhouse.corpus.store import SPLITS, Corpus, passage_texts
+from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
+from stillhouse.corpus.store import SPLITS, Corpus
+from stillhouse.corpus.titles import passage_text
 
 AT_LEAST = ">="
 AT_MOST = "<="
@@ -54,16 +55,46 @@ class Thresholds:
 
 def run_checks(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     """Every check on every row, in the order of a report."""
+    passages = _PassageCounts(corpus, thresholds.max_passage_words)
     return [
         *_sizes(corpus, thresholds),
         *_rejects(corpus, thresholds),
-        *_texts(corpus, thresholds),
-        *_integrity(corpus),
+        *_texts(passages, thresholds),
+        *_integrity(corpus, passages),
     ]
 
 
+class _PassageCounts:
+    """What is counted in one pass over the passages, which keeps digests alone."""
+
+    def __init__(self, corpus: Corpus, most_words: int) -> None:
+        self.count = self.long = self.empty = self.spaced = 0
+        self.ids, self._texts = DigestNumbers(), DigestNumbers()
+        for block in corpus.passage_blocks("passage_id", "title", "text"):
+            ids, titles, own = (block[name].tolist() for name in ("passage_id", "title", "text"))
+            texts = [passage_text(title, text, corpus.titles) for title, text in zip(titles, own)]
+            self.count += len(texts)
+            self.long += sum(len(text.split()) > most_words for text in texts)
+            self.empty += sum(not text.strip() for text in own)
+            self.spaced += sum(map(_holds_white_space, ids))
+            self.ids.add(digests_of(ids))
+            self._texts.add(digests_of(texts))
+
+    @property
+    def repeated_ids(self) -> int:
+        return self.count - len(self.ids)
+
+    @property
+    def repeated_texts(self) -> int:
+        return self.count - len(self._texts)
+
+
+def _holds_white_space(id: str) -> bool:
+    return bool(id) and id.split() != [id]
+
+
 def _sizes(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
-    checks = [Check("passages", "the number of passages", len(corpus.passages), AT_LEAST, thresholds.min_passages)]
+    checks = [Check("passages", "the number of passages", corpus.passage_count, AT_LEAST, thresholds.min_passages)]
     for split in SPLITS:
         minimum = getattr(thresholds, f"min_{split}_queries")
         count = int((corpus.queries["split"] == split).sum())
@@ -74,19 +105,20 @@ def _sizes(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
 def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     """The share of rejected rows: of all but links, and of each kind. An unreadable line counts in the first."""
     remedy = "rejected.parquet of the corpus names each row and its reason: mend the source, or raise the threshold"
-    taken = {"passage": corpus.passages, "query": corpus.queries, "qrel": corpus.qrels, "link": corpus.links}
+    tables = {"query": corpus.queries, "qrel": corpus.qrels, "answer": corpus.answers, "link": corpus.links}
+    taken = {"passage": corpus.passage_count} | {kind: len(table) for kind, table in tables.items()}
     kinds = corpus.rejected["kind"]
     rejected = {kind: int((kinds == kind).sum()) for kind in (*taken, "line")}
 
     def share(*counted: str) -> float:
         out = sum(rejected[kind] for kind in counted)
-        total = out + sum(len(taken[kind]) for kind in counted if kind in taken)
+        total = out + sum(taken[kind] for kind in counted if kind in taken)
         return out / total if total else 0.0
 
     limit = thresholds.max_rejected_fraction
-    rows = ("passage", "query", "qrel", "line")
+    rows = ("passage", "query", "qrel", "answer", "line")
     checks = [Check("rejected_fraction", "the share of rejected rows", share(*rows), AT_MOST, limit, remedy)]
-    for kind, plural in (("passage", "passages"), ("query", "queries"), ("qrel", "qrels")):
+    for kind, plural in (("passage", "passages"), ("query", "queries"), ("qrel", "qrels"), ("answer", "answers")):
         name = f"rejected_{kind}_fraction"
         checks.append(Check(name, f"the share of rejected {plural}", share(kind), AT_MOST, limit, remedy))
     limit = thresholds.max_rejected_link_fraction
@@ -94,11 +126,8 @@ def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     return checks
 
 
-def _texts(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
-    texts = pd.Series(passage_texts(corpus), dtype=object)
-    words = np.fromiter((len(text.split()) for text in texts), dtype=np.int64, count=len(texts))
-    long = float((words > thresholds.max_passage_words).mean()) if len(texts) else 0.0
-    same = float(texts.duplicated().mean()) if len(texts) else 0.0
+def _texts(passages: _PassageCounts, thresholds: Thresholds) -> list[Check]:
+    long, same = (count / max(passages.count, 1) for count in (passages.long, passages.repeated_texts))
     return [
         Check(
             "truncated_fraction",
@@ -119,30 +148,42 @@ def _texts(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     ]
 
 
-def _integrity(corpus: Corpus) -> list[Check]:
+def _integrity(corpus: Corpus, passages: _PassageCounts) -> list[Check]:
     """What `ingest` promises of every corpus; a value above 0 means that the tables were made by something else."""
-    passages, queries, qrels = corpus.passages, corpus.queries, corpus.qrels
+    queries, qrels = corpus.queries, corpus.qrels
     gold = qrels[qrels["relevance"] > 0]
+    answered = corpus.answers["query_id"][corpus.answers["split"] == "test"]
+    served = pd.concat([gold["query_id"], answered])
     split_of = pd.Series(queries["split"].to_numpy(), index=queries["query_id"]).groupby(level=0).first()
     texts = queries["text"].map(normalise)
     counts = {
-        "repeated_passage_ids": (passages["passage_id"].duplicated().sum(), "passages whose id another one has"),
+        "repeated_passage_ids": (passages.repeated_ids, "passages whose id another one has"),
         "repeated_query_ids": (queries["query_id"].duplicated().sum(), "queries whose id another one has"),
-        "empty_passages": ((passages["text"].str.strip() == "").sum(), "passages without text"),
+        "empty_passages": (passages.empty, "passages without text"),
         "empty_queries": ((queries["text"].str.strip() == "").sum(), "queries without text"),
-        "qrels_without_passage": ((~qrels["passage_id"].isin(passages["passage_id"])).sum(), "qrels to no passage"),
+        "qrels_without_passage": (
+            (passages.ids.find(digests_of(qrels["passage_id"].tolist())) < 0).sum(),
+            "qrels to no passage",
+        ),
         "qrels_without_query": ((~qrels["query_id"].isin(queries["query_id"])).sum(), "qrels to no query"),
         "qrels_of_another_split": (
             (qrels["query_id"].map(split_of).fillna(qrels["split"]) != qrels["split"]).sum(),
             "qrels in another split than their query",
         ),
-        "queries_without_gold": ((~queries["query_id"].isin(gold["query_id"])).sum(), "queries without gold"),
+        "queries_without_gold": (
+            (~queries["query_id"].isin(served)).sum(),
+            "queries without gold, or in test without answers",
+        ),
+        "answers_of_another_split": (
+            (corpus.answers["query_id"].map(split_of) != corpus.answers["split"]).sum(),
+            "answers to no query of their split",
+        ),
         "texts_in_two_splits": (
             (queries["split"].groupby(texts).nunique() > 1).sum(),
             "query texts that stand in two splits",
         ),
         "ids_with_white_space": (
-            sum(any(map(str.isspace, id)) for id in (*passages["passage_id"], *queries["query_id"])),
+            passages.spaced + sum(map(_holds_white_space, queries["query_id"])),
             "ids with white space",
         ),
     }

@@ -6,7 +6,10 @@ The rules, in the order in which they are applied:
 2. ids are unique among passages and among queries; of two the first is kept (a passage and a query may share one);
 3. a link leads from an article of the corpus to another one; repeats and self-links are dropped without a word;
 4. a qrel names a query and a passage that are there, once a split, and its relevance is a whole number from 0 up;
-5. a query is in one split (test before dev before train, by id and by text) and has a relevant passage there.
+5. a query is in one split (test before dev before train, by id and by text) and has a relevant passage there, or in
+   test at least an answer (elsewhere such a query is left out and counted);
+6. an answer belongs to a query that was taken, is not empty and, of the kind `regex`, compiles; repeats are dropped
+   without a word.
 """
 
 from __future__ import annotations
@@ -14,13 +17,20 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
 
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Qrel, Query, Rejected, Row
+from stillhouse.corpus.answers import answer_fault
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Link, Passage, Qrel, Query, Rejected, Row
+from stillhouse.corpus.taken_passages import TakenPassages
 
 PRECEDENCE = ("test", "dev", "train")
 """The split that keeps a query which stands in several: what evaluates must not have been trained on."""
+
+_AT_ONCE = 512
+"""Rows that are looked at together: few enough for the processor's cache."""
 
 MAX_RELEVANCE = 2**31 - 1
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -30,12 +40,16 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 class CleanCorpus:
     """The rows that were taken, in source order, and those that were not."""
 
-    passages: dict[str, Passage] = field(default_factory=dict)
+    passages: TakenPassages = field(default_factory=TakenPassages)
     links: dict[tuple[str, str], None] = field(default_factory=dict)
     queries: dict[str, Query] = field(default_factory=dict)
     split_of: dict[str, str] = field(default_factory=dict)
     qrels: list[tuple[Qrel, int]] = field(default_factory=list)
+    answers: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    """(query id, answer, kind), without repeats."""
     rejected: list[Rejected] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    """How many rows were not wanted, for each `kind: reason`."""
 
     def reasons(self) -> dict[str, int]:
         """How many rows were rejected for each `kind: reason`, most frequent first."""
@@ -48,25 +62,41 @@ def normalise(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def clean(rows: Iterable[Row]) -> CleanCorpus:
-    """Applies the rules to the rows of a source, which come in the order passages and links, queries, qrels."""
-    corpus = CleanCorpus()
+def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
+    """Applies the rules to the rows of a source, in whatever order they come.
+
+    With `path` the passages are written there as they come, otherwise they are kept in memory.
+    """
+    corpus = CleanCorpus(TakenPassages(path))
     links: list[Link] = []
     qrels: list[Qrel] = []
-    for row in rows:
-        match row:
-            case Passage():
-                _take_passage(corpus, row)
-            case Query():
-                _take_query(corpus, row)
-            case Link():
-                links.append(row)
-            case Qrel():
-                qrels.append(row)
-            case Rejected():
-                _reject(corpus, row.kind, row.id, row.reason, row.where, row.content)
+    answers: list[Answer] = []
+    rows = iter(rows)
+    while block := list(islice(rows, _AT_ONCE)):
+        faults = iter(_take_passages(corpus.passages, [row for row in block if isinstance(row, Passage)]))
+        for row in block:
+            match row:
+                case Passage():
+                    if reason := next(faults):
+                        _reject(corpus, "passage", row.id, reason, row.where, row.text)
+                case Query():
+                    _take_query(corpus, row)
+                case Link():
+                    links.append(row)
+                case Qrel():
+                    qrels.append(row)
+                case Answer():
+                    answers.append(row)
+                case LeftOut():
+                    corpus.left_out[f"{row.kind}: {row.reason}"] += 1
+                case Rejected():
+                    _reject(corpus, row.kind, row.id, row.reason, row.where, row.content)
+    corpus.passages.close()
     _take_links(corpus, links)
-    _assign_splits(corpus, _take_qrels(corpus, qrels))
+    known = set(corpus.queries)
+    answers = list(_sound_answers(corpus, answers))
+    _assign_splits(corpus, _take_qrels(corpus, qrels), answers)
+    _take_answers(corpus, answers, known)
     return corpus
 
 
@@ -79,12 +109,14 @@ def _reject(corpus: CleanCorpus, kind: str, id: str, reason: str, where: str, co
 def _id_fault(id: str) -> str:
     if not id:
         return "empty id"
-    if any(character.isspace() for character in id):
+    if id.split() != [id]:
         return "id holds white space"
     return "" if _is_unicode(id) else "not valid Unicode"
 
 
 def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -92,20 +124,21 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _take_passage(corpus: CleanCorpus, row: Passage) -> None:
-    reason = _id_fault(row.id)
-    if not reason and not all(map(_is_unicode, (row.title, row.text, row.section))):
-        reason = "not valid Unicode"
-    if not reason and not row.text.strip():
-        reason = "empty passage"
-    if not reason and row.id in corpus.passages:
-        first = corpus.passages[row.id]
-        same = (first.title, first.text) == (row.title, row.text)
-        reason = "duplicate id, same text" if same else "duplicate id, different text"
-    if reason:
-        _reject(corpus, "passage", row.id, reason, row.where, row.text)
-    else:
-        corpus.passages[row.id] = row
+def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
+    """Takes those that keep the rules. Returns for each "", or why it was not taken."""
+    sound = _is_unicode("".join(chain.from_iterable(row[:-2] for row in rows)))
+    reasons = [_passage_fault(row, sound) for row in rows]
+    added = iter(taken.add([row for row, reason in zip(rows, reasons) if not reason]))
+    return [reason or next(added) for reason in reasons]
+
+
+def _passage_fault(row: Passage, sound: bool) -> str:
+    """Why a passage is not taken, or "". `sound`: its strings are known to be valid Unicode."""
+    if reason := _id_fault(row.id):
+        return reason
+    if not sound and not all(map(_is_unicode, (row.title, row.text, row.article_id, row.section))):
+        return "not valid Unicode"
+    return "" if row.text.strip() else "empty passage"
 
 
 def _take_query(corpus: CleanCorpus, row: Query) -> None:
@@ -124,12 +157,13 @@ def _take_query(corpus: CleanCorpus, row: Query) -> None:
 
 
 def _take_links(corpus: CleanCorpus, links: list[Link]) -> None:
-    articles = {passage.article_id for passage in corpus.passages.values()}
-    for row in links:
+    from_B = corpus.passages.has_articles([row.source for row in links]).tolist()
+    to_B = corpus.passages.has_articles([row.target for row in links]).tolist()
+    for row, has_source, has_target in zip(links, from_B, to_B):
         content = f"{row.source} -> {row.target}"
-        if row.source not in articles:
+        if not has_source:
             _reject(corpus, "link", row.source, "source article was not taken", row.where, content)
-        elif row.target not in articles:
+        elif not has_target:
             _reject(corpus, "link", row.source, "points to no article", row.where, content)
         elif row.source != row.target:
             corpus.links[row.source, row.target] = None
@@ -138,13 +172,14 @@ def _take_links(corpus: CleanCorpus, links: list[Link]) -> None:
 def _take_qrels(corpus: CleanCorpus, qrels: list[Qrel]) -> list[tuple[Qrel, int]]:
     """The qrels that hold by themselves, with their relevance as a number."""
     taken: dict[tuple[str, str, str], tuple[Qrel, int]] = {}
-    for row in qrels:
+    found = corpus.passages.rows_of([row.passage_id for row in qrels]).tolist()
+    for row, passage in zip(qrels, found):
         key = (row.split, row.query_id, row.passage_id)
         text = row.relevance.strip()
         relevance = int(text) if _WHOLE_NUMBER.fullmatch(text) and len(text) <= 11 else None
         if row.query_id not in corpus.queries:
             reason = "points to no query"
-        elif row.passage_id not in corpus.passages:
+        elif passage < 0:
             reason = "points to no passage"
         elif relevance is None or relevance > MAX_RELEVANCE:
             reason = "relevance is not a whole number"
@@ -164,12 +199,34 @@ def _reject_qrel(corpus: CleanCorpus, row: Qrel, reason: str) -> None:
     _reject(corpus, "qrel", row.query_id, reason, row.where, content)
 
 
-def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]]) -> None:
-    """Gives every query with gold its one split; drops the queries and qrels that have none."""
+def _sound_answers(corpus: CleanCorpus, answers: list[Answer]) -> Iterator[Answer]:
+    """The answers that hold by themselves."""
+    for row in answers:
+        reason = "" if _is_unicode(row.text) else "not valid Unicode"
+        reason = reason or answer_fault(row.text, row.kind)
+        if reason:
+            _reject(corpus, "answer", row.query_id, reason, row.where, row.text)
+        else:
+            yield row
+
+
+def _take_answers(corpus: CleanCorpus, answers: list[Answer], known: Set[str]) -> None:
+    """Takes the answers of the queries that were taken; those of `known` ones went with their queries."""
+    for row in answers:
+        if row.query_id in corpus.queries:
+            corpus.answers[row.query_id, row.text, row.kind] = None
+        elif row.query_id not in known:
+            _reject(corpus, "answer", row.query_id, "points to no query", row.where, row.text)
+
+
+def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]], answers: list[Answer]) -> None:
+    """Gives every query with gold, or with answers in test, its one split; drops the queries and qrels without."""
     golden = {
         split: {row.query_id for row, relevance in qrels if relevance > 0 and row.split == split}
         for split in PRECEDENCE
     }
+    golden["test"] |= {row.query_id for row in answers if row.split == "test"}
+    answered = {row.query_id for row in answers}
     fault: dict[str, str] = {}
     held_out: dict[str, str] = {}
     for split in PRECEDENCE:
@@ -195,4 +252,7 @@ def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]]) -> None:
             _reject_qrel(corpus, row, "its query has no relevant passage")
     for id in [id for id in corpus.queries if id not in corpus.split_of]:
         query = corpus.queries.pop(id)
-        _reject(corpus, "query", id, fault.get(id, "no relevant passage"), query.where, query.text)
+        if id in answered and id not in fault:
+            corpus.left_out["query: answers without a relevant passage, outside test"] += 1
+        else:
+            _reject(corpus, "query", id, fault.get(id, "no relevant passage"), query.where, query.text)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from stillhouse.corpus.checks import AT_MOST, Check
 from stillhouse.corpus.store import SCHEMAS, SPLITS, Corpus
@@ -44,8 +45,8 @@ def run_suites(corpus: Corpus) -> list[SuiteResult]:
     context = gx.get_context(mode="ephemeral")
     source = context.data_sources.add_pandas("corpus")
     results = []
-    for table, frame in (("passages", corpus.passages), ("queries", corpus.queries), ("qrels", corpus.qrels)):
-        sample = _spread(frame)
+    for table in ("passages", "queries", "qrels"):
+        sample = _spread_passages(corpus) if table == "passages" else _spread(getattr(corpus, table))
         expectations = _expectations(table) if len(sample) else _expectations(table)[:1]
         batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("rows")
         suite = gx.ExpectationSuite(name=table, expectations=expectations)
@@ -57,10 +58,23 @@ def run_suites(corpus: Corpus) -> list[SuiteResult]:
 
 
 def _spread(frame: pd.DataFrame) -> pd.DataFrame:
-    if len(frame) <= SAMPLED_ROWS:
-        return frame
-    rows = np.linspace(0, len(frame) - 1, SAMPLED_ROWS).astype(np.int64)
-    return frame.iloc[rows].reset_index(drop=True)
+    return frame if len(frame) <= SAMPLED_ROWS else frame.iloc[_spread_rows(len(frame))].reset_index(drop=True)
+
+
+def _spread_passages(corpus: Corpus) -> pd.DataFrame:
+    columns = SCHEMAS["passages"].names
+    if corpus.passage_count <= SAMPLED_ROWS:
+        return corpus.passage_columns(*columns)
+    rows, parts, begin = _spread_rows(corpus.passage_count), [], 0
+    for block in corpus.passage_blocks(*columns):
+        first, end = np.searchsorted(rows, [begin, begin + len(block)])
+        parts.append(block.iloc[rows[first:end] - begin])
+        begin += len(block)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _spread_rows(count: int) -> NDArray[np.int64]:
+    return np.linspace(0, count - 1, SAMPLED_ROWS).astype(np.int64)
 
 
 def _expectations(table: str) -> Sequence[Any]:

@@ -11,10 +11,13 @@ from typing import Any
 from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.pair_queries import AUTO, PairChoices, PairQueries, PairQuery, make_pair_queries
+from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
+from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
 from stillhouse.corpus.sources.rows import Qrel, Query, Row, Source
 from stillhouse.corpus.sources.test_queries import PLACE
 from stillhouse.corpus.splitting import draw_dev, remove_train, sample_articles, sample_queries
-from stillhouse.corpus.store import SOURCE, SPLITS, Columns, write_tables
+from stillhouse.corpus.store import SOURCE, SPLITS, Columns, write_table
+from stillhouse.corpus.titles import LEFT_OUT, SPACE
 from stillhouse.errors import InputError
 
 QUERIES = ("auto", "source", "pairs")
@@ -26,7 +29,7 @@ as the corpus allows pairs."""
 class Choices:
     """How dev is drawn and how many articles and queries of each split are kept (0 = all), by seed.
 
-    `queries` is one of `QUERIES`; `pairs` says how pair queries are made.
+    `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made.
     """
 
     max_articles: int = 0
@@ -34,6 +37,7 @@ class Choices:
     max_queries: Mapping[str, int]
     seed: int
     queries: str = SOURCE
+    titles: str = SPACE
     pairs: PairChoices | None = None
 
 
@@ -44,7 +48,9 @@ def ingest_source(
 
     `watch` wraps the rows as they are read: a progress bar.
     """
-    corpus = clean(watch(source.rows()))
+    if source.candidates and choices.titles == LEFT_OUT:
+        raise InputError("titles: left_out would leave out the sentence of every ReQA candidate; choose another")
+    corpus = clean(watch(source.rows()), folder / "passages.parquet")
     _require_test_queries(source, corpus)
     beyond = sample_articles(corpus, choices.max_articles, choices.seed)
     has_train = "train" in corpus.split_of.values()
@@ -58,7 +64,7 @@ def ingest_source(
         assert choices.pairs is not None, "choices of pair queries"
         texts = [query.text for query in corpus.queries.values()]
         try:
-            made = make_pair_queries(corpus.passages.values(), corpus.links, choices.pairs, texts)
+            made = make_pair_queries(corpus.passages, corpus.links, choices.pairs, texts)
         except InputError as error:
             # Without labels a corpus still serves pre-training and search; who asks for pairs must get them.
             if choices.queries == "pairs" or choices.pairs.tasks != AUTO:
@@ -66,18 +72,26 @@ def ingest_source(
             not_made = str(error)
         else:
             _add(corpus, made)
-    write_tables(folder, tables_of(corpus, made.queries if made else ()))
+    distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
+    for name, columns in tables_of(corpus, made.queries if made else ()).items():
+        write_table(folder, name, columns)
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
+    answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)
+    identity = {"": source.identity} if source.identity else {}
     facts: dict[str, Any] = {
         "format": source.format,
-        "source_digest": digest_json({name: digest_file(path) for name, path in source.files.items()}),
+        "source_digest": digest_json({name: digest_file(path) for name, path in source.files.items()} | identity),
         "passages": len(corpus.passages),
-        "articles": len({passage.article_id for passage in corpus.passages.values()}),
+        "distractors": distractors,
+        "articles": corpus.passages.articles,
         "links": len(corpus.links),
         "queries": {split: queries[split] for split in SPLITS},
         "qrels": {split: qrels[split] for split in SPLITS},
+        "answers": {split: answers[split] for split in SPLITS},
         "rejected": corpus.reasons(),
+        "left_out": dict(sorted(corpus.left_out.items())),
+        "titles": choices.titles,
         "drawn_dev": drawn,
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
         "labels": "+".join(["synthetic"] * (made is not None) + [SOURCE] * (labelled > 0)) or "none",
@@ -95,9 +109,14 @@ def ingest_source(
     return facts
 
 
+def _has(source: Source, place: str) -> bool:
+    """Whether files were put into a source under `place`."""
+    return any(name.startswith(f"{place}/") for name in source.files)
+
+
 def _require_test_queries(source: Source, corpus: CleanCorpus) -> None:
     """Test queries that were asked for must not vanish among the rejects."""
-    if not any(name.startswith(PLACE) for name in source.files):
+    if not _has(source, PLACE):
         return
     if not any(query.where.startswith(PLACE) for query in corpus.queries.values()):
         reasons = ", ".join(corpus.reasons())
@@ -118,23 +137,15 @@ def _add(corpus: CleanCorpus, made: PairQueries) -> None:
 
 
 def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, Columns]:
-    """The columns of every table. Rows stand in source order, queries and qrels split by split.
+    """The columns of every table but `passages`. Rows stand in source order, queries and qrels split by split.
 
     `made` are the pair queries among the queries of the corpus.
     """
     pairs = {query.id: query for query in made}
-    passages = list(corpus.passages.values())
     queries = [corpus.queries[id] for split in SPLITS for id in corpus.queries if corpus.split_of[id] == split]
     qrels = [(row, relevance) for split in SPLITS for row, relevance in corpus.qrels if row.split == split]
+    answers = [key for split in SPLITS for key in corpus.answers if corpus.split_of[key[0]] == split]
     return {
-        "passages": {
-            "passage_id": [row.id for row in passages],
-            "title": [row.title for row in passages],
-            "text": [row.text for row in passages],
-            "article_id": [row.article_id for row in passages],
-            "section": [row.section for row in passages],
-            "position": [row.position for row in passages],
-        },
         "links": {"source": [source for source, _ in corpus.links], "target": [target for _, target in corpus.links]},
         "queries": {
             "query_id": [row.id for row in queries],
@@ -148,6 +159,12 @@ def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, 
             "passage_id": [row.passage_id for row, _ in qrels],
             "relevance": [relevance for _, relevance in qrels],
             "split": [row.split for row, _ in qrels],
+        },
+        "answers": {
+            "query_id": [id for id, _, _ in answers],
+            "answer": [text for _, text, _ in answers],
+            "kind": [kind for _, _, kind in answers],
+            "split": [corpus.split_of[id] for id, _, _ in answers],
         },
         "rejected": {
             name: [getattr(row, name) for row in corpus.rejected]

@@ -32,13 +32,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from stillhouse.corpus.article_layout import ArticleLayout, lay_out
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.query_sentences import QuerySentences, query_sentences
-from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import SPLITS, Corpus
+from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
 
 TASKS = ("ict", "bfs", "wlp")
@@ -104,39 +105,49 @@ def parse_tasks(names: str) -> tuple[str, ...]:
 
 
 def make_pair_queries(
-    passages: Iterable[Passage], links: Iterable[tuple[str, str]], choices: PairChoices, taken: Iterable[str] = ()
+    passages: TakenPassages, links: Iterable[tuple[str, str]], choices: PairChoices, taken: Iterable[str] = ()
 ) -> PairQueries:
     """Makes the pair queries of a clean corpus. The same corpus, choices and seed give the same queries.
 
     `taken` are the texts of labelled queries: no pair query repeats one. Raises `InputError` for a task that the corpus
     does not support, for too few articles to hold any out, and when no train query comes out.
     """
-    passages = list(passages)
-    layout = lay_out(passages, links)
+    layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), links)
     tasks = _supported(layout, parse_tasks(choices.tasks))
     split_A = split_articles(layout.articles, choices.dev_fraction, choices.test_fraction, choices.seed)
-    sentences = query_sentences((row.text for row in passages), choices.min_words, choices.language)
+    forms = {normalise(text) for text in taken}
+    sentences = query_sentences(passages.texts(), choices.min_words, choices.language, forms)
     verbatim = bool((layout.neighbour_P < 0).all())
     most = max(choices.per_article // len(tasks), 1)
-    free_S = _not_taken(passages, sentences, taken)
-    made: dict[str, list[PairQuery]] = {}
+    free_S = ~sentences.taken_S
+    drawn: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
     for task in (task for task in _DRAWN if task in tasks):
         random = np.random.default_rng([choices.seed, len(SPLITS), 1 + TASKS.index(task)])
         positives = _Positives(layout, split_A, task, verbatim)
         chosen_K = _draw(free_S & positives.possible_P[sentences.rows_S], sentences, layout, most, random)
         free_S[chosen_K] = False
-        rows_K = positives.draw(sentences.rows_S[chosen_K], random)
-        made[task] = _written(passages, sentences, layout, split_A, task, chosen_K, rows_K)
-        if choices.tasks != AUTO and not made[task]:
+        drawn[task] = chosen_K, positives.draw(sentences.rows_S[chosen_K], random)
+        if choices.tasks != AUTO and not len(chosen_K):
             raise InputError(
                 f"pair_tasks: the corpus gives no {task} query; leave {task} out, or lower pair_sentence_words"
             )
-    queries = _limited([query for task in tasks for query in made[task]], choices)
-    if not any(query.split == "train" for query in queries):
+    chosen_K, positives_K = (np.concatenate([drawn[task][part] for task in tasks]) for part in (0, 1))
+    task_K = np.repeat(np.arange(len(tasks)), [len(drawn[task][0]) for task in tasks])
+    split_K = split_A[layout.article_P[sentences.rows_S[chosen_K]]]
+    kept = _limited(split_K, choices)
+    if not (split_K[kept] == SPLITS.index("train")).any():
         raise InputError(
             f"no train query could be made: no passage has a sentence of {choices.min_words} words or more that stands "
             "nowhere else; lower pair_sentence_words, or give `stillhouse ingest` more text"
         )
+    queries = _written(
+        passages,
+        sentences,
+        chosen_K[kept],
+        positives_K[kept],
+        [tasks[task] for task in task_K[kept].tolist()],
+        [SPLITS[split] for split in split_K[kept].tolist()],
+    )
     articles = {split: int((split_A == number).sum()) for number, split in enumerate(SPLITS)}
     return PairQueries(queries, tasks, articles, verbatim)
 
@@ -176,7 +187,7 @@ def not_negatives(corpus: Corpus) -> pd.DataFrame:
             pd.DataFrame({"query_id": judged["query_id"], "row": corpus.rows_of(judged["passage_id"])}),
         ]
     )
-    articles = corpus.passages["article_id"]
+    articles = corpus.passage_columns("article_id")["article_id"]
     ends = ends.assign(article=articles.to_numpy()[ends["row"].to_numpy()])[["query_id", "article"]].drop_duplicates()
     rows = pd.DataFrame({"article": articles.to_numpy(), "row": np.arange(len(articles), dtype=np.int32)})
     related = ends.merge(rows, on="article")[["query_id", "row"]]
@@ -193,15 +204,6 @@ def _supported(layout: ArticleLayout, asked: tuple[str, ...]) -> tuple[str, ...]
                 "`stillhouse ingest` articles (format article-tree or article-jsonl)"
             )
     return asked or tuple(task for task in TASKS if has[task])
-
-
-def _not_taken(passages: Sequence[Passage], sentences: QuerySentences, taken: Iterable[str]) -> NDArray[np.bool_]:
-    forms = {normalise(text) for text in taken}
-    free_S = np.ones(len(sentences.rows_S), dtype=np.bool_)
-    if forms:
-        texts = (_text(passages, sentences, number) for number in range(len(free_S)))
-        free_S[:] = [normalise(text) not in forms for text in texts]
-    return free_S
 
 
 class _Positives:
@@ -257,40 +259,37 @@ def _draw(
     return np.sort(candidates[order[rank < most]])
 
 
-def _text(passages: Sequence[Passage], sentences: QuerySentences, number: int) -> str:
-    begin, end = sentences.spans_S2[number].tolist()
-    return " ".join(passages[int(sentences.rows_S[number])].text[begin:end].split())
-
-
 def _written(
-    passages: Sequence[Passage],
+    passages: TakenPassages,
     sentences: QuerySentences,
-    layout: ArticleLayout,
-    split_A: NDArray[np.int8],
-    task: str,
     chosen_K: NDArray[np.int64],
     positives_K: NDArray[np.int64],
+    tasks_K: Sequence[str],
+    splits_K: Sequence[str],
 ) -> list[PairQuery]:
-    queries = []
-    for number, positive in zip(chosen_K.tolist(), positives_K.tolist()):
-        row = int(sentences.rows_S[number])
-        own = passages[row].id
-        split = SPLITS[split_A[layout.article_P[row]]]
-        id = f"{task}:{own}:{sentences.numbers_S[number]}"
-        queries.append(PairQuery(id, _text(passages, sentences, number), split, task, own, passages[positive].id))
-    return queries
+    rows_K = sentences.rows_S[chosen_K]
+    ids = passages.column("passage_id")
+    own_K, other_K = (ids.take(pa.array(rows)).to_pylist() for rows in (rows_K, positives_K))
+    spans_K, numbers_K = sentences.spans_S2[chosen_K].tolist(), sentences.numbers_S[chosen_K].tolist()
+    texts_K = passages.texts_of(rows_K)
+    return [
+        PairQuery(f"{task}:{own}:{number}", " ".join(text[begin:end].split()), split, task, own, other)
+        for text, (begin, end), number, split, task, own, other in zip(
+            texts_K, spans_K, numbers_K, splits_K, tasks_K, own_K, other_K
+        )
+    ]
 
 
-def _limited(queries: list[PairQuery], choices: PairChoices) -> list[PairQuery]:
-    """A seeded sample of at most `choices.most` queries, `choices.max_queries` of each split, in their order."""
-    kept = np.ones(len(queries), dtype=np.bool_)
-    split_Q = np.array([query.split for query in queries], dtype=object)
-    everywhere = np.ones(len(queries), dtype=np.bool_)
-    limits = [(0, choices.most, everywhere)]
-    limits += [(1 + SPLITS.index(split), limit, split_Q == split) for split, limit in choices.max_queries.items()]
-    for stream, limit, own_Q in limits:
-        own = np.flatnonzero(own_Q & kept)
+def _limited(split_K: NDArray[np.int8], choices: PairChoices) -> NDArray[np.bool_]:
+    """Marks a seeded sample of at most `choices.most` queries, `choices.max_queries` of each split."""
+    kept = np.ones(len(split_K), dtype=np.bool_)
+    limits = [(0, choices.most, np.ones_like(kept))]
+    for split, limit in choices.max_queries.items():
+        number = SPLITS.index(split)
+        limits.append((1 + number, limit, split_K == number))
+    for stream, limit, own_K in limits:
+        own = np.flatnonzero(own_K & kept)
         if limit and len(own) > limit:
             order = np.random.default_rng([choices.seed, len(SPLITS), 10 + stream]).permutation(own)
             kept[order[limit:]] = False
-    return [query for query, keep in zip(queries, kept) if keep]
+    return kept

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,22 +25,26 @@ class QuerySentences:
     """Where the sentences stand, in corpus order; the text of one is cut out when it is chosen.
 
     `rows_S` (int32) are the passages, `spans_S2` (int32) the [begin, end) characters, `numbers_S` (int32) the place of
-    each among all sentences of its passage, from 0.
+    each among all sentences of its passage, from 0; `taken_S` marks those that say what a labelled query says.
     """
 
     rows_S: NDArray[np.int32]
     spans_S2: NDArray[np.int32]
     numbers_S: NDArray[np.int32]
+    taken_S: NDArray[np.bool_]
 
 
-def query_sentences(texts: Iterable[str], min_words: int, language: str) -> QuerySentences:
+def query_sentences(
+    texts: Iterable[str], min_words: int, language: str, taken: Set[str] = frozenset()
+) -> QuerySentences:
     """The sentences of `min_words` to `MOST_WORDS` words whose text is that of no other sentence of the corpus.
 
     A sentence that stands twice is boilerplate, or its passage has a twin: as a query it would have several right
     answers, of which one is judged. Texts are compared in the form of `normalise`, by their first 64 bits of BLAKE2.
+    `taken` are the labelled queries in that form.
     """
     rows, begins, ends, numbers = (array("i") for _ in range(4))
-    digests = array("Q")
+    digests, said = array("Q"), array("b")
     for row, text in enumerate(texts):
         for number, (begin, end) in enumerate(sentence_spans(text, language)):
             form = normalise(text[begin:end])
@@ -50,10 +54,14 @@ def query_sentences(texts: Iterable[str], min_words: int, language: str) -> Quer
             begins.append(begin)
             ends.append(end)
             numbers.append(number)
+            said.append(form in taken)
             digests.append(int.from_bytes(hashlib.blake2b(form.encode(), digest_size=8).digest(), "little"))
-    _, place_S, times = np.unique(np.array(digests, dtype=np.uint64), return_inverse=True, return_counts=True)
-    once_S = times[place_S] == 1 if len(times) else np.zeros(0, dtype=np.bool_)
-    spans_S2 = np.stack([np.array(begins, dtype=np.int32), np.array(ends, dtype=np.int32)], axis=1)
-    return QuerySentences(
-        np.array(rows, dtype=np.int32)[once_S], spans_S2[once_S], np.array(numbers, dtype=np.int32)[once_S]
+    digests_S = np.frombuffer(digests, dtype=np.uint64)
+    sorted_S = np.sort(digests_S)
+    twice = sorted_S[1:][sorted_S[1:] == sorted_S[:-1]]
+    once_S = ~np.isin(digests_S, np.unique(twice))
+    rows_S, begins_S, ends_S, numbers_S = (
+        np.frombuffer(values, dtype=np.int32)[once_S] for values in (rows, begins, ends, numbers)
     )
+    taken_S = np.frombuffer(said, dtype=np.bool_)[once_S]
+    return QuerySentences(rows_S, np.stack([begins_S, ends_S], axis=1), numbers_S, taken_S)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Set
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from stillhouse.corpus.cleaning import CleanCorpus, normalise
 from stillhouse.corpus.store import SPLITS
@@ -16,14 +18,20 @@ def sample_articles(corpus: CleanCorpus, limit: int, seed: int) -> dict[str, int
 
     A passage without an article counts as one. Returns how many queries of each split left.
     """
-    articles = sorted({row.article_id or row.id for row in corpus.passages.values()})
-    if not limit or len(articles) <= limit:
+    if not limit:
+        return {}
+    own = corpus.passages.own_articles()
+    # Arrow sorts by the bytes of UTF-8, which is the order of code points.
+    articles = pc.unique(own).sort()
+    if len(articles) <= limit:
         return {}
     order = np.random.default_rng([seed, len(SPLITS)]).permutation(len(articles))
-    kept = {articles[i] for i in order[:limit]}
-    corpus.passages = {id: row for id, row in corpus.passages.items() if (row.article_id or row.id) in kept}
-    corpus.links = dict.fromkeys(link for link in corpus.links if kept.issuperset(link))
-    corpus.qrels = [(row, relevance) for row, relevance in corpus.qrels if row.passage_id in corpus.passages]
+    kept = articles.take(pa.array(order[:limit]))
+    corpus.passages = corpus.passages.kept(pc.is_in(own, value_set=kept).to_numpy())
+    names = set(kept.to_pylist())
+    corpus.links = dict.fromkeys(link for link in corpus.links if names.issuperset(link))
+    found = corpus.passages.rows_of([row.passage_id for row, _ in corpus.qrels]).tolist()
+    corpus.qrels = [qrel for qrel, passage in zip(corpus.qrels, found) if passage >= 0]
     judged = {row.query_id for row, relevance in corpus.qrels if relevance > 0}
     return _remove(corpus, corpus.queries.keys() - judged)
 
@@ -76,4 +84,5 @@ def _remove(corpus: CleanCorpus, removed: Set[str]) -> dict[str, int]:
     for id in removed:
         del corpus.queries[id], corpus.split_of[id]
     corpus.qrels = [(row, relevance) for row, relevance in corpus.qrels if row.query_id not in removed]
+    corpus.answers = dict.fromkeys(key for key in corpus.answers if key[0] not in removed)
     return dict(left)

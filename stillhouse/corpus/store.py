@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.corpus.answers import TEXT
+from stillhouse.corpus.table_file import TableFile
+from stillhouse.corpus.titles import SPACE, TITLES, passage_text
 from stillhouse.errors import InputError
 
 SPLITS = ("train", "dev", "test")
@@ -46,7 +51,14 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("split", pa.string()),
         ]
     ),
-    "answers": pa.schema([("query_id", pa.string()), ("answer", pa.string()), ("split", pa.string())]),
+    "answers": pa.schema(
+        [
+            ("query_id", pa.string()),
+            ("answer", pa.string()),
+            ("kind", pa.string()),
+            ("split", pa.string()),
+        ]
+    ),
     "rejected": pa.schema(
         [
             ("kind", pa.string()),
@@ -61,21 +73,26 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 SOURCE = "source"
 """The origin of a query that came with the source; every other origin is a pair task and its queries are synthetic."""
 
-DEFAULTS: Mapping[str, Mapping[str, str]] = {"queries": {"origin": SOURCE, "taken_from": ""}}
+DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "queries": {"origin": SOURCE, "taken_from": ""},
+    "answers": {"kind": TEXT},
+}
 """The columns that a writer may leave out, and what they then hold."""
 
 Columns = Mapping[str, Sequence[object]]
 
 
-def passage_text(title: str, text: str) -> str:
-    """What a model or BM25 reads of a passage: its title, a space, its text; the text alone when there is no title."""
-    return f"{title} {text}" if title else text
+def passage_texts(corpus: Corpus, rows: NDArray[np.integer] | None = None) -> list[str]:
+    """What is read of every passage by the corpus's way with titles, in the order of rows, or of those of some rows."""
+    titles = corpus.titles
+    passages = corpus.titles_and_texts if rows is None else corpus.titles_and_texts.iloc[rows]
+    return [passage_text(*both, titles) for both in zip(passages["title"].array, passages["text"].array)]
 
 
-def passage_texts(corpus: Corpus) -> list[str]:
-    """`passage_text` of every passage, in the order of rows."""
-    passages = corpus.passages
-    return [passage_text(title, text) for title, text in zip(passages["title"].array, passages["text"].array)]
+def read_passage_texts(corpus: Corpus) -> Iterator[str]:
+    """What is read of every passage, one after the other: for a corpus of any size."""
+    for block in corpus.passage_blocks("title", "text"):
+        yield from (passage_text(*both, corpus.titles) for both in zip(block["title"].array, block["text"].array))
 
 
 def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
@@ -85,13 +102,18 @@ def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
     give the same bytes.
     """
     assert tables.keys() <= SCHEMAS.keys(), f"unknown tables: {sorted(tables.keys() - SCHEMAS.keys())}"
-    for name, schema in SCHEMAS.items():
-        columns = tables.get(name) or {column: [] for column in schema.names}
-        rows = len(next(iter(columns.values())))
-        columns = {column: [value] * rows for column, value in DEFAULTS.get(name, {}).items()} | dict(columns)
-        assert set(columns) == set(schema.names), f"{name} has columns {sorted(columns)}, not {schema.names}"
-        table = pa.Table.from_pydict({column: columns[column] for column in schema.names}, schema=schema)
-        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", row_group_size=1 << 17)
+    for name in SCHEMAS:
+        write_table(folder, name, tables.get(name, {}))
+
+
+def write_table(folder: Path, name: str, columns: Columns) -> None:
+    """Writes one table; without columns it has no rows."""
+    schema = SCHEMAS[name]
+    columns = columns or {column: [] for column in schema.names}
+    rows = len(next(iter(columns.values())))
+    file = TableFile(folder / f"{name}.parquet", schema)
+    file.write({column: [value] * rows for column, value in DEFAULTS.get(name, {}).items()} | dict(columns))
+    file.close()
 
 
 @dataclass(frozen=True)
@@ -113,22 +135,67 @@ class Corpus:
             raise InputError(f"{folder} is not a corpus: it lacks {missing[0]}.parquet; `stillhouse ingest` writes one")
         return cls(folder)
 
-    def _read(self, name: str) -> pd.DataFrame:
+    def _read(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        with self._open(name) as file:
+            return file.read(None if columns is None else list(columns)).to_pandas()
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[pq.ParquetFile]:
+        """The file of a table, with the columns that it must have. Raises `InputError` when it is damaged."""
         path = self.folder / f"{name}.parquet"
         try:
             # ParquetFile, because pq.read_table would take a folder named like `key=value` for a partition column.
             with pq.ParquetFile(path) as file:
-                table = file.read()
+                if not file.schema_arrow.equals(SCHEMAS[name]):
+                    raise InputError(f"{path} has columns {file.schema_arrow.names}; run `stillhouse ingest` again")
+                yield file
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{path} is damaged ({error}); run `stillhouse ingest` again") from None
-        if not table.schema.equals(SCHEMAS[name]):
-            raise InputError(f"{path} has columns {table.schema.names}; run `stillhouse ingest` again")
-        return table.to_pandas()
+
+    @cached_property
+    def passage_count(self) -> int:
+        """The number of passages, without reading them."""
+        with self._open("passages") as file:
+            return int(file.metadata.num_rows)
+
+    def passage_columns(self, *columns: str) -> pd.DataFrame:
+        """Some columns of all passages. They are not kept: for one who needs them once, of a corpus of any size."""
+        return self._read("passages", columns)
+
+    def passage_blocks(self, *columns: str, rows: int = 8192) -> Iterator[pd.DataFrame]:
+        """Some columns of the passages in their order, `rows` of them at a time (fewer at the end of a row group)."""
+        with self._open("passages") as file:
+            for block in file.iter_batches(rows, columns=list(columns)):
+                yield block.to_pandas()
+
+    @cached_property
+    def titles(self) -> str:
+        """How titles and texts are joined, one of `TITLES`, as the manifest says; `space` in a folder without one.
+
+        Raises `InputError` for a way that is not known.
+        """
+        path = self.folder / MANIFEST
+        if not path.is_file():
+            return SPACE
+        titles = read_manifest(self.folder, verify=False).facts.get("titles", SPACE)
+        if titles not in TITLES:
+            raise InputError(f"{path}: titles is {titles!r}, which is not known here; run `stillhouse ingest` again")
+        return str(titles)
 
     @cached_property
     def passages(self) -> pd.DataFrame:
         """passage_id, title, text, article_id, section, position."""
         return self._read("passages")
+
+    @cached_property
+    def passage_ids(self) -> pd.Series:
+        """The passage ids in row order."""
+        return self.passage_columns("passage_id")["passage_id"]
+
+    @cached_property
+    def titles_and_texts(self) -> pd.DataFrame:
+        """title, text."""
+        return self.passage_columns("title", "text")
 
     @cached_property
     def links(self) -> pd.DataFrame:
@@ -147,7 +214,7 @@ class Corpus:
 
     @cached_property
     def answers(self) -> pd.DataFrame:
-        """query_id, answer, split."""
+        """query_id, answer, kind (`text` or `regex`), split; empty for a corpus without answers."""
         return self._read("answers")
 
     @cached_property
@@ -158,7 +225,7 @@ class Corpus:
     @cached_property
     def passage_row(self) -> pd.Index:
         """The passage ids in row order; `passage_row.get_loc(id)` is an id's row."""
-        return pd.Index(self.passages["passage_id"], dtype=object)
+        return pd.Index(self.passage_ids, dtype=object)
 
     def rows_of(self, passage_ids: Iterable[str]) -> NDArray[np.int32]:
         """The row of each passage id, int32. Raises `InputError` for an id that the corpus lacks."""
@@ -177,6 +244,11 @@ class Corpus:
         """The qrels of a split, those of relevance 0 too, numbered from 0."""
         assert split in SPLITS, split
         return self.qrels[self.qrels["split"] == split].reset_index(drop=True)
+
+    def answers_of(self, split: str) -> pd.DataFrame:
+        """The answers of a split, numbered from 0. A test query may have answers and no qrels."""
+        assert split in SPLITS, split
+        return self.answers[self.answers["split"] == split].reset_index(drop=True)
 
     def relevant(self, split: str) -> pd.DataFrame:
         """The qrels of a split with relevance above 0, numbered from 0."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ir_measures
 import numpy as np
 import pandas as pd
 
 from stillhouse.corpus.store import SOURCE, Corpus
 from stillhouse.errors import InputError
-from stillhouse.evaluation.measures import per_query
+from stillhouse.evaluation.answers import answer_recall
+from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
+from stillhouse.evaluation.own_passages import taken_from, without
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
-from stillhouse.retrieval.runs import read_run
+from stillhouse.retrieval.answer_matching import AnswerMatcher
+from stillhouse.retrieval.runs import read_run, rows_of_run
 
 SYNTHETIC = "synthetic"
 """The labels of queries that were made from the corpus (004's pair tasks); those of a source have `SOURCE`."""
@@ -26,9 +28,9 @@ SYNTHETIC = "synthetic"
 class Measured:
     """The queries of one split and one kind of labels: the runs that were measured, and every system's values.
 
-    `labels` is `source` or `synthetic`. The runs lack the passage that a synthetic query was taken from. `values` maps
+    `labels` is `source` or `synthetic`. The runs lack queries' own passages. `values` maps
     each system to a frame of float64 columns named by the measures, indexed by `query_id`; all systems have the same
-    queries in the same order.
+    queries in the same order. NaN stands where a query is not judged for a measure (no answers, or no qrels).
     """
 
     split: str
@@ -52,58 +54,124 @@ class Measured:
     def queries(self) -> int:
         return len(next(iter(self.values.values()))) if self.values else 0
 
+    def judged(self, measure: str) -> np.ndarray:
+        """Which queries the measure has a value for, bool; the same for all systems."""
+        return next(iter(self.values.values()))[measure].notna().to_numpy()
+
     def means(self) -> dict[str, dict[str, float]]:
-        """{system: {measure: mean over the judged queries}}."""
+        """{system: {measure: mean over the queries that are judged for it}}."""
         return {
-            system: {measure: float(np.mean(table[measure].to_numpy())) for measure in self.measures}
+            system: {measure: float(np.nanmean(table[measure].to_numpy())) for measure in self.measures}
             for system, table in self.values.items()
         }
 
 
 def measure_runs(
-    corpus: Corpus, runs: Mapping[str, Path], split: str, measures: list[ir_measures.Measure]
+    corpus: Corpus,
+    runs: Mapping[str, Path],
+    split: str,
+    measures: Sequence[Measure],
+    *,
+    own: pd.DataFrame | None = None,
+    depth: int = 0,
 ) -> list[Measured]:
-    """Measures `<split>.trec` of every run folder against the split's qrels, source queries and synthetic ones apart.
+    """Measures `<split>.trec` of every run folder, source queries and synthetic ones apart.
 
-    Returns one `Measured` a kind of labels that the split has, those of the source first; none without qrels. A
-    synthetic query is a sentence of a passage: that passage is left out of its ranking unless it is the relevant one.
-    `runs` maps a system to its run folder. Raises `InputError` when a run file is missing or damaged.
+    Returns one `Measured` a kind of labels that the split has, those of the source first; none without any. A query
+    is judged for `Answer@k` when the split has answers to it and for every other measure when it has qrels; where it
+    is not judged for a measure its value is NaN, and a measure that no query is judged for is left out. A synthetic
+    query is a sentence of a passage: that passage is left out of its ranking unless it is the relevant one,
+    and so are the passages of `own` (`query_id`, `passage_id`). Of what is left the first `depth` count, or all.
+    `runs` maps a system to its run folder. Raises `InputError` when a run file is missing or damaged or of another
+    corpus, and for qrels of another corpus.
     """
-    qrels = corpus.qrels_of(split)
-    if qrels.empty:
+    ranked = [measure for measure in measures if not isinstance(measure, AnswerAt)]
+    answered = [measure for measure in measures if isinstance(measure, AnswerAt)]
+    qrels, queries = corpus.qrels_of(split), corpus.queries_of(split)
+    _refuse_foreign_qrels(corpus, qrels, split)
+    answers = corpus.answers_of(split) if answered else corpus.answers.iloc[:0]
+    asked = pd.concat([qrels["query_id"] if ranked else None, answers["query_id"]]).unique()
+    if not len(asked):
         return []
-    queries = corpus.queries_of(split)
-    made = queries["query_id"][queries["origin"] != SOURCE]
-    is_made = qrels["query_id"].isin(made)
-    kinds = {SOURCE: qrels[~is_made], SYNTHETIC: qrels[is_made]}
-    found = {
-        system: _without_own_passages(read_run(folder / f"{split}.trec"), queries, qrels)
-        for system, folder in runs.items()
+    made = set(queries["query_id"][queries["origin"] != SOURCE])
+    kinds = {
+        SOURCE: [query_id for query_id in asked if query_id not in made],
+        SYNTHETIC: [query_id for query_id in asked if query_id in made],
     }
-    result = []
-    for labels, judged in kinds.items():
-        if judged.empty:
-            continue
-        own, values = {}, {}
-        for system, folder in runs.items():
-            run = found[system]
-            own[system] = run[run["query_id"].isin(judged["query_id"])]
-            try:
-                values[system] = per_query(judged, own[system], measures)
-            except InputError as error:
-                raise InputError(f"{folder / split}.trec: {error}; make the run again") from None
-        result.append(Measured(split, own, values, labels))
-    return result
+    matchers = {
+        labels: AnswerMatcher(answers, query_ids, corpus.titles_and_texts["text"])
+        for labels, query_ids in kinds.items()
+    }
+    left_out = pd.concat([taken_from(queries), own], ignore_index=True)
+    kept: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
+    values: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
+    for system, folder in runs.items():
+        path = folder / f"{split}.trec"
+        run = read_run(path)
+        _refuse_foreign_queries(corpus, run, path)
+        run["row"] = rows_of_run(path, run, corpus.passage_row)
+        run = without(run, left_out, qrels)
+        run = run[run["rank"] <= depth] if depth else run
+        for labels, query_ids in kinds.items():
+            if not query_ids:
+                continue
+            chosen = run[run["query_id"].isin(query_ids)].reset_index(drop=True)
+            columns = pd.DataFrame(index=pd.Index(query_ids, name="query_id"))
+            if ranked:
+                judged = qrels[qrels["query_id"].isin(query_ids)]
+                columns = columns.join(per_query(judged, chosen, ranked))
+            if answered:
+                rows_L = chosen["row"].to_numpy()
+                columns = columns.join(answer_recall(matchers[labels], query_ids, chosen, rows_L, answered))
+            columns = columns[[str(measure) for measure in measures]]
+            kept[labels][system] = chosen.drop(columns="row")
+            values[labels][system] = columns.dropna(axis="columns", how="all").dropna(axis="index", how="all")
+    return [
+        Measured(split, kept[labels], values[labels], labels)
+        for labels in kinds
+        if values[labels] and next(iter(values[labels].values())).size
+    ]
 
 
-def _without_own_passages(run: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """The run without the passage that each query was taken from, where that is not a relevant one."""
-    taken = queries.loc[queries["taken_from"] != "", ["query_id", "taken_from"]]
-    if taken.empty:
-        return run
-    own = pd.MultiIndex.from_frame(taken)
-    own = own.difference(pd.MultiIndex.from_frame(qrels.loc[qrels["relevance"] > 0, ["query_id", "passage_id"]]))
-    return run[~pd.MultiIndex.from_frame(run[["query_id", "passage_id"]]).isin(own)].reset_index(drop=True)
+def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: int) -> dict[str, dict[str, int]]:
+    """{measure: {system: depth}}: the runs that were ended above the last rank that a measure looks at.
+
+    What lies below counts as not found, so R@1000 of a run that is 200 deep is R@200. A run was ended where most of its
+    queries have as many passages as any; BM25, which leaves out passages without a word of the query, ends by itself
+    sooner for one query than for another. `passages` are all there are.
+    """
+    lengths: dict[str, list[int]] = {}
+    for part in parts:
+        for system, run in part.runs.items():
+            lengths.setdefault(system, []).extend(run.groupby("query_id", observed=True)["rank"].max())
+    # A synthetic query's own passage is taken out of some rankings, which are then shorter by one.
+    depths = {system: max(each) for system, each in lengths.items() if each and np.median(each) >= max(each) - 1}
+    short = {
+        str(measure): {system: depth for system, depth in depths.items() if depth < min(cutoff(measure), passages)}
+        for measure in measures
+    }
+    return {measure: systems for measure, systems in short.items() if systems}
+
+
+def _refuse_foreign_qrels(corpus: Corpus, qrels: pd.DataFrame, split: str) -> None:
+    for column, known in (("query_id", pd.Index(corpus.queries["query_id"])), ("passage_id", corpus.passage_row)):
+        unknown = ~qrels[column].isin(known)
+        if unknown.any():
+            what, name = column.removesuffix("_id"), qrels[column][unknown].iloc[0]
+            raise InputError(
+                f"the {split} qrels of {corpus.folder} name {what} {name!r}, which the corpus does not have: they are "
+                "another corpus's; run `stillhouse ingest` again"
+            )
+
+
+def _refuse_foreign_queries(corpus: Corpus, run: pd.DataFrame, path: Path) -> None:
+    named = pd.Series(run["query_id"].cat.categories)
+    unknown = named[~named.isin(corpus.queries["query_id"])]
+    if len(unknown):
+        raise InputError(
+            f"{path} names query {unknown.iloc[0]!r}, which the corpus does not have: the run is another corpus's; "
+            "make the run again"
+        )
 
 
 def by_origin(corpus: Corpus, measured: Measured) -> dict[str, dict[str, dict[str, float]]]:
@@ -112,36 +180,54 @@ def by_origin(corpus: Corpus, measured: Measured) -> dict[str, dict[str, dict[st
     result: dict[str, dict[str, dict[str, float]]] = {}
     for system, table in measured.values.items():
         for origin, values in table.groupby(origin_of.reindex(table.index).to_numpy()):
-            means = {measure: float(np.mean(values[measure].to_numpy())) for measure in measured.measures}
+            means = {measure: float(values[measure].mean()) for measure in measured.measures}
             result.setdefault(str(origin), {})[system] = means
     return result
 
 
 def intervals(measured: Measured, samples: int, seed: int) -> dict[str, dict[str, list[float]]]:
     """{system: {measure: [low, high]}}: 95 % bootstrap intervals of the means."""
-    values_QV = np.concatenate([table.to_numpy() for table in measured.values.values()], axis=1)
-    low_V, high_V = bootstrap_intervals(values_QV, samples, seed)
-    bounds = iter(zip(low_V, high_V))
-    return {
-        system: {measure: [_stable(value) for value in next(bounds)] for measure in measured.measures}
-        for system in measured.systems
-    }
+    result: dict[str, dict[str, list[float]]] = {system: {} for system in measured.systems}
+    for judged, measures in _judged_together(measured):
+        values_QV = np.concatenate([table[measures].to_numpy()[judged] for table in measured.values.values()], axis=1)
+        low_V, high_V = bootstrap_intervals(values_QV, samples, seed)
+        bounds = iter(zip(low_V, high_V))
+        for system in measured.systems:
+            result[system] |= {measure: [stable(value) for value in next(bounds)] for measure in measures}
+    return {system: {measure: of[measure] for measure in measured.measures} for system, of in result.items()}
+
+
+def _judged_together(measured: Measured) -> list[tuple[np.ndarray, list[str]]]:
+    """Measures with the queries that are judged for them; those with the same queries stand together."""
+    groups: dict[bytes, list[str]] = {}
+    for measure in measured.measures:
+        groups.setdefault(measured.judged(measure).tobytes(), []).append(measure)
+    return [(measured.judged(measures[0]), measures) for measures in groups.values()]
 
 
 def comparisons(
-    measured: Measured, *, bootstrap_samples: int, randomisation_samples: int, seed: int
+    measured: Measured,
+    *,
+    bootstrap_samples: int,
+    randomisation_samples: int,
+    seed: int,
+    pairs: Sequence[tuple[str, str]] | None = None,
 ) -> dict[tuple[str, str], dict[str, Comparison]]:
-    """{(system, baseline): {measure: comparison}}; Holm's correction is over the pairs, for each measure apart."""
-    pairs = compared_pairs(measured.systems)
+    """{(system, baseline): {measure: comparison}}; Holm's correction is over the pairs, for each measure apart.
+
+    Without `pairs` they are those of `compared_pairs`.
+    """
+    pairs = compared_pairs(measured.systems) if pairs is None else list(pairs)
     result: dict[tuple[str, str], dict[str, Comparison]] = {pair: {} for pair in pairs}
     for measure in measured.measures if pairs else []:
-        values = {system: table[measure].to_numpy() for system, table in measured.values.items()}
+        judged = measured.judged(measure)
+        values = {system: table[measure].to_numpy()[judged] for system, table in measured.values.items()}
         differences_QC = np.stack([values[system] - values[baseline] for system, baseline in pairs], axis=1)
         found = compare(
             differences_QC, bootstrap_samples=bootstrap_samples, randomisation_samples=randomisation_samples, seed=seed
         )
         for pair, comparison in zip(pairs, found):
-            numbers = {name: _stable(value) for name, value in dataclasses.asdict(comparison).items()}
+            numbers = {name: stable(value) for name, value in dataclasses.asdict(comparison).items()}
             result[pair][measure] = Comparison(**numbers)
     return result
 
@@ -168,6 +254,6 @@ def per_query_table(corpus: Corpus, parts: Iterable[Measured]) -> pd.DataFrame:
     return table[keys + [column for column in table.columns if column not in keys]]
 
 
-def _stable(value: float) -> float:
+def stable(value: float) -> float:
     """Six significant digits: what is left does not depend on how a machine orders its sums."""
     return float(f"{float(value):.6g}")

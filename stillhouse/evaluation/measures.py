@@ -1,37 +1,58 @@
 """Measures of a run against judgements, one value a query, computed by `ir_measures`.
 
-Evaluators in the manner of trec_eval ignore the rank column: they sort by score again, in less precision than the file
-has, and order equal scores by passage id, descending. Two systems with the same ranking could so get different figures,
-and a figure would depend on how passages are named. Here every run is handed over with scores made from its ranks
-(-1, -2, ...), so that the figures follow the order of the file, whatever its scores are.
+Evaluators in the manner of trec_eval ignore the rank column: they sort by score again, in single precision, and order
+equal scores by passage id, descending. Run files from here have strictly falling scores and so one order for all; a
+run of another tool may have ties. Here every run is handed over with scores made from its ranks (-1, -2, ...), so
+that the figures follow the order of the file and no figure depends on how passages are named.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
 
 import ir_measures
+import numpy as np
 import pandas as pd
 
 from stillhouse.errors import InputError
+from stillhouse.retrieval.runs import places
 
-V = TypeVar("V", int, float)
+MEASURED_AT_ONCE = 500  # queries
+ANSWER = re.compile(r"Answer@([1-9]\d*)")
 
 
-def parse_measures(names: str) -> list[ir_measures.Measure]:
+@dataclass(frozen=True)
+class AnswerAt:
+    """`Answer@k`, DPR's top-k accuracy: 1 for a query with an answer to it in one of its first k passages."""
+
+    cutoff: int
+
+    def __str__(self) -> str:
+        return f"Answer@{self.cutoff}"
+
+
+Measure = ir_measures.Measure | AnswerAt
+
+
+def parse_measures(names: str) -> list[Measure]:
     """The measures named in `names`, by `ir_measures`' names with spaces between, for instance `RR@10 nDCG@10`.
 
-    Raises `InputError` for a name that `ir_measures` does not know or cannot compute here, for none and for a repeat.
+    Beside those there is `Answer@k` (`AnswerAt`). Raises `InputError` for a name that neither knows or that cannot be
+    computed here, for none and for a repeat.
     """
-    measures = []
+    measures: list[Measure] = []
     for name in names.split():
+        if answer := ANSWER.fullmatch(name):
+            measures.append(AnswerAt(int(answer[1])))
+            continue
         try:
             measure = ir_measures.parse_measure(name)
         except (NameError, ValueError, SyntaxError, TypeError, AssertionError):
             raise InputError(
                 f"measures: {name!r} is not a measure; write names as ir_measures does, for instance "
-                "'RR@10 nDCG@10 R@50 R@100'"
+                "'RR@10 nDCG@10 R@50 R@100', or Answer@20"
             ) from None
         _try_out(measure)
         measures.append(measure)
@@ -40,6 +61,11 @@ def parse_measures(names: str) -> list[ir_measures.Measure]:
     if len(set(measures)) < len(measures):
         raise InputError(f"measures names the same measure twice: {names!r}; leave one out")
     return measures
+
+
+def cutoff(measure: Measure) -> int:
+    """How many passages of a ranking a measure looks at; 0 for all of them."""
+    return measure.cutoff if isinstance(measure, AnswerAt) else int(measure.params.get("cutoff", 0))
 
 
 def _try_out(measure: ir_measures.Measure) -> None:
@@ -53,38 +79,110 @@ def _try_out(measure: ir_measures.Measure) -> None:
 def per_query(qrels: pd.DataFrame, run: pd.DataFrame, measures: Sequence[ir_measures.Measure]) -> pd.DataFrame:
     """The value of every measure for every judged query, in the order in which `qrels` first names the queries.
 
-    `qrels` has `query_id`, `passage_id`, `relevance`; `run` has `query_id`, `passage_id`, `rank` (lines of equal rank
-    count in the order in which they stand). Every judged query counts: one without results has the value 0. Queries
-    of the run that nobody judged are left out. Returns float64 columns named by the measures, indexed by `query_id`.
+    `qrels` has `query_id`, `passage_id`, `relevance` (graded: a measure such as nDCG or `AP(rel=2)` uses the grades);
+    `run` has `query_id`, `passage_id`, `rank` (lines of equal rank count in the order in which they stand). Every
+    judged query counts: one without results has the value 0. Queries of the run that nobody judged are left out.
+    Returns float64 columns named by the measures, indexed by `query_id`.
     Raises `InputError` when the run lists a passage twice for a query.
     """
-    judged = pd.Index(qrels["query_id"].unique(), name="query_id")
-    run = run[run["query_id"].isin(judged)].sort_values("rank", kind="stable")
-    repeated = run.duplicated(["query_id", "passage_id"])
-    if repeated.any():
-        first = run[repeated].iloc[0]
-        raise InputError(f"the run lists passage {first['passage_id']!r} twice for query {first['query_id']!r}")
-    place = run.groupby("query_id", sort=False).cumcount().to_numpy() + 1
-    cutoffs = [int(measure.params["cutoff"]) for measure in measures if "cutoff" in measure.params]
-    if len(cutoffs) == len(measures) and not any(measure.params.get("judged_only") for measure in measures):
-        # No measure looks below its cutoff, and evaluators are slow on deep runs.
-        within = place <= max(cutoffs)
-        run, place = run[within], place[within]
     names = [str(measure) for measure in measures]
-    if run.empty:
+    judged = pd.Index(qrels["query_id"].unique(), name="query_id")
+    found = _Found.of(qrels, run, judged)
+    cutoffs = list(map(cutoff, measures))
+    if all(cutoffs) and not any(measure.params.get("judged_only") for measure in measures):
+        found.length_Q = np.minimum(found.length_Q, max(cutoffs))  # no measure looks below its cutoff
+    records: list[tuple[str, str, float]] = []
+    for start in range(0, len(judged), MEASURED_AT_ONCE):
+        relevant, ranked = found.nested(start, start + MEASURED_AT_ONCE)
+        if ranked:
+            values = ir_measures.iter_calc(measures, relevant, ranked)
+            records += [(metric.query_id, str(metric.measure), float(metric.value)) for metric in values]
+    if not records:
         return pd.DataFrame(0.0, index=judged, columns=names)
-    ranked = _nested(run["query_id"], run["passage_id"], (-1.0 * place).tolist())
-    relevant = _nested(qrels["query_id"], qrels["passage_id"], qrels["relevance"].tolist())
-    found = ir_measures.iter_calc(measures, relevant, ranked)
-    records = [(metric.query_id, str(metric.measure), float(metric.value)) for metric in found]
-    values = pd.DataFrame.from_records(records, columns=["query_id", "measure", "value"])
-    table = values.pivot(index="query_id", columns="measure", values="value")
+    table = pd.DataFrame.from_records(records, columns=["query_id", "measure", "value"])
+    table = table.pivot(index="query_id", columns="measure", values="value")
     return table.reindex(index=judged, columns=names, fill_value=0.0).fillna(0.0).rename_axis(columns=None)
 
 
-def _nested(query_ids: pd.Series, passage_ids: pd.Series, values: list[V]) -> dict[str, dict[str, V]]:
-    """{query id: {passage id: value}}, the form in which the evaluators underneath take their input at once."""
-    nested: dict[str, dict[str, V]] = {}
-    for query_id, passage_id, value in zip(query_ids.tolist(), passage_ids.tolist(), values):
-        nested.setdefault(query_id, {})[passage_id] = value
-    return nested
+@dataclass
+class _Found:
+    """Where the judged passages stand in a run. Shapes: Q judged queries, J judgements, query by query, L lines.
+
+    A measure depends on the ranks and grades of the judged passages and on how long a ranking is, whatever else stands
+    in it. Evaluators take a run as {query: {passage: score}}, which costs more to build from ids than to measure. So
+    a judged passage is named by its number in its query, and all rankings share the names of what nobody judged.
+    """
+
+    judged: pd.Index
+    length_Q: np.ndarray
+    offsets_Q: np.ndarray
+    relevance_J: np.ndarray
+    rank_J: np.ndarray  # from 1; 0 where the passage was not found
+
+    @classmethod
+    def of(cls, qrels: pd.DataFrame, run: pd.DataFrame, judged: pd.Index) -> _Found:
+        number_L, query_names = _encoded(run["query_id"])
+        query_L = judged.get_indexer(query_names)[number_L]
+        passage_L, passage_names = _encoded(run["passage_id"])
+        rank_L = run["rank"].to_numpy()
+        kept_L = query_L >= 0
+        if not kept_L.all():
+            query_L, passage_L, rank_L = query_L[kept_L], passage_L[kept_L], rank_L[kept_L]
+        if not _ascending(query_L, rank_L):
+            order_L = np.lexsort((rank_L, query_L))
+            query_L, passage_L = query_L[order_L], passage_L[order_L]
+        key_L = query_L * max(1, len(passage_names)) + passage_L
+        repeated_L = pd.Series(key_L).duplicated().to_numpy()
+        if repeated_L.any():
+            line = int(np.argmax(repeated_L))
+            passage, query = passage_names[passage_L[line]], judged[query_L[line]]
+            raise InputError(f"the run lists passage {passage!r} twice for query {query!r}")
+
+        query_J = judged.get_indexer(pd.Index(qrels["query_id"]))
+        order_J = np.argsort(query_J, kind="stable")
+        query_J, passage_J = query_J[order_J], passage_names.get_indexer(pd.Index(qrels["passage_id"]))[order_J]
+        known_J = np.flatnonzero(passage_J >= 0)
+        key_J = pd.Index(query_J[known_J] * max(1, len(passage_names)) + passage_J[known_J])
+        judgement_L = key_J.get_indexer(key_L)
+        hit_L = judgement_L >= 0
+        rank_J = np.zeros(len(query_J), dtype=np.int64)
+        rank_J[known_J[judgement_L[hit_L]]] = places(query_L)[hit_L]
+        offsets_Q = np.searchsorted(query_J, np.arange(len(judged) + 1))
+        length_Q = np.bincount(query_L, minlength=len(judged))
+        return cls(judged, length_Q, offsets_Q, qrels["relevance"].to_numpy()[order_J], rank_J)
+
+    def nested(self, start: int, stop: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
+        """The judgements and the rankings of queries `start` to `stop`, those without results left out."""
+        relevant: dict[str, dict[str, int]] = {}
+        ranked: dict[str, dict[str, float]] = {}
+        longest = int(self.length_Q[start:stop].max(initial=0))
+        others, scores = [f"unjudged {i}" for i in range(longest)], [-float(i + 1) for i in range(longest)]
+        widest = int(np.diff(self.offsets_Q[start : stop + 1]).max(initial=0))
+        names = [f"judged {i}" for i in range(widest)]
+        for query in range(start, min(stop, len(self.judged))):
+            length = int(self.length_Q[query])
+            if not length:
+                continue
+            judgements = slice(self.offsets_Q[query], self.offsets_Q[query + 1])
+            ranking = others[:length]
+            for name, rank in zip(names, self.rank_J[judgements].tolist()):
+                if 0 < rank <= length:
+                    ranking[rank - 1] = name
+            query_id = self.judged[query]
+            ranked[query_id] = dict(zip(ranking, scores))
+            relevant[query_id] = dict(zip(names, self.relevance_J[judgements].tolist()))
+        return relevant, ranked
+
+
+def _encoded(ids: pd.Series) -> tuple[np.ndarray, pd.Index]:
+    """Each id as int64, and the distinct ids that the numbers mean."""
+    if isinstance(ids.dtype, pd.CategoricalDtype):
+        return ids.cat.codes.to_numpy().astype(np.int64), ids.cat.categories
+    numbers, names = pd.factorize(ids)
+    return numbers.astype(np.int64), pd.Index(names)
+
+
+def _ascending(query_L: np.ndarray, rank_L: np.ndarray) -> bool:
+    """Whether lines are sorted by query and then by rank."""
+    step_L = np.diff(query_L)
+    return bool((step_L >= 0).all() and (np.diff(rank_L)[step_L == 0] >= 0).all())

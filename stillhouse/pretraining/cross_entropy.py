@@ -19,6 +19,11 @@ def rows_at_once(device: torch.device, vocabulary: int) -> int:
     return max(1, LOGITS_AT_ONCE.get(device.type, LOGITS_AT_ONCE["cuda"]) // vocabulary)
 
 
+def passage_weights(wanted_BL: Tensor) -> Tensor:
+    """Weights [B, L] by which a sum is the mean over a passage's wanted positions, then over passages (001 eq. 2)."""
+    return wanted_BL / (wanted_BL.sum(1, keepdim=True).clamp(min=1) * len(wanted_BL))
+
+
 def token_cross_entropy(
     states_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor, chunk: int = 0
 ) -> Tensor:

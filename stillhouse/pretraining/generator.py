@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from stillhouse.pretraining.cross_entropy import rows_at_once, token_cross_entropy
+from stillhouse.pretraining.cross_entropy import passage_weights, rows_at_once, token_cross_entropy
 from stillhouse.pretraining.heads import family_of, output_matrix
 from stillhouse.pretraining.tokens import SpecialTokens
 
@@ -78,10 +78,9 @@ class Generator:
         return states_BLD
 
     def _loss(self, hidden_BLD: Tensor, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
-        weights_BL = mask_BL / (mask_BL.sum(1, keepdim=True).clamp(min=1) * len(mask_BL))
         weight_VE, bias_V = output_matrix(self.model)
         states_NE = family_of(self.model).transform(self.model)(hidden_BLD[mask_BL])
-        return token_cross_entropy(states_NE, weight_VE, bias_V, ids_BL[mask_BL], weights_BL[mask_BL])
+        return token_cross_entropy(states_NE, weight_VE, bias_V, ids_BL[mask_BL], passage_weights(mask_BL)[mask_BL])
 
     @torch.no_grad()
     def _samples(

@@ -91,10 +91,15 @@ def open_signals(
 
 
 def plain_masks(
-    cache: TokenCache, config: PretrainingConfig, encoder: MaskedLanguageModel, device: torch.device, rate: float
+    cache: TokenCache,
+    config: PretrainingConfig,
+    encoder: MaskedLanguageModel,
+    device: torch.device,
+    rate: float,
+    unit: str = "token",
 ) -> Corruptor:
     """Masks as of `mlm` at a rate, whatever the objective of `config`."""
-    plain = replace(config, objective=PLAIN_MLM.name, encoder_mask=rate, mask_unit="token", mask_replacement="row")
+    plain = replace(config, objective=PLAIN_MLM.name, encoder_mask=rate, mask_unit=unit, mask_replacement="row")
     return Corruptor(cache, len(encoder.tokenizer), PLAIN_MLM, plain, device)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.heads import output_matrix
@@ -22,6 +24,7 @@ from stillhouse.pretraining.masked_lm import (
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
+from stillhouse.retrieval.source import model_or
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,12 @@ class Folders:
     init: Path
     generator: Path | None = None
     importance: Path | None = None
+
+
+def pass_on(init: Path, folder: Path) -> dict[str, Any]:
+    """Copies a model folder, towers and all, and gives the facts that its own manifest has of it."""
+    shutil.copytree(init, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
+    return read_manifest(init, verify=False).facts if (init / MANIFEST).is_file() else {}
 
 
 def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageModel:
@@ -69,12 +78,14 @@ def open_generator(
 ) -> Generator | None:
     """The generator of an objective that has one, frozen, learning, or learning from random parameters.
 
+    Where `fetch-model` was asked for none, it is the model to start from, as it begins.
+
     Raises `InputError` for one of another vocabulary or with an untrained head.
     """
     if not objective.needs_generator:
         return None
     assert folders.generator is not None, "open_cache refuses that"
-    generator = load_masked_lm(folders.generator, config.seed)
+    generator = load_masked_lm(model_or(folders.generator, folders.init, "generator"), config.seed)
     require_same_vocabulary("generator", generator.tokenizer, _tokenizer_of(folders.tokens))
     if objective.generator == "joint_random":
         torch.manual_seed(config.seed)

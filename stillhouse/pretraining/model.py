@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from stillhouse.errors import InputError
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
-from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, token_cross_entropy
+from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, passage_weights, token_cross_entropy
 from stillhouse.pretraining.decoders import make_decoder
 from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
 from stillhouse.pretraining.objectives import Objective
@@ -194,4 +194,4 @@ class BottleneckPretraining(nn.Module):
     def _weights(self, wanted_BL: Tensor) -> Tensor:
         if self.options.loss_mean == "token":
             return wanted_BL / wanted_BL.sum().clamp(min=1)
-        return wanted_BL / (wanted_BL.sum(1, keepdim=True).clamp(min=1) * len(wanted_BL))
+        return passage_weights(wanted_BL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,13 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         lesson = _pair_lesson(config, encoder, cache, device)
     else:
         lesson = _bottleneck_lesson(config, objective, encoder, cache, folders, device)
+    counts_V = unigram_counts(cache, lesson.training, len(output_matrix(encoder.model)[0]))
+    if objective is not None and not encoder.head_trained:
+        start_head(encoder, counts_V)
     steps = steps_for(len(lesson.training), config.batch_size, config.epochs, config.max_steps)
+    if config.trainable == "missing_head" and encoder.head_trained:
+        context.log("the model has a trained language-model head: it stays as it is")
+        steps = 0
     batch = epoch_batches(len(lesson.training), config.batch_size, config.seed)
     if config.bucket_steps:
         lengths = cache.lengths()[lesson.training]
@@ -149,7 +155,9 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         examples=lambda step: lesson.training[batch(step)],
     )
     with torch.no_grad(), autocast(config.precision, device):
-        accuracy = _accuracy(config, encoder, cache, lesson, device)
+        plain = plain_masks(cache, config, encoder, device, config.encoder_mask, config.mask_unit)
+        batches = (inputs for _, inputs in fixed_batches(plain, lesson.heldout, config.seed, ACCURACY))
+        accuracy = masked_accuracy(encoder.model, batches, most_frequent=int(counts_V.argmax()))
         coverage = signals.coverage(COVERAGE_RANKS)
         examples = _coverage_examples(encoder, signals)
     no_better = objective is not None and objective.masked_lm and accuracy.head <= accuracy.unigram
@@ -185,8 +193,6 @@ def _bottleneck_lesson(
     if objective.name != PLAIN_MLM.name:
         require_head("model to start from", encoder)
     training, heldout, skipped = split_passages(cache, config)
-    if not encoder.head_trained:
-        start_head(encoder, unigram_counts(cache, training, len(output_matrix(encoder.model)[0])))
     generator = open_generator(config, objective, folders, cache, device)
     torch.manual_seed(config.seed)
     module = BottleneckPretraining(
@@ -195,7 +201,7 @@ def _bottleneck_lesson(
         encoder.settings.pooling,
         options=LossOptions(config.loss_mean, config.bag_logits, config.generator_weight),
         generator=generator.model if generator and generator.learns else None,
-        head_only=config.trainable == "head",
+        head_only=config.trainable != "all",
     )
     make = Corruptor(cache, len(encoder.tokenizer), objective, config, device, generator)
     return Lesson(module, make, training, heldout, skipped, weighted=objective.bag_of_words)
@@ -229,14 +235,3 @@ def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[d
         }
         for ids, top in zip(ids_BL.tolist(), top_BK.tolist())
     ]
-
-
-def _accuracy(
-    config: PretrainingConfig, encoder: MaskedLanguageModel, cache: TokenCache, lesson: Lesson, device: torch.device
-) -> MaskedAccuracy:
-    """Masked tokens right on held-out passages, at the objective's own rate."""
-    plain = plain_masks(cache, config, encoder, device, config.encoder_mask)
-    plain = replace(plain, config=replace(plain.config, mask_unit=config.mask_unit))
-    batches = (inputs for _, inputs in fixed_batches(plain, lesson.heldout, config.seed, ACCURACY))
-    counts_V = unigram_counts(cache, lesson.training, output_matrix(encoder.model)[0].shape[0])
-    return masked_accuracy(encoder.model, batches, most_frequent=int(counts_V.argmax()))

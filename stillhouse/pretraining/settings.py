@@ -10,6 +10,8 @@ from stillhouse.pretraining.objectives import NAMES, Corruption, Objective, desc
 from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, PairConfig, describe_pairs
 from stillhouse.training.settings import TrainingConfig
 
+NONE = "none"
+"""No pre-training, for a model that had it elsewhere."""
 ROW = "row"
 """What a setting says to leave an objective's row as it is."""
 
@@ -19,12 +21,15 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     """Settings of `pretrain`. Rates, length and learning rate are those of 001 Table 11, of pair tasks those of 004."""
 
     objective: str = setting(
-        "simlm", f"what is learned:{describe()}{describe_pairs()}\n ", choices=NAMES + PAIR_OBJECTIVES
+        "simlm",
+        f"what is learned:{describe()}{describe_pairs()}\n  none: nothing; the model passes as it is\n ",
+        choices=(*NAMES, *PAIR_OBJECTIVES, NONE),
     )
     trainable: str = setting(
         "all",
-        "all = the whole model; head = the language-model head alone, for an encoder that came without one",
-        choices=("all", "head"),
+        "all = the whole model; head = the language-model head alone; missing_head = the same for an encoder that came "
+        "without one, and no training at all for another",
+        choices=("all", "head", "missing_head"),
     )
     encoder_mask: float = setting(0.3, "share of the encoder's tokens that is corrupted", minimum=0.01, maximum=0.9)
     decoder_mask: float = setting(
@@ -108,10 +113,12 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     patience: int = setting(0, "stop after so many measurements in a row without a better one; 0 = never", minimum=0)
 
     def __post_init__(self) -> None:
-        if self.trainable == "head" and self.objective != "mlm":
-            raise InputError("trainable: head is for objective mlm; take that, or trainable: all")
+        if self.trainable != "all" and self.objective != "mlm":
+            raise InputError(f"trainable: {self.trainable} is for objective mlm; take that, or trainable: all")
         if self.stop_on != "heldout_loss" and not self.signals:
             raise InputError(f"stop_on {self.stop_on!r} is a signal; it needs signals: true")
+        if self.objective == NONE:
+            return
         if self.objective in PAIR_OBJECTIVES:
             if self.accumulate > 1:
                 raise InputError("pair tasks take their negatives from the batch; lower batch_size, not accumulate")
@@ -125,6 +132,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
 
     def row(self) -> Objective | None:
         """The objective's row with what these settings change in it; None for pair tasks, which have no row."""
+        assert self.objective != NONE, "nothing is trained"
         if self.objective in PAIR_OBJECTIVES:
             return None
         row = find_objective(self.objective)

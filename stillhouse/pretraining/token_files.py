@@ -13,19 +13,26 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
-from stillhouse.corpus.store import Corpus, passage_text
+from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.titles import SPACE, passage_text
 from stillhouse.pretraining.array_file import ArrayFile
 from stillhouse.pretraining.pairs.structure import article_structure, sentence_structure
 from stillhouse.pretraining.tokens import cut
 
 
 def write_tokens(
-    folder: Path, parts: Iterable[pd.DataFrame], tokenizer: PreTrainedTokenizerBase, max_length: int, language: str
+    folder: Path,
+    parts: Iterable[pd.DataFrame],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    language: str,
+    titles_as: str = SPACE,
 ) -> dict[str, int]:
     """Writes what is known token by token: `ids`, `word_starts`, `sentence_starts`, `offsets` and `title_lengths`.
 
-    `parts` are consecutive slices of a corpus's passages; one of them is in memory as tokens at a time. Returns the
-    counts `passages`, `tokens`, `truncated` and `sentences` (titles are not counted).
+    `parts` are consecutive slices of a corpus's passages, whose titles are read by `titles_as` (`TITLES`); one part is
+    in memory as tokens at a time. Returns the counts `passages`, `tokens`, `truncated` and `sentences` (titles are not
+    counted).
     """
     lengths, titles = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     truncated = sentences = 0
@@ -35,8 +42,10 @@ def write_tokens(
         sentence_starts = stack.enter_context(ArrayFile(folder / "sentence_starts.npy", np.bool_))
         for part in parts:
             title, text = part["title"].tolist(), part["text"].tolist()
-            tokens = cut(tokenizer, [passage_text(*both) for both in zip(title, text)], max_length)
-            starts_T, title_lengths_N = sentence_structure(tokens.ends, tokens.offsets, title, text, language)
+            tokens = cut(tokenizer, [passage_text(*both, titles_as) for both in zip(title, text)], max_length)
+            starts_T, title_lengths_N = sentence_structure(
+                tokens.ends, tokens.offsets, title, text, language, titles_as
+            )
             ids.append(tokens.ids)
             word_starts.append(tokens.word_starts)
             sentence_starts.append(starts_T)
@@ -55,7 +64,9 @@ def write_tokens(
 
 def write_structure(folder: Path, corpus: Corpus) -> dict[str, int]:
     """Writes what is known passage by passage: `article`, `lead`, `links`. Returns the counts `articles`, `links`."""
-    article_N, lead_N, links_M2 = article_structure(corpus.passages, corpus.links)
+    article_N, lead_N, links_M2 = article_structure(
+        corpus.passage_columns("article_id", "section", "position"), corpus.links
+    )
     np.save(folder / "article.npy", article_N)
     np.save(folder / "lead.npy", lead_N)
     np.save(folder / "links.npy", links_M2)

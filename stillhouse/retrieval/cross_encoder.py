@@ -14,17 +14,18 @@ from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import TokenizedTexts, for_each_batch
+from stillhouse.retrieval.encoder import TokenizedTexts, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
+from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.tokenizer_files import save_tokenizer
+from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.training.precision import autocast
 
 PAIRS_AT_ONCE = 16_384
 
@@ -58,12 +59,22 @@ class CrossEncoder(nn.Module):
         )
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
         model.config.stillhouse_max_length = max_length
-        return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True), max_length)
+        return cls(model, load_tokenizer(folder), max_length)
 
     @classmethod
     def load(cls, folder: Path) -> CrossEncoder:
-        model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        """Raises `InputError` for a folder that holds no model with one score a pair."""
+        remedy = "`stillhouse train-reranker` makes a cross-encoder"
+        try:
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                folder, output_loading_info=True, local_files_only=True, dtype=torch.float32
+            )
+        except (OSError, ValueError):
+            raise InputError(f"{folder} holds no model that scores pairs; {remedy}") from None
+        if model.config.num_labels != 1 or info["missing_keys"]:
+            # An encoder loads too, with a scoring layer of random numbers.
+            raise InputError(f"{folder} holds no scoring layer of one score a pair; {remedy}")
+        tokenizer = load_tokenizer(folder)
         return cls(
             model, tokenizer, int(getattr(model.config, "stillhouse_max_length", 0)) or tokenizer.model_max_length
         )
@@ -97,7 +108,7 @@ class CrossEncoder(nn.Module):
 
     def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
         """Raw scores [P], float32."""
-        extra = {"token_type_ids": types_PL} if self.model.config.type_vocab_size > 1 else {}
+        extra = {"token_type_ids": types_PL} if getattr(self.model.config, "type_vocab_size", 1) > 1 else {}
         return self.model(input_ids=ids_PL, attention_mask=mask_PL, **extra).logits.float().squeeze(-1)
 
 
@@ -127,14 +138,37 @@ def score_pairs(
     what: str,
     config: InferenceConfig,
 ) -> np.ndarray:
-    """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`); pairs are tokenized 16,384 at a time."""
-    scores_P = np.empty(len(query_P), dtype=np.float32)
-    for start in range(0, len(query_P), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
-        texts = model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
+    """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`), in length-sorted batches.
 
-        def compute(rows: np.ndarray, device: torch.device, texts: PairTexts = texts) -> Tensor:
-            return model(*texts.batch(rows, device))
-
-        for_each_batch(model, texts.ids.lengths(), compute, scores_P[part], context, what, config)
-    return scores_P
+    Pairs are tokenized 16,384 at a time. Every batch is kept in `context.work` when it is done, and a run after a kill
+    computes only what is missing, in the same batches, so that its scores are the same to the last bit.
+    Raises `InputError` for a score that is not a number.
+    """
+    device = context.torch_device()
+    model.to(device).eval()
+    with ScoreLog(context.work, query_P, row_P) as log:
+        done = int(log.done_P.sum())
+        with (
+            torch.inference_mode(),
+            autocast(config.precision, device),
+            context.bar(what, len(query_P), "pair", done=done) as bar,
+        ):
+            for start in range(0, len(query_P), PAIRS_AT_ONCE):
+                part = np.arange(start, min(start + PAIRS_AT_ONCE, len(query_P)))
+                if log.done_P[part].all():
+                    continue
+                texts = model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
+                for rows in length_batches(texts.ids.lengths(), config.batch_tokens):
+                    if log.done_P[part[rows]].all():
+                        continue
+                    scores = model(*texts.batch(rows, device)).float().cpu().numpy()
+                    if not np.isfinite(scores).all():
+                        wrong = part[rows[np.argmin(np.isfinite(scores))]]
+                        raise InputError(
+                            f"the cross-encoder's score of query {queries[query_P[wrong]][:80]!r} with passage "
+                            f"{passages[row_P[wrong]][:80]!r} is no number; train the re-ranker again with a lower "
+                            "learning rate, or score in fp32 (`precision: fp32`)"
+                        )
+                    log.add(part[rows], scores)
+                    bar.update(len(rows))
+        return log.scores_P

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.artifacts import MANIFEST
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder, encode
+from stillhouse.retrieval.encoder import BiEncoder, encode, inference
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, cut
+
+MEASURED_ON = 1000
+"""Queries on which the recall of an index is measured."""
 
 
 def check_index(index: VectorIndex, corpus: Corpus) -> None:
     """Refuses an index whose ids are not the corpus's passages, in order."""
-    if list(index.passage_ids) != list(corpus.passages["passage_id"]):
+    if list(index.passage_ids) != list(corpus.passage_ids):
         raise InputError("the index holds other passages than the corpus; run `stillhouse index` with this corpus")
+
+
+def check_width(encoder: BiEncoder, index: VectorIndex) -> None:
+    """Refuses a model whose vectors are wider or narrower than those of the model that made the index."""
+    if encoder.width != index.model_width:
+        raise InputError(
+            f"the model's vectors have {encoder.width} dimensions and the index was made by a model with "
+            f"{index.model_width}; run `stillhouse index` with this model"
+        )
+
+
+def query_vectors(
+    encoder: BiEncoder, index: VectorIndex, texts: Sequence[str], context: Context, config: InferenceConfig
+) -> NDArray[np.float32]:
+    """Vectors [Q, D] of queries as the index compares them: cut to its width.
+
+    A query is cut to the model's `query_length`, and an empty one is its special tokens. Raises `InputError` for an
+    index of another width and for a vector that is not a number.
+    """
+    check_width(encoder, index)
+    vectors_QD = encode(encoder, encoder.queries(texts), context, "queries", config)
+    refuse_not_finite(vectors_QD, texts)
+    return cut(vectors_QD, index.width, encoder.settings.normalize)
 
 
 def retrieve(
@@ -29,6 +59,74 @@ def retrieve(
     context: Context,
     config: InferenceConfig,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Passage rows int32 [Q, K] and scores float32 [Q, K] of each query text, best first."""
-    vectors_QD = encode(encoder, encoder.queries(texts), context, "queries", config)
-    return index.search(vectors_QD, depth)
+    """Passage rows int32 [Q, K] and scores float32 [Q, K] of each query text, best first, padded with -1.
+
+    K is `depth` or all passages. The search is on a GPU only where `context.device` asks for one and faiss can.
+    Raises `InputError` as `query_vectors`.
+    """
+    vectors_QD = query_vectors(encoder, index, texts, context, config)
+    gpu = context.device == "cuda" and index.fits_gpu(depth)
+    if context.device == "cuda" and not gpu:
+        context.log(f"faiss searches this {index.kind} index on the CPU: faiss-gpu is not installed, or cannot")
+    return index.search(vectors_QD, depth, gpu)
+
+
+def time_queries(
+    encoder: BiEncoder,
+    index: VectorIndex,
+    texts: Sequence[str],
+    depth: int,
+    context: Context,
+    config: InferenceConfig,
+) -> dict[str, float]:
+    """Milliseconds from a query's text to its ranked passages, one query after the other: `median` and `p95`.
+
+    The model is made ready once, and the first query is answered once before, so that nothing that a service does when
+    it starts stands in the time of an answer.
+    Raises `InputError` when there is no query.
+    """
+    if not texts:
+        raise InputError("latency_queries: the corpus has no test query to time; leave it at 0")
+    alone = replace(context, quiet=True)
+    took = []
+    with inference(encoder, alone, config):  # packs the weights, which every answer would do anew
+        retrieve(encoder, index, texts[:1], depth, alone, config)
+        for text in texts:
+            started = time.perf_counter()
+            retrieve(encoder, index, [text], depth, alone, config)
+            took.append(1000 * (time.perf_counter() - started))
+    return {name: round(float(np.quantile(took, at)), 3) for name, at in (("median", 0.5), ("p95", 0.95))}
+
+
+def folder_bytes(folder: Path) -> int:
+    """How much the files of an index take, its manifest left out."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+
+
+def held_out_vectors(
+    encoder: BiEncoder, corpus: Corpus, vectors: CutVectors, context: Context, config: InferenceConfig
+) -> tuple[NDArray[np.float32], str]:
+    """Vectors [Q, D] to measure an index with, cut like its own, and what they are.
+
+    They are those of at most 1,000 dev and test queries, drawn with a fixed seed, or of as many passages where there
+    are no such queries.
+    """
+    rng = np.random.default_rng(0)
+    texts = list(corpus.queries.loc[corpus.queries["split"].isin(("dev", "test")), "text"])
+    if not texts:
+        return vectors.rows(_drawn(len(vectors), rng)), "passages"
+    chosen = [texts[number] for number in _drawn(len(texts), rng)]
+    vectors_QD = encode(encoder, encoder.queries(chosen), context, "queries", config)
+    return cut(vectors_QD, vectors.width, encoder.settings.normalize), "held-out queries"
+
+
+def _drawn(number: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.sort(rng.choice(number, min(MEASURED_ON, number), replace=False))
+
+
+def refuse_not_finite(vectors_QD: NDArray[np.float32], texts: Sequence[str]) -> None:
+    bad = ~np.isfinite(vectors_QD).all(axis=1)
+    if bad.any():
+        raise InputError(
+            f"the vector of the query {texts[int(np.argmax(bad))]!r} is not a number: the model is damaged"
+        )

@@ -7,22 +7,31 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder_folder import is_bag_of_words, read_towers, write_towers
+from stillhouse.retrieval.encoder_folder import is_bag_of_words, read_towers, refuse_cross_encoder, write_towers
+from stillhouse.retrieval.packed_linears import packed_linears
 from stillhouse.retrieval.pooling import EncoderSettings, normalized, read_settings
 from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.tokenizer_files import load_tokenizer
 from stillhouse.retrieval.towers import Role, Tower
-from stillhouse.training.precision import autocast
+from stillhouse.training.precision import autocast, computed_in
+
+PADDED_TO = 8
+"""Texts are padded to a multiple of this: short enough to cost little, long enough that many share a length."""
+COPIED_AT_ONCE = 4096
+"""Results that wait on the device before they are copied from it."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +47,16 @@ class TokenizedTexts:
     def lengths(self) -> np.ndarray:
         return np.array([len(ids) for ids in self.ids], dtype=np.int64)
 
-    def batch(self, rows: Sequence[int] | np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
-        """`ids_BL` (int64, padded to the longest of the rows) and `mask_BL` (1 where a token is)."""
+    def batch(
+        self, rows: Sequence[int] | np.ndarray, device: torch.device, length: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`ids_BL` (int64, padded to `length` or the longest of the rows) and `mask_BL` (1 where a token is)."""
         chosen = [self.ids[row] for row in rows]
-        longest = max(len(ids) for ids in chosen)
-        ids_BL = torch.tensor([ids + [self.padding_id] * (longest - len(ids)) for ids in chosen], device=device)
-        lengths_B1 = torch.tensor([[len(ids)] for ids in chosen], device=device)
-        return ids_BL, (torch.arange(longest, device=device) < lengths_B1).long()
+        lengths_B = np.array([len(ids) for ids in chosen])
+        mask_BL = np.arange(length or lengths_B.max()) < lengths_B[:, None]
+        ids_BL = np.full(mask_BL.shape, self.padding_id, dtype=np.int64)
+        ids_BL[mask_BL] = np.fromiter(chain.from_iterable(chosen), dtype=np.int64, count=int(lengths_B.sum()))
+        return torch.from_numpy(ids_BL).to(device), torch.from_numpy(mask_BL.astype(np.int64)).to(device)
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> TokenizedTexts:
@@ -57,9 +69,14 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
 
 @dataclass(frozen=True)
 class EncoderTexts(TokenizedTexts):
-    """Tokenized texts of one role, which says whose tower reads them."""
+    """Tokenized texts of one role, which says whose tower reads them; `max_length` is what they were cut to."""
 
     role: Role
+    max_length: int
+
+    def padded_lengths(self) -> np.ndarray:
+        """The length [N] at which each text is computed: the next multiple of 8, whatever the other texts are."""
+        return np.minimum(-(-self.lengths() // PADDED_TO) * PADDED_TO, self.max_length)
 
 
 class BiEncoder(nn.Module):
@@ -83,13 +100,14 @@ class BiEncoder(nn.Module):
         """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
         `towers="separate"` gives the queries of shared towers a copy of the one that there is; `towers="shared"` leaves
-        the queries' own out. Raises `InputError` for a folder without an encoder.
+        the queries' own out. Raises `InputError` for a folder without an encoder, and for a cross-encoder.
         """
         if not (folder / "config.json").is_file() and not is_bag_of_words(folder):
             raise InputError(f"{folder} holds no encoder; `stillhouse fetch-model` or `stillhouse pretrain` makes one")
+        refuse_cross_encoder(folder)
         own = read_settings(folder)
         settings = replace(own, **changes)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = load_tokenizer(folder)
         towers = read_towers(folder, replace(settings, towers=own.towers), tokenizer)
         if settings.towers == "shared":
             towers = {"passage": towers["passage"]}
@@ -123,7 +141,7 @@ class BiEncoder(nn.Module):
         """Tokenizes texts of a role, each cut to the length that the settings give it."""
         length = self.settings.query_length if role == "query" else self.settings.passage_length
         cut = tokenize(self.tokenizer, texts, length)
-        return EncoderTexts(cut.ids, cut.padding_id, role)
+        return EncoderTexts(cut.ids, cut.padding_id, role, length)
 
     def queries(self, texts: Sequence[str]) -> EncoderTexts:
         return self.texts(texts, "query")
@@ -132,14 +150,19 @@ class BiEncoder(nn.Module):
         return self.texts(texts, "passage")
 
 
-def length_batches(lengths_N: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
-    """Row numbers in batches of at most `tokens` padded tokens, longest texts first, so that little is padding."""
+def length_batches(lengths_N: np.ndarray, tokens: int, alike: bool = False) -> Iterator[np.ndarray]:
+    """Row numbers in batches of at most `tokens` padded tokens, longest texts first, so that little is padding.
+
+    With `alike` only texts of the same length share a batch.
+    """
     order = np.argsort(-lengths_N, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(lengths_N[order])) + 1, len(order)) if alike else np.array([len(order)])
     start = 0
-    while start < len(order):
-        size = max(1, tokens // max(1, int(lengths_N[order[start]])))
-        yield order[start : start + size]
-        start += size
+    for end in ends:
+        while start < end:
+            size = max(1, tokens // max(1, int(lengths_N[order[start]])))
+            yield order[start : min(start + size, end)]
+            start = min(start + size, int(end))
 
 
 def encode(
@@ -149,14 +172,27 @@ def encode(
     what: str,
     config: InferenceConfig,
 ) -> np.ndarray:
-    """The vectors of all texts, float32 [N, D], in the order of the texts."""
+    """The vectors of all texts, float32 [N, D], in the order of the texts.
+
+    On one machine a text's vector is the same to the last bit whatever the other texts are: it is padded to a length of
+    its own, and on a GPU, which computes few texts otherwise than many, every batch of a length has as many.
+    """
     vectors_ND = np.empty((len(texts), encoder.width), dtype=np.float32)
+    lengths_N = texts.padded_lengths()
+    filled = filled_up(context.torch_device())
 
     def compute(rows: np.ndarray, device: torch.device) -> Tensor:
-        return encoder(*texts.batch(rows, device), texts.role)
+        length = int(lengths_N[rows[0]])
+        size = max(1, config.batch_tokens // length) if filled else len(rows)
+        return encoder(*texts.batch(np.resize(rows, size), device, length), texts.role)[: len(rows)]
 
-    for_each_batch(encoder, texts.lengths(), compute, vectors_ND, context, what, config)
+    for_each_batch(encoder, lengths_N, compute, vectors_ND, context, what, config, alike=True)
     return vectors_ND
+
+
+def filled_up(device: torch.device) -> bool:
+    """Whether a batch of few texts is filled up: GPUs choose how to multiply by the size."""
+    return device.type == "cuda"
 
 
 def for_each_batch(
@@ -167,11 +203,38 @@ def for_each_batch(
     context: Context,
     what: str,
     config: InferenceConfig,
+    alike: bool = False,
 ) -> None:
-    """Fills `out[rows] = compute(rows)` over length-sorted batches, in inference mode, with a progress bar."""
+    """Fills `out[rows] = compute(rows)` over length-sorted batches, in inference mode, with a progress bar.
+
+    Results wait on the device until there are some thousands, so that it is seldom waited for. `alike` is that of
+    `length_batches`.
+    """
+    with inference(model, context, config) as device, context.bar(what, len(lengths_N), "text") as bar:
+        waiting: list[tuple[np.ndarray, Tensor]] = []
+        texts = 0
+        for rows in length_batches(lengths_N, config.batch_tokens, alike):
+            waiting.append((rows, compute(rows, device)))
+            texts += len(rows)
+            if texts >= COPIED_AT_ONCE:
+                _copy(waiting, out)
+                texts = 0
+            bar.update(len(rows))
+        _copy(waiting, out)
+
+
+def _copy(waiting: list[tuple[np.ndarray, Tensor]], out: np.ndarray) -> None:
+    """Writes results where they belong, and empties the list."""
+    if waiting:
+        out[np.concatenate([rows for rows, _ in waiting])] = torch.cat([part for _, part in waiting]).float().cpu()
+    waiting.clear()
+
+
+@contextmanager
+def inference(model: nn.Module, context: Context, config: InferenceConfig) -> Iterator[torch.device]:
+    """A model on its device, ready to compute in the setting's precision without gradients, until the block ends."""
     device = context.torch_device()
     model.to(device).eval()
-    with torch.inference_mode(), autocast(config.precision, device), context.bar(what, len(lengths_N), "text") as bar:
-        for rows in length_batches(lengths_N, config.batch_tokens):
-            out[rows] = compute(rows, device).float().cpu().numpy()
-            bar.update(len(rows))
+    dtype = computed_in(config.precision, device)
+    with torch.inference_mode(), autocast(config.precision, device), packed_linears(model, dtype, device):
+        yield device

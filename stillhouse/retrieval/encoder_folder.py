@@ -10,6 +10,7 @@ Separate towers have a `Router` over both for sentence-transformers: `encode_que
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,17 @@ def refuse_bag_of_words(folder: Path) -> None:
         raise InputError(
             f"{folder} is a bag of words (bow_mlp), without a Transformer or a language-model head; start from an "
             "encoder of `stillhouse fetch-model`, or of `stillhouse pretrain` with pair_encoder transformer"
+        )
+
+
+def refuse_cross_encoder(folder: Path) -> None:
+    """Refuses a cross-encoder where texts are to become vectors: what is in it would be read, and mean nothing."""
+    config = folder / "config.json"
+    architectures = json.loads(config.read_text(encoding="utf-8")).get("architectures") if config.is_file() else None
+    if any(name.endswith("ForSequenceClassification") for name in architectures or ()):
+        raise InputError(
+            f"{folder} is a cross-encoder, which scores pairs and makes no vectors; give a retriever or an encoder. To "
+            "start one from its layers, `stillhouse fetch-model` it first"
         )
 
 

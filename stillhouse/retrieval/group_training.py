@@ -5,7 +5,7 @@ Shapes: B examples of a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from torch import Tensor, nn
@@ -14,25 +14,41 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
-from stillhouse.training.batches import chunks, epoch_batches, steps_for
+from stillhouse.retrieval.teacher import Teacher
+from stillhouse.training.batches import chunks, epoch_batches, steps_for, times_seen
 from stillhouse.training.curves import CurveRow
 from stillhouse.training.loop import train
 from stillhouse.training.settings import TrainingConfig
 
-HELDOUT_STREAM = 2**31
-"""Dev groups are drawn from streams of their own, the same ones for every held-out loss of a run."""
+GroupLoss = Callable[[str, np.ndarray, np.ndarray], Tensor | Iterable[Tensor]]
+"""`loss(split, examples_B, times_B)`, the mean over the examples; `times_B` says how often each was seen before.
 
-GroupLoss = Callable[[str, np.ndarray, int], Tensor]
-"""`loss(split, examples_B, stream)`, the mean over the examples."""
+Several losses add up to it, each to be back-propagated before the next is made.
+"""
 
 
 def open_samplers(
-    corpus: Corpus, negatives: Negatives, per_query: int, depth: int, seed: int, context: Context
+    corpus: Corpus,
+    negatives: Negatives,
+    per_query: int,
+    depth: int,
+    seed: int,
+    context: Context,
+    teacher: Teacher | None = None,
 ) -> dict[str, GroupSampler]:
-    """A sampler for train and one for dev. Raises `InputError` for a split without queries."""
-    samplers = {split: GroupSampler(corpus, negatives, split, per_query, depth, seed) for split in ("train", "dev")}
-    if samplers["train"].without_negatives():
-        context.log(f"{samplers['train'].without_negatives()} train queries have no hard negatives")
+    """A sampler for train and one for dev; where there is a teacher they draw what it scored alone.
+
+    Raises `InputError` as `GroupSampler`.
+    """
+    scores_QD = teacher.negative_scores_QD if teacher else None
+    samplers = {
+        split: GroupSampler(corpus, negatives, split, per_query, depth, seed, scores_QD) for split in ("train", "dev")
+    }
+    for split, sampler in samplers.items():
+        if sampler.without_negatives():
+            context.log(f"{sampler.without_negatives()} {split} queries have no hard negatives")
+        if sampler.unscored():
+            context.log(f"{sampler.unscored()} negatives of {split} queries have no teacher score and are not drawn")
     return samplers
 
 
@@ -43,14 +59,19 @@ def train_on_groups(
     config: TrainingConfig,
     context: Context,
 ) -> list[CurveRow]:
-    """Trains `model` in place on the train queries and returns its curves; dev queries give the held-out loss."""
+    """Trains `model` in place on the train queries and returns its curves; dev queries give the held-out loss.
+
+    A dev query is always seen as for the first time, so that every held-out loss is of the same groups.
+    """
     count = len(samplers["train"])
-    batch = epoch_batches(count, config.batch_size, config.seed)
+    batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
 
     def heldout_loss() -> float:
-        parts = chunks(len(samplers["dev"]), config.batch_size)
-        total = sum(float(loss("dev", part, HELDOUT_STREAM + n)) * len(part) for n, part in enumerate(parts))
+        total = 0.0
+        for part in chunks(len(samplers["dev"]), config.batch_size):
+            made = loss("dev", part, np.zeros_like(part))
+            total += len(part) * sum(float(value) for value in ([made] if isinstance(made, Tensor) else made))
         return total / len(samplers["dev"])
 
     steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
-    return train(model, lambda step: loss("train", batch(step), step), heldout_loss, steps, config, context)
+    return train(model, lambda step: loss("train", batch(step), times(step)), heldout_loss, steps, config, context)

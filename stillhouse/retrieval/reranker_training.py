@@ -1,9 +1,12 @@
 """Training the cross-encoder with the listwise loss (001 eq. 4).
 
-Shape suffixes: B queries, K candidates of a query.
+Shape suffixes: B queries, K candidates of a query, column 0 its positive.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,10 +16,94 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.cross_encoder import CrossEncoder
 from stillhouse.retrieval.group_training import open_samplers, train_on_groups
-from stillhouse.retrieval.listwise import listwise_loss
+from stillhouse.retrieval.groups import Groups, GroupSampler
+from stillhouse.retrieval.listwise import disagreement, listwise_loss
 from stillhouse.retrieval.negatives import Negatives
+from stillhouse.training.batches import chunks
 from stillhouse.training.curves import CurveRow
 from stillhouse.training.settings import TrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """Which candidates a query has. `forward` > 0: so many are drawn and the hardest `negatives` of them trained on."""
+
+    negatives: int
+    forward: int = 0
+    depth: int
+
+
+class RerankerLoss:
+    """The loss of the examples of a split, as parts that add up to it: each has the queries of some pairs.
+
+    In training, `r_drop` > 0 reads every pair twice, with different dropout: the loss is the mean of both listwise
+    losses plus `r_drop` times their `disagreement`. `pairs_at_once` > 0 bounds a part, which has one query at least.
+    """
+
+    def __init__(
+        self,
+        model: CrossEncoder,
+        texts: np.ndarray,
+        samplers: Mapping[str, GroupSampler],
+        drawing: Drawing,
+        r_drop: float,
+        pairs_at_once: int,
+        device: torch.device,
+    ) -> None:
+        self._model = model
+        self._texts = texts
+        self._samplers = samplers
+        self._drawing = drawing
+        self._r_drop = r_drop
+        self._pairs_at_once = pairs_at_once
+        self._device = device
+
+    def __call__(self, split: str, examples_B: np.ndarray, times_B: np.ndarray) -> Iterator[Tensor]:
+        groups = self._samplers[split].draw(examples_B, times_B)
+        rows_BK, candidate_BK = groups.rows_BK, groups.candidate_BK
+        training = self._model.training
+        if training and self._drawing.forward:
+            rows_BK, candidate_BK = self._hardest(split, groups)
+        for part in self._parts(*rows_BK.shape):
+            pairs = self._pairs(split, examples_B[part], rows_BK[part], candidate_BK[part])
+            known_BK = torch.from_numpy(candidate_BK[part]).to(self._device)
+            scores_BK = self._scores(pairs, known_BK)
+            loss = listwise_loss(scores_BK, known_BK)
+            if training and self._r_drop:
+                again_BK = self._scores(pairs, known_BK)
+                both = (loss + listwise_loss(again_BK, known_BK)) / 2
+                loss = both + self._r_drop * disagreement(scores_BK, again_BK, known_BK)
+            yield loss * (len(part) / len(examples_B))
+
+    def _hardest(self, split: str, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+        """The positive and the negatives that the model, without dropout and gradients, scores highest."""
+        rows_BK, candidate_BK = groups.rows_BK, groups.candidate_BK
+        scores_BK = torch.empty(rows_BK.shape, device=self._device)
+        self._model.eval()
+        with torch.no_grad():
+            for part in self._parts(*rows_BK.shape):
+                pairs = self._pairs(split, groups.examples_B[part], rows_BK[part], candidate_BK[part])
+                known_BK = torch.from_numpy(candidate_BK[part]).to(self._device)
+                scores_BK[part] = self._scores(pairs, known_BK).masked_fill(~known_BK, -torch.inf)
+        self._model.train()
+        scores_BK[:, 0] = torch.inf
+        order_BK = scores_BK.sort(dim=1, descending=True, stable=True).indices.cpu().numpy()
+        best_BK = order_BK[:, : 1 + self._drawing.negatives]
+        return np.take_along_axis(rows_BK, best_BK, axis=1), np.take_along_axis(candidate_BK, best_BK, axis=1)
+
+    def _parts(self, queries: int, candidates: int) -> list[np.ndarray]:
+        return chunks(queries, max(1, self._pairs_at_once // candidates) if self._pairs_at_once else queries)
+
+    def _pairs(
+        self, split: str, examples_B: np.ndarray, rows_BK: np.ndarray, candidate_BK: np.ndarray
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        query_BK = np.broadcast_to(examples_B[:, None], rows_BK.shape)[candidate_BK]
+        texts = self._samplers[split].texts[query_BK]
+        pairs = self._model.pairs(list(texts), list(self._texts[rows_BK[candidate_BK]]))
+        return pairs.batch(range(len(pairs)), self._device)
+
+    def _scores(self, pairs: tuple[Tensor, Tensor, Tensor], known_BK: Tensor) -> Tensor:
+        return torch.zeros(known_BK.shape, device=self._device).masked_scatter(known_BK, self._model(*pairs))
 
 
 def train_reranker(
@@ -24,26 +111,18 @@ def train_reranker(
     corpus: Corpus,
     negatives: Negatives,
     config: TrainingConfig,
-    negatives_per_query: int,
-    negatives_depth: int,
+    drawing: Drawing,
+    r_drop: float,
+    pairs_at_once: int,
     context: Context,
 ) -> list[CurveRow]:
     """Trains `model` in place on the train queries and returns its curves; dev queries give the held-out loss.
 
-    Raises `InputError` for a split without queries. A query without negatives teaches nothing and adds 0 to the loss.
+    The held-out loss is of all candidates that are drawn, read once without dropout.
+    Raises `InputError` as `GroupSampler`. A query without negatives teaches nothing and adds 0 to the loss.
     """
     texts = np.array(passage_texts(corpus), dtype=object)
-    device = context.torch_device()
-    samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context)
-
-    def loss(split: str, examples_B: np.ndarray, stream: int) -> Tensor:
-        groups = samplers[split].draw(examples_B, stream)
-        query_BK = np.broadcast_to(examples_B[:, None], groups.rows_BK.shape)[groups.candidate_BK]
-        rows = groups.rows_BK[groups.candidate_BK]
-        pairs = model.pairs(list(samplers[split].texts[query_BK]), list(texts[rows]))
-        candidate_BK = torch.from_numpy(groups.candidate_BK).to(device)
-        scores = model(*pairs.batch(range(len(pairs)), device))
-        scores_BK = torch.zeros(candidate_BK.shape, device=device).masked_scatter(candidate_BK, scores)
-        return listwise_loss(scores_BK, candidate_BK)
-
+    drawn = drawing.forward or drawing.negatives
+    samplers = open_samplers(corpus, negatives, drawn, drawing.depth, config.seed, context)
+    loss = RerankerLoss(model, texts, samplers, drawing, r_drop, pairs_at_once, context.torch_device())
     return train_on_groups(model, samplers, loss, config, context)

@@ -1,25 +1,39 @@
-"""Training a bi-encoder: groups of a step become vectors, vectors become the loss of 001 eq. 3, with a teacher eq. 5.
+"""Training a bi-encoder: groups of a step become vectors, vectors become the contrastive loss, with a teacher eq. 5.
 
-Shape suffixes: B queries, K candidates of a query, M passages of the batch, D width.
+Shape suffixes: B queries, K candidates of a query, M passages of the batch, N texts of both kinds, D width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.context import Context
+from stillhouse.context import Context, world_size
 from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.errors import InputError
 from stillhouse.retrieval.contrastive import contrastive_loss
 from stillhouse.retrieval.distillation import distillation_loss
 from stillhouse.retrieval.encoder import BiEncoder, EncoderTexts
 from stillhouse.retrieval.group_training import open_samplers, train_on_groups
 from stillhouse.retrieval.groups import Groups, GroupSampler
 from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.pooling import normalized
+from stillhouse.retrieval.settings import RetrieverConfig, read_widths
 from stillhouse.retrieval.teacher import Teacher, TeacherScores
+from stillhouse.training.batches import cheapest_parts, length_parts
 from stillhouse.training.curves import CurveRow
-from stillhouse.training.settings import TrainingConfig
+from stillhouse.training.joint_loss import Part, joint_loss, joint_losses
+
+PART_COST = {"cpu": 128, "cuda": 4096}
+"""The tokens that are computed in the time that one part more takes, whatever is in it."""
+
+VectorLoss = Callable[[Tensor, Tensor], Tensor]
+"""`loss(queries_BD, passages_MD)`, a scalar."""
 
 
 class RetrieverLoss:
@@ -35,46 +49,105 @@ class RetrieverLoss:
         texts: np.ndarray,
         sampler: GroupSampler,
         teacher: Teacher | None,
-        temperature: float,
-        alpha: float,
+        config: RetrieverConfig,
         device: torch.device,
     ) -> None:
         self._encoder = encoder
         self._texts = texts
         self._sampler = sampler
         self._teacher = TeacherScores(teacher, sampler) if teacher else None
-        self._temperature = temperature
-        self._alpha = alpha
+        self._config = config
+        self._widths = matryoshka_widths(config, encoder.width)
         self._device = device
 
-    def __call__(self, examples_B: np.ndarray, stream: int) -> Tensor:
-        """001 eq. 3, or KL + alpha * eq. 3 where there is a teacher (eq. 5)."""
-        groups = self._sampler.draw(examples_B, stream)
+    def training(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Iterator[Tensor]:
+        """What this process back-propagates of the loss of a step (`joint_losses`)."""
+        parts, vectors_ND, loss = self._batch(examples_B, times_B, training=True)
+        return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
+
+    def heldout(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Tensor:
+        """The loss without gradients, the same in every process."""
+        return joint_loss(*self._batch(examples_B, times_B, training=False))
+
+    def _batch(
+        self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64], training: bool
+    ) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
+        """The parts of a batch's queries and passages, room for their vectors, and the loss of these."""
+        groups = self._sampler.draw(examples_B, times_B)
         rows_M, places = np.unique(groups.rows_BK[groups.candidate_BK], return_inverse=True)
         places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
         places_BK[groups.candidate_BK] = places
-        queries_BD = self._vectors(self._encoder.queries(list(self._sampler.texts[examples_B])))
-        passages_MD = self._vectors(self._encoder.passages(list(self._texts[rows_M])))
-        with torch.autocast(self._device.type, enabled=False):
-            negative_BM = self._tensor(~self._sampler.relevant(examples_B, rows_M))
-            positive_B = self._tensor(places_BK[:, 0])
-            contrast = contrastive_loss(queries_BD, passages_MD, positive_B, negative_BM, self._temperature)
-            if self._teacher is None:
+        of_vectors = self._loss(groups, rows_M, places_BK)
+        count = len(examples_B)
+
+        def loss(vectors_ND: Tensor) -> Tensor:
+            return self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
+
+        parts = self._parts(self._encoder.queries(list(self._sampler.texts[examples_B])), 0)
+        parts += self._parts(self._encoder.passages(list(self._texts[rows_M])), count)
+        # Without a size of parts, one process goes on with the random numbers of the step.
+        own_dropout = training and (self._config.texts_at_once > 0 or world_size() > 1)
+        seeds = part_seeds(len(parts)) if own_dropout else [None] * len(parts)
+        vectors_ND = torch.zeros(count + len(rows_M), self._encoder.width, device=self._device)
+        return [Part(*part, seed) for part, seed in zip(parts, seeds)], vectors_ND, loss
+
+    def _parts(self, texts: EncoderTexts, first: int) -> list[tuple[NDArray[np.int64], Callable[[], Tensor]]]:
+        """Texts of a role in parts: their places from `first` on, and what encodes them."""
+        lengths = texts.lengths()
+        if self._config.texts_at_once or world_size() > 1:
+            parts = length_parts(lengths, self._config.texts_at_once or -(-len(texts) // world_size()))
+        else:
+            parts = cheapest_parts(lengths, PART_COST[self._device.type])
+        return [(first + rows, partial(self._encode, texts, rows)) for rows in parts]
+
+    def _encode(self, texts: EncoderTexts, rows: np.ndarray) -> Tensor:
+        return self._encoder(*texts.batch(rows, self._device), texts.role)
+
+    def _loss(self, groups: Groups, rows_M: np.ndarray, places_BK: np.ndarray) -> VectorLoss:
+        """The contrastive loss, or KL + alpha times it where there is a teacher (001 eq. 5)."""
+        config = self._config
+        negative_BM = self._tensor(~self._sampler.relevant(groups.examples_B, rows_M))
+        candidates_BK = self._tensor(places_BK)
+        teacher_BK, known_BK = (self._tensor(a) for a in self._teacher.of(groups)) if self._teacher else (None, None)
+
+        def loss(queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
+            contrast = contrastive_loss(
+                queries_BD, passages_MD, candidates_BK[:, 0], negative_BM, config.temperature, config.contrastive
+            )
+            if teacher_BK is None or known_BK is None:
                 return contrast
-            return self._divergence(groups, places_BK, queries_BD, passages_MD) + self._alpha * contrast
+            scores_BM = queries_BD @ passages_MD.T / config.temperature
+            student_BK = scores_BM.gather(1, candidates_BK)
+            return distillation_loss(student_BK, teacher_BK, known_BK) + config.alpha * contrast
 
-    def _divergence(self, groups: Groups, places_BK: np.ndarray, queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
-        assert self._teacher is not None
-        teacher_BK, known_BK = self._teacher.of(groups)
-        scores_BM = queries_BD @ passages_MD.T / self._temperature
-        student_BK = scores_BM.gather(1, self._tensor(places_BK))
-        return distillation_loss(student_BK, self._tensor(teacher_BK), self._tensor(known_BK))
+        return loss
 
-    def _vectors(self, texts: EncoderTexts) -> Tensor:
-        return self._encoder(*texts.batch(range(len(texts)), self._device), texts.role)
+    def _over_widths(self, loss: VectorLoss, queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
+        """The mean of the losses of the vectors cut to each width and, for cosines, made of length 1 again.
+
+        Matryoshka representation learning (Kusupati et al. 2022, eq. 1) with equal weights.
+        """
+        losses = [loss(queries_BD, passages_MD)]
+        for width in self._widths:
+            cut = (queries_BD[:, :width], passages_MD[:, :width])
+            losses.append(loss(*map(normalized, cut)) if self._encoder.settings.normalize else loss(*cut))
+        return torch.stack(losses).mean() if self._widths else losses[0]
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
+
+
+def part_seeds(count: int) -> list[int]:
+    """The seed of every part's dropout, whichever process encodes it: of the step's random numbers, the same in all."""
+    return [int(seed) for seed in torch.randint(2**62, (count,))]
+
+
+def matryoshka_widths(config: RetrieverConfig, width: int) -> tuple[int, ...]:
+    """The widths that vectors are cut to, below their own. Raises `InputError` for one that is above it."""
+    widths = read_widths(config.matryoshka_widths)
+    if widths and widths[-1] > width:
+        raise InputError(f"matryoshka_widths {config.matryoshka_widths!r}: the encoder's vectors have width {width}")
+    return tuple(narrow for narrow in widths if narrow < width)
 
 
 def train_retriever(
@@ -82,21 +155,29 @@ def train_retriever(
     corpus: Corpus,
     negatives: Negatives,
     teacher: Teacher | None,
-    config: TrainingConfig,
+    config: RetrieverConfig,
     negatives_per_query: int,
     negatives_depth: int,
-    temperature: float,
-    alpha: float,
     context: Context,
 ) -> list[CurveRow]:
-    """Trains `encoder` in place on the train queries and returns its curves; dev queries give the held-out loss."""
+    """Trains `encoder` in place on the train queries and returns its curves; dev queries give the held-out loss.
+
+    Raises `InputError` for a split without queries, and where batches would hold one passage alone.
+    """
     texts = np.array(passage_texts(corpus), dtype=object)
-    samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context)
+    samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
+    train = samplers["train"]
+    if min(config.batch_size, len(train)) == 1 and (not negatives_per_query or train.without_negatives() == len(train)):
+        raise InputError(
+            "a batch of one query without negatives teaches nothing: raise batch_size, which needs more train queries "
+            "than one, or negatives_per_query, which needs queries that have negatives"
+        )
     device = context.torch_device()
     losses = {
-        split: RetrieverLoss(encoder, texts, sampler, teacher, temperature, alpha, device)
-        for split, sampler in samplers.items()
+        split: RetrieverLoss(encoder, texts, sampler, teacher, config, device) for split, sampler in samplers.items()
     }
-    return train_on_groups(
-        encoder, samplers, lambda split, examples_B, stream: losses[split](examples_B, stream), config, context
-    )
+
+    def loss(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Tensor | Iterator[Tensor]:
+        return (losses[split].training if split == "train" else losses[split].heldout)(examples_B, times_B)
+
+    return train_on_groups(encoder, samplers, loss, config, context)

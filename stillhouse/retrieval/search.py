@@ -7,8 +7,10 @@ from pathlib import Path
 
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
-from stillhouse.retrieval.dense import check_index, retrieve
+from stillhouse.errors import InputError
+from stillhouse.retrieval.dense import check_index, check_width, retrieve
 from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.packed_linears import keep_packed
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.vector_index import VectorIndex
 
@@ -36,11 +38,19 @@ class Searcher:
         self._index = VectorIndex(index)
         self._context = context
         check_index(self._index, opened)
+        check_width(self._encoder, self._index)
+        # Packed here once, not anew for every question.
+        keep_packed(self._encoder, context.torch_device())
 
     def search(self, question: str, top: int) -> list[Hit]:
-        """The `top` best passages, best first."""
+        """The `top` best passages, best first: fewer where the corpus, or what an approximate index finds, is less.
+
+        Raises `InputError` for a question without words.
+        """
+        if not question.strip():
+            raise InputError("the question is empty; type what you want to find")
         rows_QK, scores_QK = retrieve(self._encoder, self._index, [question], top, self._context, EXACT)
-        hits = self._passages.iloc[rows_QK[0]]
+        hits = self._passages.iloc[rows_QK[0][rows_QK[0] >= 0]]
         return [
             Hit(rank, float(score), hit.passage_id, hit.title, hit.text)
             for rank, (hit, score) in enumerate(zip(hits.itertuples(), scores_QK[0]), 1)

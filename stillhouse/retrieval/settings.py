@@ -1,10 +1,14 @@
-"""The settings of every step that runs a trained model over texts. No torch here: step modules read it."""
+"""Settings of encoding and of the bi-encoder's loss. No torch here: step modules read them to declare their flags."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stillhouse.config import setting
+from stillhouse.errors import InputError
+from stillhouse.training.settings import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,3 +19,93 @@ class InferenceConfig:
         "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
     )
     batch_tokens: int = setting(8192, "padded tokens computed at once", minimum=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingConfig(InferenceConfig):
+    """How passages are encoded, and whether later runs may use their vectors."""
+
+    cache_gib: float = setting(
+        10.0,
+        "passages' vectors are kept in the work area for later runs of the same model, those of all models together "
+        "in at most so many GiB; 0 = none are kept or used",
+        minimum=0.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexConfig:
+    """Which kind of index, and how it is built; a setting that is for one kind alone says so."""
+
+    kind: str = setting(
+        "flat",
+        "flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; sq8 = one byte "
+        "a dimension, all compared",
+        choices=("flat", "hnsw", "ivfpq", "sq8"),
+    )
+    width: int = setting(0, "keep the first so many dimensions (for a Matryoshka model); 0 = all", minimum=0)
+    hnsw_links: int = setting(32, "hnsw alone: links of a passage in the graph", minimum=2)
+    hnsw_build: int = setting(128, "hnsw alone: candidates that are looked at when a passage is linked", minimum=1)
+    hnsw_search: int = setting(
+        256, "hnsw alone: candidates that a query keeps, at least as many as are asked for", minimum=1
+    )
+    ivf_lists: int = setting(
+        0,
+        "ivfpq alone: clusters; 0 = the square root of the passages times four, by 39 passages each at least",
+        minimum=0,
+    )
+    ivf_probes: int = setting(32, "ivfpq alone: clusters that a query looks into", minimum=1)
+    pq_bytes: int = setting(
+        0, "ivfpq alone: bytes of a vector, a divisor of its width; 0 = one for four dimensions", minimum=0
+    )
+
+
+FORMS: Mapping[str, tuple[str, ...]] = {
+    "simlm": ("query_passage", "positive_passage"),
+    "simlm_code": ("query_passage", "positive_query", "query_query", "positive_positive"),
+    "plain": ("query_passage",),
+}
+"""The contrastive losses: which blocks of scores each takes its negatives from (`contrastive.BLOCKS`). 001 eq. 3, the
+code of its authors, and 003 eq. 10."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieverConfig(TrainingConfig):
+    """The bi-encoder's loss, and how a batch's texts are encoded for it."""
+
+    temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
+    alpha: float = setting(0.2, "weight of the contrastive loss beside the teacher's (001 eq. 5)", minimum=0)
+    contrastive: str = setting(
+        "simlm",
+        "where negatives come from: simlm = beside the query and beside its positive (001 eq. 3); simlm_code = as the "
+        "code of 001, queries and positives of the batch too; plain = beside the query alone (003 eq. 10)",
+        choices=tuple(FORMS),
+    )
+    matryoshka_widths: str = setting(
+        "", "the loss is also that of vectors cut to these widths, as in 64+128; empty = of whole vectors alone"
+    )
+    texts_at_once: int = setting(
+        0,
+        "queries or passages of a batch encoded together, texts of like length; 0 = all of them, or those of like "
+        "length where that is faster",
+        minimum=0,
+    )
+    gradient_cache: bool = setting(
+        False, "encode every text twice, so that a batch takes the memory of texts_at_once texts"
+    )
+
+    def __post_init__(self) -> None:
+        read_widths(self.matryoshka_widths)
+        if self.gradient_cache and not self.texts_at_once:
+            raise InputError("gradient_cache saves no memory without texts_at_once; set that, to 64 for instance")
+
+
+def read_widths(text: str) -> tuple[int, ...]:
+    """The widths of `matryoshka_widths`, ascending. Raises `InputError` for anything else."""
+    words = re.split(r"[+\s]+", text.strip()) if text.strip() else []
+    if not all(re.fullmatch(r"[1-9][0-9]{0,8}", word) for word in words):
+        raise InputError(f"matryoshka_widths must be whole numbers above 0 with + between them, not {text!r}")
+    widths = tuple(int(word) for word in words)
+    if list(widths) != sorted(set(widths)):
+        raise InputError(f"matryoshka_widths must ascend, each named once: {text!r}")
+    return widths

@@ -9,12 +9,31 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
+from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
+from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
 PACKAGE = "package:"
+
+
+NO_MODEL = "none"
+"""What `fetch-model` is asked for where a part of the run begins as the model that all else starts from."""
+
+
+def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
+    """`folder`, or `otherwise` where `fetch-model` was asked for no model.
+
+    Raises `InputError` where there is neither.
+    """
+    manifest = read_manifest(folder, verify=False) if (folder / MANIFEST).is_file() else None
+    if manifest is None or manifest.facts.get("model") != NO_MODEL:
+        return folder
+    if otherwise is None:
+        raise InputError(f"{folder} holds no model for the {what}; run `stillhouse fetch-model` with one")
+    return otherwise
 
 
 def locate(name: str) -> str:
@@ -62,19 +81,16 @@ def fetch(
     """Writes the starting model into `folder`, and returns facts about it.
 
     With `layers` only the first so many Transformer layers are kept. A language-model head comes along where the source
-    has one (fact `lm_head` "trained"), else the encoder is written bare ("absent").
+    has one (fact `lm_head` "trained"), else the encoder is written bare ("absent"). Two towers come along as they are.
     Raises `InputError` when the source cannot be read.
     """
     source = locate(name)
+    if Path(source).is_dir() and read_settings(Path(source)).towers == "separate":
+        return _fetch_towers(Path(source), layers, pooling, query_length, passage_length, folder)
     try:
         config = AutoConfig.from_pretrained(source)
         tokenizer = AutoTokenizer.from_pretrained(source)
         settings = read_settings(Path(source)) if Path(source).is_dir() else EncoderSettings()
-        if settings.towers == "separate":
-            raise InputError(
-                f"{name} has a tower of its own for queries, which would be lost here; give its folder to the step "
-                "directly, as the model to start from"
-            )
         if layers:
             if layers > config.num_hidden_layers:
                 raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
@@ -105,4 +121,22 @@ def fetch(
         "width": int(config.hidden_size),
         "pooling": settings.pooling,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def _fetch_towers(
+    source: Path, layers: int, pooling: str, query_length: int, passage_length: int, folder: Path
+) -> dict[str, object]:
+    if layers or pooling != "own":
+        raise InputError(f"{source} has two towers, which are taken whole; leave layers at 0 and pooling at own")
+    torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
+    encoder = BiEncoder.load(source, query_length=query_length, passage_length=passage_length)
+    encoder.save(folder)
+    config = AutoConfig.from_pretrained(folder)
+    return {
+        "lm_head": "absent",
+        "layers": int(config.num_hidden_layers),
+        "width": int(config.hidden_size),
+        "pooling": encoder.settings.pooling,
+        "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
     }

@@ -42,18 +42,12 @@ class Teacher:
 
 
 class TeacherScores:
-    """A teacher's scores for the groups that a sampler draws."""
+    """A teacher's scores for the groups that a sampler draws, which draws scored negatives alone (`GroupSampler`)."""
 
     def __init__(self, teacher: Teacher, sampler: GroupSampler) -> None:
-        numbers = sampler.query_numbers_Q
-        self._negative_scores_QD = teacher.negative_scores_QD[numbers[0] : numbers[-1] + 1]
-        rows_QD = sampler.rows_QD
-        if np.isnan(self._negative_scores_QD[:, : rows_QD.shape[1]][rows_QD >= 0]).any():
-            raise InputError(
-                f"the teacher did not score all of a query's best {rows_QD.shape[1]} negatives; "
-                "raise --depth of `stillhouse score`, or lower negatives_depth of this training"
-            )
-        ids = teacher.queries["query_id"].to_numpy()[numbers]
+        self._numbers_Q = sampler.query_numbers_Q
+        self._negative_scores_QD = teacher.negative_scores_QD
+        ids = teacher.queries["query_id"].to_numpy()[self._numbers_Q]
         scores = teacher.positives.set_index(["query_id", "row"])["score"]
         wanted = pd.MultiIndex.from_arrays([np.repeat(ids, np.diff(sampler.offsets)), sampler.positives])
         self._positive_scores_P = scores.reindex(wanted).to_numpy(dtype=np.float32)
@@ -62,7 +56,7 @@ class TeacherScores:
 
     def of(self, groups: Groups) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Scores float32 [B, K] and which candidates have one, [B, K]; the score elsewhere is 0."""
-        scores_BD = np.asarray(self._negative_scores_QD[groups.examples_B])
+        scores_BD = np.asarray(self._negative_scores_QD[self._numbers_Q[groups.examples_B]])
         scores_BK = np.take_along_axis(scores_BD, groups.columns_BK, axis=1)
         scores_BK[:, 0] = self._positive_scores_P[groups.positive_B]
         known_BK = groups.candidate_BK & ~np.isnan(scores_BK)

@@ -1,13 +1,26 @@
-"""Writing a tokenizer so that the same tokenizer gives the same bytes, wherever and however it was loaded."""
+"""Reading a model folder's tokenizer, and writing it: the same bytes, wherever and however it was loaded."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from stillhouse.errors import InputError
 
 OF_THE_LOADING = ("is_local", "local_files_only", "name_or_path", "cache_dir", "token", "revision")
 """Arguments of `from_pretrained` that transformers keeps and would write: they say how a tokenizer was found."""
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Raises `InputError` for a folder without a tokenizer."""
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError):
+        raise InputError(
+            f"{folder} holds no tokenizer that can be read; give a model folder, as `stillhouse fetch-model` writes it"
+        ) from None
+    return tokenizer
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -1,11 +1,17 @@
-"""The search index: faiss's exact inner-product index over all passages, in corpus order.
+"""The search index: all passages' vectors in corpus order, exact or approximate, by inner product.
 
 Shapes: N passages, Q queries, K depth, D width.
 """
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -14,32 +20,186 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
+from stillhouse.retrieval.embeddings import Embeddings
+from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
+from stillhouse.retrieval.index_kinds import build, open_flat, write_flat
 from stillhouse.retrieval.runs import order_by_score
+from stillhouse.retrieval.settings import IndexConfig
+
+FILE, IDS, ABOUT = "index.faiss", "ids.parquet", "index.json"
+DEPTHS = (10, 100)
+"""Where the recall of an approximate index is measured."""
+GPU_DEPTH = 2048
+"""As deep as faiss searches on a GPU."""
+TIMED = 100
+"""Queries whose search is timed."""
 
 
-def write_index(folder: Path, vectors_ND: NDArray[np.float32], passage_ids: pd.Series) -> None:
-    """Writes `index.faiss` (IndexFlatIP) and `ids.parquet`. Vector i belongs to passage_ids[i]."""
-    index = faiss.IndexFlatIP(vectors_ND.shape[1])
-    index.add(np.ascontiguousarray(vectors_ND, dtype=np.float32))
-    faiss.write_index(index, str(folder / "index.faiss"))
-    pq.write_table(pa.Table.from_pydict({"passage_id": list(passage_ids)}), folder / "ids.parquet")
+@dataclass(frozen=True)
+class CutVectors:
+    """A corpus's embeddings as an index holds them: the first `width` dimensions, of length 1 where the model's are."""
+
+    embeddings: Embeddings
+    width: int
+    normalize: bool
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def rows(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+        """The vectors of some passages, float32 [len(rows), D]."""
+        return cut(self.embeddings.rows(rows), self.width, self.normalize)
+
+    def blocks(self) -> Iterator[Block]:
+        """All of them, in corpus order."""
+        for start in range(0, len(self), BLOCK):
+            yield start, self.rows(np.arange(start, min(start + BLOCK, len(self))))
+
+
+def cut(vectors_ND: NDArray[np.float32], width: int, normalize: bool) -> NDArray[np.float32]:
+    """The first `width` dimensions of vectors, made of length 1 again with `normalize`; whole vectors stay as they are.
+
+    Raises `InputError` where there are fewer.
+    """
+    if width > vectors_ND.shape[1]:
+        raise InputError(f"the model's vectors have {vectors_ND.shape[1]} dimensions; width cannot be {width}")
+    if width == vectors_ND.shape[1]:
+        return vectors_ND
+    vectors_ND = vectors_ND[:, :width]
+    if not normalize:
+        return np.ascontiguousarray(vectors_ND)
+    lengths_N1 = np.sqrt(np.square(vectors_ND).sum(axis=1, keepdims=True))
+    return vectors_ND / np.maximum(lengths_N1, np.float32(1e-12))
+
+
+def write_index(
+    folder: Path, config: IndexConfig, vectors: CutVectors, passage_ids: pd.Series, model_width: int
+) -> None:
+    """Writes `index.faiss`, `ids.parquet` and `index.json`. Vector i belongs to passage_ids[i]."""
+    passages = len(vectors)
+    if config.kind == "flat":
+        write_flat(folder / FILE, passages, vectors.width, vectors.blocks())
+    else:
+        faiss.write_index(build(config, passages, vectors.width, vectors.rows), str(folder / FILE))
+    pq.write_table(pa.Table.from_pydict({"passage_id": list(passage_ids)}), folder / IDS)
+    about = {"kind": config.kind, "passages": passages, "width": vectors.width, "model_width": model_width}
+    write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})
 
 
 class VectorIndex:
-    """An index folder, opened for search."""
+    """An index folder, opened for search. A flat index stays on the disk, of which blocks are read."""
 
     def __init__(self, folder: Path) -> None:
-        self._index = faiss.read_index(str(folder / "index.faiss"))
-        self.passage_ids = pq.read_table(folder / "ids.parquet")["passage_id"].to_pandas()
-        if self._index.ntotal != len(self.passage_ids):
-            raise InputError(f"{folder} has {self._index.ntotal} vectors and {len(self.passage_ids)} ids; index again")
+        if not (folder / ABOUT).is_file():
+            raise InputError(f"{folder} has no {ABOUT}: it is no index, or an older one; run `stillhouse index` again")
+        self._path = folder / FILE
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        self.kind, self.width, self.model_width = str(about["kind"]), int(about["width"]), int(about["model_width"])
+        self.passage_ids = pq.read_table(folder / IDS)["passage_id"].to_pandas()
+        if about["passages"] != len(self.passage_ids):
+            raise InputError(f"{folder} has {about['passages']} vectors and {len(self.passage_ids)} ids; index again")
+        if self.kind == "flat":
+            self._vectors_ND = open_flat(self._path, len(self), self.width)
 
-    def search(self, queries_QD: NDArray[np.float32], depth: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Rows int32 [Q, K] and inner products float32 [Q, K], best first, ties in corpus order, padded with -1."""
-        depth = min(depth, self._index.ntotal)
-        if not len(queries_QD):
-            return np.empty((0, depth), np.int32), np.empty((0, depth), np.float32)
-        scores_QK, rows_QK = self._index.search(np.ascontiguousarray(queries_QD, dtype=np.float32), depth)
+    def __len__(self) -> int:
+        return len(self.passage_ids)
+
+    @cached_property
+    def _index(self) -> Any:
+        return faiss.read_index(str(self._path))
+
+    @cached_property
+    def _on_gpu(self) -> Any:
+        return faiss.index_cpu_to_all_gpus(self._index)
+
+    def fits_gpu(self, depth: int) -> bool:
+        """Whether faiss here can search this kind of index on a GPU so deep."""
+        return hasattr(faiss, "StandardGpuResources") and self.kind != "hnsw" and min(depth, len(self)) <= GPU_DEPTH
+
+    def blocks(self) -> Iterator[Block]:
+        """The vectors of a flat index."""
+        for start in range(0, len(self), BLOCK):
+            yield start, self._vectors_ND[start : start + BLOCK]
+
+    def search(
+        self, queries_QD: NDArray[np.float32], depth: int, gpu: bool = False
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Rows int32 [Q, K] and inner products float32 [Q, K], best first, ties in corpus order.
+
+        K is `depth`, or the number of passages where that is less. An approximate index knows inner products
+        approximately, unless it is `hnsw`, and may find fewer than K passages: then rows are padded with -1. `gpu`
+        searches there, where faiss breaks ties at the last place of a ranking by itself.
+        Raises `InputError` for vectors of another width.
+        """
+        if queries_QD.shape[1] != self.width:
+            raise InputError(
+                f"the queries' vectors have {queries_QD.shape[1]} dimensions and the index {self.width}: "
+                "it was made by another model; run `stillhouse index` with this one"
+            )
+        depth = min(depth, len(self))
+        if not len(queries_QD) or not depth:
+            return np.empty((len(queries_QD), depth), np.int32), np.empty((len(queries_QD), depth), np.float32)
+        queries_QD = np.ascontiguousarray(queries_QD, dtype=np.float32)
+        if self.kind == "flat" and not gpu:
+            return exact_search(queries_QD, self.blocks(), depth)
+        options = {}
+        if self.kind == "hnsw":
+            options["params"] = faiss.SearchParametersHNSW(efSearch=max(depth, self._index.hnsw.efSearch))  # type: ignore[attr-defined]
+        scores_QK, rows_QK = (self._on_gpu if gpu else self._index).search(queries_QD, depth, **options)
         scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
-        return rows_QK.astype(np.int32), scores_QK.astype(np.float32)
+        return rows_QK, scores_QK
+
+    def vectors(self, rows_P: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The vectors that the index holds of these passages, float32 [P, D]; of an approximate kind, approximately."""
+        if not len(rows_P):
+            return np.empty((0, self.width), np.float32)
+        if self.kind == "flat":
+            return np.array(self._vectors_ND[rows_P], dtype=np.float32)
+        if self.kind == "ivfpq":
+            self._index.make_direct_map()
+        return np.asarray(self._index.reconstruct_batch(np.asarray(rows_P, dtype=np.int64)), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an approximate index finds of what exact search finds, and how fast.
+
+    recall@k is the share of a query's k best passages that are among the k that the index finds, its mean over
+    `queries`, which `source` names.
+    """
+
+    recall: dict[str, float]
+    milliseconds: float
+    queries: int
+    source: str
+
+    def __str__(self) -> str:
+        recall = ", ".join(f"{name} {value:.3f}" for name, value in self.recall.items())
+        return f"{recall} on {self.queries} {self.source}, {self.milliseconds:.2f} ms a query"
+
+
+def measure(folder: Path, vectors: CutVectors, queries: tuple[NDArray[np.float32], str]) -> Measured:
+    """Measures an index against exact search over its vectors, and adds the recall to its `index.json`.
+
+    `queries` are vectors [Q, D] and what they are. The clock goes over queries one at a time.
+    """
+    index = VectorIndex(folder)
+    queries_QD, source = queries
+    deepest = min(max(DEPTHS), len(index))
+    exact_QK, _ = exact_search(queries_QD, vectors.blocks(), deepest)
+    found_QK, _ = index.search(queries_QD, deepest)
+    recall = {}
+    for depth in DEPTHS:
+        k = min(depth, len(index))
+        common = [np.isin(exact, found).sum() for exact, found in zip(exact_QK[:, :k], found_QK[:, :k])]
+        recall[f"recall@{depth}"] = float(np.sum(common) / (k * len(queries_QD)))
+    timed = queries_QD[:TIMED]
+    started = time.perf_counter()
+    for query in timed:
+        index.search(query[None], min(DEPTHS))
+    milliseconds = 1000 * (time.perf_counter() - started) / len(timed)
+    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    write_json(folder / ABOUT, about | recall | {"measured_on": len(queries_QD), "measured_with": source})
+    return Measured(recall, milliseconds, len(queries_QD), source)

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillhouse.config import setting
+from stillhouse.config import nearest, setting
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.figures import Measured
+    from stillhouse.evaluation.measures import Measure
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings of `evaluate`."""
 
-    measures: str = setting("RR@10 nDCG@10 R@50 R@100", "measures by the names of ir_measures, spaces between")
+    measures: str = setting(
+        "RR@10 nDCG@10 R@50 R@100",
+        "measures by the names of ir_measures, spaces between; Answer@k asks for an answer in the text of a passage",
+    )
     bootstrap_samples: int = setting(2000, "bootstrap samples behind every interval", minimum=100)
     randomisation_samples: int = setting(10000, "random sign flips behind every randomisation test", minimum=100)
     examples: int = setting(8, "how many example queries the report shows", minimum=0)
+    compared: str = setting(
+        "",
+        "the system and the baseline that are shown query by query, as `distilled bm25`; empty = those of the headline",
+    )
     title: str = setting("Stillhouse evaluation", "title of the report")
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
@@ -32,8 +42,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.artifacts import read_manifest, write_json
     from stillhouse.corpus.store import Corpus
-    from stillhouse.errors import InputError
     from stillhouse.evaluation import figures
+    from stillhouse.evaluation.breakdowns import breakdowns, breakdowns_json
     from stillhouse.evaluation.measures import parse_measures
     from stillhouse.evaluation.report.curves import read_curves
     from stillhouse.evaluation.report.page import Content, render
@@ -42,13 +52,19 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     runs = {system: inputs[system] for system in SYSTEMS if system in inputs}
     if not runs:
         raise InputError("step 'evaluate' needs at least one run; give --bm25, --zero-shot, --distilled or another")
+    compared_pair = _pair(config.compared, list(runs))
     corpus = Corpus.open(inputs["corpus"])
     of_dev, of_test = (figures.measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
     if not of_test:
         raise InputError(
-            f"{inputs['corpus']} has no judged query in its test split; give `stillhouse ingest` a source with one, "
-            "or its setting test_queries, or ingest with `queries: pairs`"
+            f"{inputs['corpus']} has no judged query in its test split (no qrels and, for Answer@k, no answers); give "
+            "`stillhouse ingest` a source with one, or its setting test_queries, or ingest with `queries: pairs`"
         )
+    _refuse_unjudged(of_test, measures, inputs["corpus"])
+    short = figures.cut_short(of_test, measures, len(corpus.passages))
+    for measure, systems in short.items():
+        told = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
+        context.log(f"[evaluate] {measure} LOOKS DEEPER than these runs go, and counts the rest as not found: {told}")
     # Where there are labelled queries, the figures are theirs; the synthetic ones then stand apart.
     test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)
     dev = of_dev[0] if of_dev else figures.Measured("dev", {}, {})
@@ -59,6 +75,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         randomisation_samples=config.randomisation_samples,
         seed=config.seed,
     )
+    parts = breakdowns(corpus, test, config.bootstrap_samples, config.seed)
     folder, means = outputs["evaluation"], test.means()
     write_json(folder / "metrics.json", means)
     write_json(folder / "dev_metrics.json", dev.means())
@@ -66,9 +83,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         write_json(folder / "metrics_synthetic.json", synthetic.means())
     write_json(folder / "intervals.json", bounds)
     write_json(folder / "significance.json", figures.significance_json(compared))
+    write_json(folder / "breakdowns.json", breakdowns_json(parts))
     table = pa.Table.from_pandas(figures.per_query_table(corpus, of_dev + of_test), preserve_index=False)
     pq.write_table(table.replace_schema_metadata(None), folder / "per_query.parquet", compression="zstd")
-    curves = {name: read_curves(inputs[f"{name}_curves"]) for name in TRAININGS if f"{name}_curves" in inputs}
+    found = {name: read_curves(inputs[f"{name}_curves"]) for name in TRAININGS if f"{name}_curves" in inputs}
+    curves = {name: rows for name, rows in found.items() if len(rows)}
     content = Content(
         title=config.title,
         corpus=corpus,
@@ -82,6 +101,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         examples=config.examples,
         bootstrap_samples=config.bootstrap_samples,
         randomisation_samples=config.randomisation_samples,
+        breakdowns=parts,
+        costs={system: read_manifest(runs[system], verify=False).facts for system in runs},
+        compared=compared_pair,
+        cut_short=short,
     )
     (folder / "report.html").write_text(render(content), encoding="utf-8")
     values: dict[str, float] = {}
@@ -95,8 +118,36 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         "dev_queries": dev.queries,
         "synthetic_test_queries": sum(measured.queries for measured in of_test if measured.synthetic),
         "systems": list(runs),
+        "cut_short": short,
+        # How many queries a measure is over, where they are not the same for all.
+        "judged": {
+            measure: int(test.judged(measure).sum()) for measure in test.measures if not test.judged(measure).all()
+        },
     }
     return Report("; ".join(map(_sentence, of_test)), metrics=values, facts=facts, html="report.html")
+
+
+def _pair(text: str, systems: list[str]) -> tuple[str, str] | None:
+    """The two systems of the setting `compared`. Raises `InputError` for others than were given."""
+    if not text.strip():
+        return None
+    names = text.split()
+    if len(names) != 2 or names[0] == names[1]:
+        raise InputError(f"compared: {text!r} are not two systems; write for instance `distilled bm25`")
+    for name in names:
+        if name not in systems:
+            raise InputError(f"compared: there is no run of {name!r}; {nearest(name, systems)}")
+    return names[0], names[1]
+
+
+def _refuse_unjudged(parts: list[Measured], measures: list[Measure], corpus: Path) -> None:
+    """Refuses a measure that no test query is judged for."""
+    for measure in map(str, measures):
+        if not any(measure in part.measures for part in parts):
+            raise InputError(
+                f"{corpus} has no {'answers' if measure.startswith('Answer@') else 'qrels'} in its test split, so "
+                f"{measure} cannot be measured; leave it out of `measures`"
+            )
 
 
 def _sentence(measured: Measured) -> str:

@@ -96,11 +96,13 @@ def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
 
 def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
     """Refuses a data input that was made from something other than the step's own input of the same name."""
-    kinds = {port.name: port.kind for port in step.inputs}
+    ports = {port.name: port for port in step.inputs}
     for name, manifest in manifests.items():
-        if kinds[name] != "data":
+        if ports[name].kind != "data":
             continue
         for source, digest in manifest.inputs.items():
+            if source not in (ports[name].agrees_on or manifests):
+                continue
             if source in manifests and manifests[source].digest != digest:
                 raise InputError(
                     f"step '{step.name}': --{name} was made from another {source} than the --{source} given here; "

@@ -14,7 +14,10 @@ class Config:
     """Which model, how much of it, and how it makes a vector of a text."""
 
     model: str = setting(
-        "bert-base-uncased", "a model folder, package:NAME of an installed package, or a hub name", location=True
+        "bert-base-uncased",
+        "a model folder, package:NAME of an installed package, or a hub name; none = no model, for a generator or a "
+        "re-ranker that begins as the model that all else starts from",
+        location=True,
     )
     layers: int = setting(0, "keep only the first so many Transformer layers; 0 = all", minimum=0)
     pooling: str = setting(
@@ -27,8 +30,10 @@ class Config:
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.retrieval.source import fetch
+    from stillhouse.retrieval.source import NO_MODEL, fetch
 
+    if config.model == NO_MODEL:
+        return Report("no model", facts={"model": NO_MODEL})
     facts = fetch(
         config.model, config.layers, config.pooling, config.query_length, config.passage_length, outputs["encoder"]
     )

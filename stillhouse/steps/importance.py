@@ -85,14 +85,13 @@ def _picture(config: Config, inputs: Paths, outputs: Paths) -> str:
     """Writes the picture of what gets masked and returns its name, "" where there is none."""
     if "tokenizer" not in inputs:
         return ""
-    from transformers import AutoTokenizer
-
     from stillhouse.artifacts import read_manifest
     from stillhouse.errors import InputError
     from stillhouse.pretraining.masking_picture import render
     from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, vocabulary_digest
+    from stillhouse.retrieval.tokenizer_files import load_tokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(inputs["tokenizer"], local_files_only=True)
+    tokenizer = load_tokenizer(inputs["tokenizer"])
     made_by = read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer")
     if made_by != vocabulary_digest(tokenizer):
         raise InputError(f"{inputs['tokenizer']} is not the tokenizer of {inputs['tokens']}; give --tokenizer that one")

@@ -1,31 +1,59 @@
-"""Step `index`: encodes every passage and builds the faiss index."""
+"""Step `index`: encodes every passage that is not encoded yet, and builds the faiss index."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from stillhouse.context import Context
-from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.settings import EncodingConfig, IndexConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(InferenceConfig):
-    """How passages are encoded."""
+class Config(IndexConfig, EncodingConfig):
+    """How passages are encoded, and which index they go into."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.corpus.store import Corpus, passage_texts
-    from stillhouse.retrieval.encoder import BiEncoder, encode
-    from stillhouse.retrieval.vector_index import write_index
+    from stillhouse.artifacts import read_manifest
+    from stillhouse.context import rank
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.corpus_encoding import encode_corpus, model_key
+    from stillhouse.retrieval.dense import held_out_vectors
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.shards import find_shards
+    from stillhouse.retrieval.vector_index import CutVectors, measure, write_index
+    from stillhouse.steps.execute import code_digest
 
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["retriever"])
-    texts = encoder.passages(passage_texts(corpus))
-    vectors_ND = encode(encoder, texts, context, "encoding", config)
-    write_index(outputs["index"], vectors_ND, corpus.passages["passage_id"])
-    facts = {"passages": len(vectors_ND), "width": int(vectors_ND.shape[1])}
-    return Report(f"{len(vectors_ND)} passages as vectors of width {vectors_ND.shape[1]}", facts=facts)
+    normalize, width = encoder.settings.normalize, config.width or encoder.width
+    refuse_width(width, encoder.width)
+    shards = []
+    if "vectors" in inputs:
+        made_from = read_manifest(inputs["corpus"], verify=False).digest
+        shards = find_shards(inputs["vectors"], made_from, model_key(encoder, config, context))
+    encoded = encode_corpus(encoder, corpus, context, config, code_digest(), shards)
+    if rank() > 0:
+        return Report("encoded its share")
+    vectors = CutVectors(encoded.embeddings, width, normalize)
+    write_index(outputs["index"], config, vectors, corpus.passage_ids, encoder.width)
+    metrics = {"index_bytes": float((outputs["index"] / "index.faiss").stat().st_size), "encoded": encoded.computed}
+    facts = {"passages": len(vectors), "width": width, "kind": config.kind, "bytes": int(metrics["index_bytes"])}
+    summary = f"{len(vectors)} passages as vectors of width {width}, {encoded.computed} of them encoded now"
+    if config.kind != "flat":
+        measured = measure(outputs["index"], vectors, held_out_vectors(encoder, corpus, vectors, context, config))
+        metrics |= measured.recall | {"milliseconds_a_query": measured.milliseconds}
+        facts |= measured.recall | {"measured_on": measured.queries, "measured_with": measured.source}
+        summary += f"; {config.kind}: {measured}"
+    return Report(summary, metrics=metrics, facts=facts)
+
+
+def refuse_width(width: int, model: int) -> None:
+    from stillhouse.errors import InputError
+
+    if width > model:
+        raise InputError(f"width is {width} and the model's vectors have {model} dimensions; set it lower, or to 0")
 
 
 STEP = Step(
@@ -35,8 +63,10 @@ STEP = Step(
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
+        Port("vectors", "what `encode` wrote: one folder, or a folder of those of all shards", "model", optional=True),
         Port("validation", "the verdict that lets the run go on", optional=True),
     ),
     outputs=(Port("index", "the faiss index and its ids"),),
     run=run,
+    parallel=True,
 )

@@ -14,7 +14,24 @@ from stillhouse.errors import InputError
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 # Spelled out and not imported, so that the command line need not load the readers; a test holds both together.
-FORMATS = ("auto", "beir", "jsonl", "article-tree", "article-jsonl")
+FORMATS = (
+    "auto",
+    "beir",
+    "jsonl",
+    "article-tree",
+    "article-jsonl",
+    "html-tree",
+    "squad",
+    "dpr",
+    "msmarco",
+    "reqa",
+    "tables",
+    "ir_datasets",
+)
+TITLES = ("space", "colon", "line", "left_out")
+ANSWER_KINDS = ("auto", "text", "regex")
+DPR_POSITIVES = ("all", "first")
+REQA_SPLITS = ("80/20", "5/95", "1/99")
 QUERIES = ("auto", "source", "pairs")
 
 
@@ -22,8 +39,34 @@ QUERIES = ("auto", "source", "pairs")
 class Config:
     """Settings of `ingest`."""
 
-    source: str = setting("sample", "a folder, a .jsonl[.gz] file, or `sample`, the built-in one", location=True)
+    source: str = setting(
+        "sample", "a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`", location=True
+    )
     format: str = setting("auto", "how the source is read; `auto` finds out and says so", choices=FORMATS)
+    titles: str = setting(
+        "space",
+        "what every model and BM25 read between a passage's title and its text: `space`, `colon` (title: text) or "
+        "`line`; `left_out` leaves titles out",
+        choices=TITLES,
+    )
+    splits: str = setting("", "splits of the source renamed, `dev=test` say, where the test labels are not public")
+    columns: str = setting("", "tables: columns with unusual names, `passages.text=body queries.id=number` say")
+    answer_kind: str = setting(
+        "auto",
+        "what an answer is, where its source does not tell: a text, or a regular expression; `auto` takes CuratedTREC "
+        "of DPR alone for regular expressions",
+        choices=ANSWER_KINDS,
+    )
+    dpr_positives: str = setting(
+        "all", "DPR: whether all positives of a question are relevant, or its first alone", choices=DPR_POSITIVES
+    )
+    reqa_split: str = setting(
+        "80/20", "ReQA: which of its divisions of the queries into train and test (004 §4.1)", choices=REQA_SPLITS
+    )
+    distractors: str = setting(
+        "", "another source, whose passages are added without its queries (004 Table 6)", location=True
+    )
+    max_distractors: int = setting(0, "at most so many distractors, a seeded sample; 0 takes all", minimum=0)
     dev_fraction: float = setting(
         0.1, "the part of the train queries that becomes dev, where a source has no dev split", minimum=0, maximum=0.9
     )
@@ -69,6 +112,8 @@ class Config:
     def __post_init__(self) -> None:
         if self.queries == "source" and self.pair_tasks != "auto":
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
+        if self.max_distractors and not self.distractors:
+            raise InputError("max_distractors is for `distractors`; leave it out, or name their source")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -76,10 +121,23 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.ingestion import Choices, ingest_source
     from stillhouse.corpus.pair_queries import PairChoices, parse_tasks
     from stillhouse.corpus.sources.detect import open_source
+    from stillhouse.corpus.sources.distractors import with_distractors
+    from stillhouse.corpus.sources.options import Options
+    from stillhouse.corpus.sources.split_names import parse_splits, with_splits
     from stillhouse.corpus.sources.test_queries import with_test_queries
 
     parse_tasks(config.pair_tasks)
-    source = open_source(config.source, config.format)
+    options = Options(
+        columns=config.columns,
+        answer_kind=config.answer_kind,
+        dpr_positives=config.dpr_positives,
+        reqa_split=config.reqa_split,
+    )
+    names = parse_splits(config.splits)
+    source = with_splits(open_source(config.source, config.format, options), names)
+    if config.distractors:
+        other = open_source(config.distractors)
+        source = with_distractors(source, other, config.max_distractors, config.seed, config.pair_language)
     if config.test_queries:
         source = with_test_queries(source, Path(config.test_queries).expanduser())
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")
@@ -90,6 +148,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         max_queries=limits,
         seed=config.seed,
         queries=config.queries,
+        titles=config.titles,
         pairs=PairChoices(
             tasks=config.pair_tasks,
             per_article=config.pair_queries_per_article,
@@ -107,12 +166,18 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     for reason, count in facts["rejected"].items():
         context.log(f"[ingest] rejected {count:,} × {reason}")
+    for reason, count in facts["left_out"].items():
+        context.log(f"[ingest] left out {count:,} × {reason}")
     for line in _pair_lines(config, facts):
         context.log(f"[ingest] {line}")
     rejected = sum(facts["rejected"].values())
     queries = " / ".join(f"{count:,} {split}" for split, count in facts["queries"].items())
     summary = f"{facts['passages']:,} passages of {facts['articles']:,} articles, {facts['links']:,} links, "
     summary += f"queries {queries} (labels: {facts['labels']}), {rejected:,} rows rejected"
+    if any(facts["answers"].values()):
+        summary += f", {sum(facts['answers'].values()):,} answers"
+    if facts["distractors"]:
+        summary += f", of the passages {facts['distractors']:,} distractors"
     if facts["drawn_dev"]:
         summary += f", dev drawn from train ({facts['drawn_dev']:,})"
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}

@@ -17,6 +17,10 @@ class Config:
     b: float = setting(0.75, "BM25's length normalisation", minimum=0, maximum=1)
     depth: int = setting(200, "passages in the run of a query", minimum=1)
     negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K1 of 003 §3.4)", minimum=1)
+    without_answers: bool = setting(
+        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (001 Appendix B)"
+    )
+    skip_best: int = setting(0, "leave out the best so many wrong passages: they may be right after all", minimum=0)
     negatives_among: str = setting(
         "corpus",
         "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
@@ -26,26 +30,33 @@ class Config:
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.corpus.store import Corpus, passage_texts
+    from stillhouse.corpus.store import Corpus, read_passage_texts
     from stillhouse.retrieval.bm25 import BM25
-    from stillhouse.retrieval.negatives import describe, mine
+    from stillhouse.retrieval.mining import MiningQueries, ranked
+    from stillhouse.retrieval.negatives import Negatives, describe
     from stillhouse.retrieval.runs import write_run
 
     corpus = Corpus.open(inputs["corpus"])
     passage_ids = list(corpus.passage_row)
-    bm25 = BM25(passage_texts(corpus), config.k1, config.b)
+    bm25 = BM25(read_passage_texts(corpus), config.k1, config.b)
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
         rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
         write_run(outputs["run"] / f"{split}.trec", list(queries["query_id"]), passage_ids, rows_QK, scores_QK, "bm25")
-    negatives = mine(
-        corpus,
-        lambda texts, depth: bm25.search(texts, depth)[0],
+    asked = MiningQueries(corpus, config.negatives_among, config.without_answers)
+    texts_Q = asked.queries["text"].to_numpy(dtype=object)
+    rows_QD, _ = ranked(
+        asked,
+        lambda queries_B, depth: bm25.search(list(texts_Q[queries_B]), depth),
         config.negatives_depth,
-        config.negatives_among,
+        config.skip_best,
     )
+    negatives = Negatives(asked.queries[["query_id", "split"]], rows_QD)
     negatives.write(outputs["negatives"])
-    return Report(f"BM25 over {len(corpus.passages)} passages, {describe(negatives)}")
+    return Report(
+        f"BM25 over {corpus.passage_count} passages, {describe(negatives)}",
+        facts={"queries_without_negatives": int((negatives.counts() == 0).sum())},
+    )
 
 
 STEP = Step(

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
-    """How deep to mine."""
+    """How deep to mine, what to leave out, and what to mix in."""
 
     negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4)", minimum=1)
     negatives_among: str = setting(
@@ -21,28 +22,118 @@ class Config(InferenceConfig):
         "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong",
         choices=("corpus", "answers"),
     )
+    without_answers: bool = setting(
+        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (001 Appendix B)"
+    )
+    skip_best: int = setting(0, "leave out the best so many wrong passages: they may be right after all", minimum=0)
+    margin: str = setting(
+        "none",
+        "leave out a passage that the retriever scores above a limit, as likely right; with s the lowest score of the "
+        "query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|, both = the lower one",
+        choices=("none", "absolute", "relative", "both"),
+    )
+    absolute_margin: float = setting(0.0, "how far below the positive's score a negative must be", minimum=0)
+    relative_margin: float = setting(0.05, "the same as a share of the positive's score", minimum=0, maximum=1)
+    reranker_margin: float = setting(
+        0.0, "with a filter_reranker: how far below its score of the positive its score of a negative must be"
+    )
+    search_depth: int = setting(
+        0,
+        "passages searched for a query, at least negatives_depth; 0 = enough, or twice as deep where a margin or "
+        "without_answers leaves out some",
+        minimum=0,
+    )
+    others_depth: int = setting(0, "mix in the best so many negatives of `others` of a query", minimum=0)
+    random_negatives: int = setting(0, "mix in so many random passages a query", minimum=0)
+    seed: int = setting(42, "seed of the random passages", minimum=0)
+
+    def __post_init__(self) -> None:
+        for name, kinds in (("absolute_margin", ("absolute", "both")), ("relative_margin", ("relative", "both"))):
+            if self.margin not in kinds and getattr(self, name) != Config.__dataclass_fields__[name].default:
+                raise InputError(f"{name} has no effect with margin {self.margin}; set margin: {' or '.join(kinds)}")
+        if 0 < self.search_depth < self.negatives_depth:
+            raise InputError(
+                f"search_depth {self.search_depth} cannot give negatives_depth {self.negatives_depth}; raise it, or 0 "
+                "searches as deep as it needs"
+            )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.dense import check_index, retrieve
+    from stillhouse.corpus.store import Corpus, passage_texts
+    from stillhouse.retrieval import mining
+    from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
+    from stillhouse.retrieval.dense import check_index, query_vectors
     from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.negatives import describe, mine
+    from stillhouse.retrieval.false_negatives import below, limits
+    from stillhouse.retrieval.negatives import Negatives, describe
     from stillhouse.retrieval.vector_index import VectorIndex
 
+    if config.reranker_margin and "filter_reranker" not in inputs:
+        raise InputError("reranker_margin is for scores of a cross-encoder: name its folder by --filter-reranker")
+    if config.others_depth and "others" not in inputs:
+        raise InputError("others_depth mixes in negatives of another origin: name their folder by --others")
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
     check_index(index, corpus)
+    asked = mining.MiningQueries(corpus, config.negatives_among, config.without_answers)
+    texts_Q = asked.queries["text"].to_numpy(dtype=object)
+    vectors_QD = query_vectors(encoder, index, list(texts_Q), context, config)
+    ranking = mining.DenseRanking(vectors_QD, index)
+    offsets, positives = corpus.positives(asked.queries["query_id"])
+    query_of_positive = np.repeat(np.arange(len(asked)), np.diff(offsets))
 
-    def search(texts: list[str], depth: int) -> NDArray[np.int32]:
-        return retrieve(encoder, index, texts, depth, context, config)[0]
+    limits_Q = None
+    if config.margin != "none":
+        scores = ranking.score(query_of_positive, positives)
+        limits_Q = limits(config.margin, config.absolute_margin, config.relative_margin, scores, offsets)
+    accept = [] if limits_Q is None else [below(ranking.score, limits_Q)]
+    own_QD, above = mining.ranked(
+        asked, ranking.search, config.negatives_depth, config.skip_best, limits_Q, config.search_depth
+    )
+    sources = [own_QD]
+    if config.others_depth:
+        others = Negatives.read(inputs["others"])
+        assert list(others.queries["query_id"]) == list(asked.queries["query_id"]), "lineage ties them to the corpus"
+        rows_QD, dropped = mining.best_of(asked, others.rows_QD, config.others_depth, accept)
+        sources.append(rows_QD)
+        above += dropped
+    taken_QD = mining.interleaved(sources)
+    random_QD, dropped = mining.best_of(
+        asked,
+        mining.random_passages(asked, taken_QD, config.random_negatives, config.seed),
+        config.random_negatives,
+        accept,
+    )
+    above += dropped
+    rows_QD = mining.interleaved([*sources, random_QD])
 
-    negatives = mine(corpus, search, config.negatives_depth, config.negatives_among)
+    above_reranker = 0
+    if "filter_reranker" in inputs:
+        reranker = CrossEncoder.load(inputs["filter_reranker"])
+        passages_N = np.array(passage_texts(corpus), dtype=object)
+
+        def score(query_P: NDArray[np.int64], row_P: NDArray[np.int32]) -> NDArray[np.float32]:
+            return score_pairs(reranker, texts_Q, passages_N, query_P, row_P, context, "filtering", config)
+
+        limits_Q = limits("absolute", config.reranker_margin, 0, score(query_of_positive, positives), offsets)
+        rows_QD, above_reranker = mining.best_of(asked, rows_QD, rows_QD.shape[1], [below(score, limits_Q)])
+
+    negatives = Negatives(asked.queries[["query_id", "split"]], rows_QD)
     negatives.write(outputs["negatives"])
-    return Report(describe(negatives))
+    said = describe(negatives)
+    if limits_Q is not None:
+        said += f"; {above} candidates above the margin and {above_reranker} above the re-ranker's were left out"
+    return Report(
+        said,
+        facts={
+            "queries_without_negatives": int((negatives.counts() == 0).sum()),
+            "above_margin": above,
+            "above_reranker_margin": above_reranker,
+        },
+    )
 
 
 STEP = Step(
@@ -53,6 +144,8 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
+        Port("others", "negatives of another origin to mix in, BM25's say", optional=True, agrees_on=("corpus",)),
+        Port("filter_reranker", "a cross-encoder that says which candidates are right", kind="model", optional=True),
     ),
     outputs=(Port("negatives", "hard negatives"),),
     run=run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.context import Context
-from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.pretraining.settings import NONE, PretrainingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
@@ -16,10 +16,14 @@ class Config(PretrainingConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.artifacts import write_json
-    from stillhouse.pretraining.inputs import Folders
+    from stillhouse.pretraining.inputs import Folders, pass_on
     from stillhouse.pretraining.run import pretrain
     from stillhouse.training.curves import best_row, write_coverage, write_curves
 
+    if config.objective == NONE:
+        facts = pass_on(inputs["init"], outputs["encoder"])
+        write_curves(outputs["curves"], [])
+        return Report("no pre-training: the model passes as it is", facts=facts)
     done = pretrain(config, Folders(**inputs), context)
     done.save(outputs["encoder"])
     write_curves(outputs["curves"], done.rows)

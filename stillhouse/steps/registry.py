@@ -18,6 +18,7 @@ MODULES = (
     "pretrain",
     "lexical",
     "train_retriever",
+    "encode",
     "index",
     "mine",
     "train_reranker",

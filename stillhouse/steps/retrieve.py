@@ -15,12 +15,17 @@ class Config(InferenceConfig):
     """How deep a run is, and its name."""
 
     depth: int = setting(200, "passages in the run of a query", minimum=1)
+    latency_queries: int = setting(
+        0,
+        "time so many test queries one by one; 0 = none, for a time differs from run to run and machine to machine",
+        minimum=0,
+    )
     system: str = setting("dense", "the name in the run file's last column")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.dense import check_index, retrieve
+    from stillhouse.retrieval.dense import check_index, folder_bytes, retrieve, time_queries
     from stillhouse.retrieval.encoder import BiEncoder
     from stillhouse.retrieval.runs import write_run
     from stillhouse.retrieval.vector_index import VectorIndex
@@ -36,7 +41,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         path = outputs["run"] / f"{split}.trec"
         write_run(path, list(queries["query_id"]), passage_ids, rows_QK, scores_QK, config.system)
         searched += len(queries)
-    return Report(f"{searched} queries, the best {config.depth} passages each")
+    facts: dict[str, object] = {"index_bytes": folder_bytes(inputs["index"])}
+    summary = f"{searched} queries, the best {config.depth} passages each"
+    if config.latency_queries:
+        texts = list(corpus.queries_of("test")["text"])[: config.latency_queries]
+        facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config)
+        summary += f", {latency['median']:.1f} ms a query (median of {len(texts)})"
+    return Report(summary, facts=facts)
 
 
 STEP = Step(

@@ -14,7 +14,19 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(InferenceConfig):
     """How many negatives are scored."""
 
-    depth: int = setting(200, "score the best so many negatives of a query", minimum=1)
+    depth: int = setting(200, "score the best so many negatives of a query, or some of these", minimum=1)
+    negatives_scored: int = setting(
+        0,
+        "score so many of them, those that a training with the same seed draws first; negatives_per_query x epochs of "
+        "the training are all that it reads; 0 = all",
+        minimum=0,
+    )
+    dev_negatives_scored: int = setting(
+        0,
+        "the same for dev queries, of which a training reads negatives_per_query; 0 = as many as of the others",
+        minimum=0,
+    )
+    seed: int = setting(42, "seed of the order in which negatives are drawn", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -24,6 +36,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus, passage_texts
     from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
     from stillhouse.retrieval.negatives import Negatives, training_queries
+    from stillhouse.retrieval.rotation import first_turn
     from stillhouse.retrieval.teacher import Teacher
 
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
@@ -31,6 +44,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     assert list(queries["query_id"]) == list(negatives.queries["query_id"]), "lineage ties negatives to the corpus"
     rows_QD = np.asarray(negatives.rows_QD)
     scored_QD = (rows_QD >= 0) & (np.arange(rows_QD.shape[1]) < config.depth)
+    for split, count in (
+        ("train", config.negatives_scored),
+        ("dev", config.dev_negatives_scored or config.negatives_scored),
+    ):
+        if count:
+            of_split = np.flatnonzero(negatives.queries["split"] == split)
+            scored_QD[of_split] = first_turn(scored_QD[of_split], of_split, count, config.seed)
     offsets, positives = corpus.positives(queries["query_id"])
     query_of_positive = np.repeat(np.arange(len(queries)), np.diff(offsets))
     scores = score_pairs(

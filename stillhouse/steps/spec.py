@@ -28,12 +28,15 @@ class Port:
 
     `kind` "data" is tied to the corpus it came from: a step refuses it when it was made from something other than the
     step's other inputs. `kind` "model" is free to be used with any corpus, and may come from outside Stillhouse.
+    `agrees_on` names the inputs that a data port must share with the step where these are not all: negatives that
+    another retriever mined are of the same corpus.
     """
 
     name: str
     help: str
     kind: str = "data"
     optional: bool = False
+    agrees_on: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:

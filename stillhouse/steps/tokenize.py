@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from stillhouse.config import setting
@@ -23,20 +24,19 @@ class Config:
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from transformers import AutoTokenizer
-
     from stillhouse.corpus.store import Corpus
     from stillhouse.pretraining.token_files import write_structure, write_tokens
     from stillhouse.pretraining.tokens import vocabulary_digest
+    from stillhouse.retrieval.tokenizer_files import load_tokenizer
 
     corpus = Corpus.open(inputs["corpus"])
-    if corpus.passages.empty:
+    if not corpus.passage_count:
         raise InputError(f"{inputs['corpus']} has no passages; `stillhouse ingest` a source that has some")
-    tokenizer = AutoTokenizer.from_pretrained(inputs["tokenizer"], local_files_only=True)
-    parts = range(0, len(corpus.passages), TEXTS_AT_ONCE)
-    bar = context.progress(parts, "tokenizing", unit=f"{TEXTS_AT_ONCE} passages")
-    slices = (corpus.passages.iloc[start : start + TEXTS_AT_ONCE] for start in bar)
-    counts = write_tokens(outputs["tokens"], slices, tokenizer, config.max_length, config.language)
+    tokenizer = load_tokenizer(inputs["tokenizer"])
+    parts = corpus.passage_blocks("title", "text", rows=TEXTS_AT_ONCE)
+    total = math.ceil(corpus.passage_count / TEXTS_AT_ONCE)
+    bar = context.progress(parts, "tokenizing", unit=f"{TEXTS_AT_ONCE} passages", total=total)
+    counts = write_tokens(outputs["tokens"], bar, tokenizer, config.max_length, config.language, corpus.titles)
     structure = write_structure(outputs["tokens"], corpus)
     facts = counts | structure | {"vocabulary": len(tokenizer), "tokenizer": vocabulary_digest(tokenizer)}
     summary = f"{counts['passages']} passages, {counts['tokens']} tokens, {counts['truncated']} passages cut"

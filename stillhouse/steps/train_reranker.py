@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.steps.spec import Paths, Port, Report, Step
 from stillhouse.training.settings import TrainingConfig
 
@@ -15,10 +16,29 @@ class Config(TrainingConfig):
     """The listwise loss of 001 eq. 4; defaults are 001 Table 13 (re-ranker)."""
 
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
-    negatives_per_query: int = setting(63, "negatives drawn for a query each time it is seen", minimum=1)
+    negatives_per_query: int = setting(63, "negatives that a query is trained on each time it is seen", minimum=1)
     negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
+    forward_per_query: int = setting(
+        0,
+        "draw so many negatives instead, and train on the negatives_per_query that the re-ranker, as it is by then, "
+        "scores highest (63 and 15 in the code of 001); 0 = off",
+        minimum=0,
+    )
+    r_drop: float = setting(
+        0.0, "weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off", minimum=0
+    )
+    pairs_at_once: int = setting(
+        0, "back-propagate the queries of so many pairs at a time, to save memory; 0 = the whole batch", minimum=0
+    )
     max_length: int = setting(192, "tokens of a query and its passage together", minimum=8)
     layers: int = setting(0, "keep the first so many layers of the model it starts from; 0 = all of them", minimum=0)
+
+    def __post_init__(self) -> None:
+        if 0 < self.forward_per_query < self.negatives_per_query:
+            raise InputError(
+                f"forward_per_query {self.forward_per_query} is below negatives_per_query {self.negatives_per_query}: "
+                "the negatives trained on are chosen from those it draws; raise it, or 0 turns it off"
+            )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -27,13 +47,18 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.cross_encoder import CrossEncoder
     from stillhouse.retrieval.negatives import Negatives
-    from stillhouse.retrieval.reranker_training import train_reranker
+    from stillhouse.retrieval.reranker_training import Drawing, train_reranker
+    from stillhouse.retrieval.source import model_or
     from stillhouse.training.curves import best_row, describe, write_curves
 
     torch.manual_seed(config.seed)
-    model = CrossEncoder.start(inputs["init"], config.max_length, config.layers)
+    init = model_or(inputs["init"], inputs.get("encoder"), "re-ranker")
+    model = CrossEncoder.start(init, config.max_length, config.layers)
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
-    rows = train_reranker(model, corpus, negatives, config, config.negatives_per_query, config.negatives_depth, context)
+    drawing = Drawing(
+        negatives=config.negatives_per_query, forward=config.forward_per_query, depth=config.negatives_depth
+    )
+    rows = train_reranker(model, corpus, negatives, config, drawing, config.r_drop, config.pairs_at_once, context)
     model.save(outputs["reranker"])
     write_curves(outputs["curves"], rows)
     best = best_row(rows)
@@ -51,6 +76,7 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("negatives", "hard negatives"),
         Port("init", "the model to start from", kind="model"),
+        Port("encoder", "the model to start from where init was fetched as `none`", kind="model", optional=True),
     ),
     outputs=(
         Port("reranker", "the cross-encoder", kind="model"),

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import RetrieverConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.training.settings import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TrainingConfig):
+class Config(RetrieverConfig):
     """The loss of 001 §3.2; defaults are 001 Table 13 (retrievers 1 and 2)."""
 
     negatives_per_query: int = setting(15, "hard negatives drawn for a query each time it is seen", minimum=0)
@@ -22,9 +22,12 @@ class Config(TrainingConfig):
         "which start from the same parameters where the encoder has one",
         choices=("as_is", "shared", "separate"),
     )
-    similarity: str = setting("cosine", "how vectors are compared", choices=("cosine", "dot"))
-    temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
-    alpha: float = setting(0.2, "weight of the contrastive loss beside the teacher's (001 eq. 5)", minimum=0)
+    similarity: str = setting(
+        "cosine",
+        "how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot = as they are, "
+        "with temperature 1 (003)",
+        choices=("cosine", "dot"),
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -49,18 +52,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         config,
         config.negatives_per_query,
         config.negatives_depth,
-        config.temperature,
-        config.alpha,
         context,
     )
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
     best = best_row(rows)
     metrics = {"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss}
-    return Report(
-        describe(rows),
-        metrics=metrics,
-    )
+    return Report(describe(rows), metrics=metrics)
 
 
 STEP = Step(
@@ -78,4 +76,5 @@ STEP = Step(
         Port("curves", "training and held-out loss"),
     ),
     run=run,
+    parallel=True,
 )

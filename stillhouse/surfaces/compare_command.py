@@ -97,10 +97,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
     folder = arguments.folder or Path("compare") / plan.sweep.name
-    if arguments.work is None:
-        arguments.work = folder / ".stillhouse" / "work"
     log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
-    with environment(arguments):
+    with environment(arguments, folder):
         failures = Runner(folder, log).run(plan)
         page = write_comparison(plan, failures, folder)
     print(f"the comparison is in {folder}; open {page}")

@@ -19,7 +19,7 @@ from stillhouse.comparison.sweep import Variant
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import find_uses
-from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Job, Plan, seeded
+from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Job, Plan, refuse_rewired, seeded
 
 UNPRETRAINED = {"retriever_1": "retriever_1_unpretrained"}
 PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
@@ -29,8 +29,10 @@ PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
 def queue(plan: Plan, folder: Path, say: Callable[[str], None], *, dry_run: bool) -> int:
     """Queues a sweep in a workspace, or only says the commands. Returns the exit code.
 
-    Raises `InputError` when the folder is no workspace that git tracks, or when DVC refuses an experiment.
+    Raises `InputError` when the folder is no workspace that git tracks, when a variant changes the graph, or when DVC
+    refuses an experiment.
     """
+    refuse_rewired(plan, "a DVC experiment")
     commands = [command(plan, job) for job in plan.jobs]
     if not dry_run:
         _check_workspace(folder)

@@ -6,7 +6,7 @@ changes it (pre-training, where only the fine-tuning is varied); `<variant>`; `<
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from stillhouse.comparison.sweep import NAME, Sweep, Variant
 from stillhouse.config import field_types, nearest
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, USES, Use
+from stillhouse.graph import ARTIFACTS, USES, Use, needed
 from stillhouse.surfaces.recipes import Recipe, configs
 
 SHARED = "shared"
@@ -23,6 +23,7 @@ ENCODER = "pretraining/encoder"
 START = "fetch_model/encoder"
 REFERENCES = {"bm25": "lexical/run", "zero_shot": "zero_shot_run/run"}
 RETRIEVERS = ("retriever_1", "retriever_2", "distilled")
+RERANKED = "reranked"
 EVALUATION = "evaluate"
 
 
@@ -60,8 +61,9 @@ class Plan:
 
 def make_plan(sweep: Sweep, recipe: Recipe, where: str) -> Plan:
     """Lays out a sweep over a recipe. Raises `InputError` for a setting or a value that there is not."""
-    if sweep.retriever not in RETRIEVERS:
-        raise InputError(f"sweep {sweep.name}: retriever {sweep.retriever!r}; {nearest(sweep.retriever, RETRIEVERS)}")
+    systems = (*RETRIEVERS, RERANKED)
+    if sweep.retriever not in systems:
+        raise InputError(f"sweep {sweep.name}: retriever {sweep.retriever!r}; {nearest(sweep.retriever, systems)}")
     base = merged(recipe, sweep.overrides)
     base_configs = configs(base, f"{where} with the overrides of sweep {sweep.name}")
     reference = _reference(base_configs)
@@ -95,18 +97,9 @@ def seeded(uses: Iterable[Use]) -> list[str]:
     ]
 
 
-def needed(uses: Iterable[Use], targets: Iterable[str]) -> list[Use]:
-    """The uses that `targets` depend on, themselves included, in the graph's order."""
-    uses = list(uses)
-    wanted = set(targets)
-    for use in reversed(uses):
-        if use.name in wanted:
-            wanted |= {source.split("/")[0] for source in use.inputs.values()}
-    return [use for use in uses if use.name in wanted]
-
-
 def _job(sweep: Sweep, variant: Variant, seed: int, settings: Mapping[str, Any], base: Mapping[str, Any]) -> Job:
     graph = [use if variant.pretraining else _unpretrained(use) for use in USES if use.name != EVALUATION]
+    graph = rewired(graph, variant.inputs, f"sweep {sweep.name}, variant {variant.name}")
     uses = needed(graph, [f"{sweep.retriever}_run"])
     uses.append(_evaluation(sweep.retriever, variant.pretraining))
     own_seed = seeded(uses)
@@ -129,6 +122,41 @@ def evaluation_title(sweep: Sweep, variant: Variant, seed: int) -> str:
     return f"{sweep.title or sweep.name}: {variant.title}, seed {seed}"
 
 
+def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list[Use]:
+    """The graph with other inputs, `use.port` -> `use/output` of an earlier use.
+
+    Raises `InputError` for an input that there is not, and for an output that is none of an earlier use or of its kind.
+    """
+    changed = list(graph)
+    for key, source in inputs.items():
+        ports = {
+            f"{use.name}.{port.name}": (place, port) for place, use in enumerate(graph) for port in use.step.inputs
+        }
+        if key not in ports:
+            raise InputError(f"{where}: there is no input {key!r}; {nearest(key, ports)}")
+        place, port = ports[key]
+        fitting = [
+            f"{use.name}/{output.name}"
+            for use in graph[:place]
+            for output in use.step.outputs
+            if output.kind == port.kind
+        ]
+        if source not in fitting:
+            raise InputError(f"{where}: {key} cannot be {source!r}; {nearest(source, fitting)}")
+        changed[place] = replace(changed[place], inputs={**changed[place].inputs, port.name: source})
+    return changed
+
+
+def refuse_rewired(plan: Plan, surface: str) -> None:
+    """Refuses variants that give uses other inputs where the graph cannot be changed."""
+    for variant in plan.sweep.variants:
+        if variant.inputs:
+            raise InputError(
+                f"sweep {plan.sweep.name}: {variant.name} gives {', '.join(variant.inputs)} another input, which "
+                f"{surface} cannot; run it here, or leave {variant.name} out by --only"
+            )
+
+
 def _reference(settings: Mapping[str, Any]) -> Job:
     uses = needed(USES, [source.split("/")[0] for source in REFERENCES.values()])
     uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | REFERENCES))
@@ -144,6 +172,8 @@ def _evaluation(retriever: str, pretrained: bool) -> Use:
     """The evaluation of one retriever, with the loss curves of its trainings."""
     system = retriever if pretrained or retriever != "retriever_1" else "retriever_1_unpretrained"
     curves = {f"{system}_curves": f"{retriever}/curves"}
+    if retriever == RERANKED:
+        curves = {"reranker_curves": "reranker/curves"}
     if pretrained:
         curves["pretraining_curves"] = f"{PRETRAINING}/curves"
     return Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus", system: f"{retriever}_run/run"} | curves)

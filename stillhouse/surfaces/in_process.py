@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,26 @@ from stillhouse.surfaces.recipes import location_fields
 def run_graph(
     configs: Mapping[str, Any], folder: Path, log: Callable[[str], None] = lambda line: None
 ) -> dict[str, Report | None]:
-    """Runs every use of the graph in `folder`/artifacts and returns the report of each, None for one that was skipped.
+    """Runs every use of the graph in `folder`/artifacts, as `run_uses` does."""
+    return run_uses(USES, configs, folder / ARTIFACTS, log)
+
+
+def run_uses(
+    uses: Iterable[Use], configs: Mapping[str, Any], root: Path, log: Callable[[str], None] = lambda line: None
+) -> dict[str, Report | None]:
+    """Runs uses in their order below `root` and returns the report of each, None for one that was skipped.
 
     `configs` maps every use to its settings. A use is skipped when its outputs are whole and record the same settings
     and inputs; they do not record code, so after a change of code the folder is to be removed.
     """
     reports: dict[str, Report | None] = {}
-    for use in USES:
-        if up_to_date(use, configs[use.name], folder / ARTIFACTS):
+    for use in uses:
+        if up_to_date(use, configs[use.name], root):
             log(f"[{use.name}] skipped: its outputs are up to date")
             reports[use.name] = None
         else:
-            root = folder / ARTIFACTS
             for path in use.output_paths(root).values():
-                if not (path / MANIFEST).is_file():  # damaged; below artifacts/ nothing is anybody else's
+                if not (path / MANIFEST).is_file():  # damaged; below the root nothing is anybody else's
                     shutil.rmtree(path, ignore_errors=True)
             reports[use.name] = execute(use.step, configs[use.name], use.input_paths(root), use.output_paths(root))
     return reports

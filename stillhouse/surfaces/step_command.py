@@ -14,7 +14,7 @@ from typing import Any
 from stillhouse import context
 from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe
 from stillhouse.errors import InputError
-from stillhouse.graph import USES, Use, find_uses
+from stillhouse.graph import APART, USES, Use
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
@@ -108,10 +108,16 @@ def add_context_flags(group: argparse._ActionsContainer) -> None:
 
 
 @contextmanager
-def environment(arguments: argparse.Namespace) -> Iterator[None]:
-    """Puts the context flags where `stillhouse.context` looks for them, for as long as the block runs."""
+def environment(arguments: argparse.Namespace, folder: Path | None = None) -> Iterator[None]:
+    """Puts the context flags where `stillhouse.context` looks for them, for as long as the block runs.
+
+    A command that writes all it makes into one `folder` keeps unfinished work there, unless it is told where.
+    """
+    work = arguments.work
+    if folder is not None and work is None and not os.environ.get(context.WORK_ROOT):
+        work = folder / ".stillhouse" / "work"
     values = {
-        context.WORK_ROOT: arguments.work,
+        context.WORK_ROOT: work,
         context.DEVICE: arguments.device,
         context.QUIET: arguments.quiet or None,
     }
@@ -175,8 +181,8 @@ def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
 
 
 def example_of(step: Step) -> Use:
-    """The use of the step that its example shows: the first in the graph."""
-    return next(use for use in find_uses().values() if use.step_name == step.name)
+    """The use of the step that its example shows: the first in the graph, or one apart from it."""
+    return next(use for use in (*USES, *APART) if use.step_name == step.name)
 
 
 def command_of(use: Use) -> list[str]:

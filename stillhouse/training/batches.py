@@ -8,6 +8,8 @@ import numpy as np
 
 BUCKETS = 2**32
 """The second part of the seeds of `length_buckets`, which no epoch reaches."""
+LENGTHS_ALIKE = 8
+"""Texts whose lengths reach the same multiple of this are never parted by `cheapest_parts`."""
 
 
 def epoch_batches(count: int, batch_size: int, seed: int) -> Callable[[int], np.ndarray]:
@@ -35,6 +37,12 @@ def epoch_batches(count: int, batch_size: int, seed: int) -> Callable[[int], np.
     return batch
 
 
+def times_seen(count: int, batch_size: int) -> Callable[[int], np.ndarray]:
+    """Gives `times(step) -> int64 [batch_size]`: how often each example of `epoch_batches` was seen before."""
+    batch_size = min(batch_size, count)
+    return lambda step: np.arange(step * batch_size, (step + 1) * batch_size) // count
+
+
 def steps_for(count: int, batch_size: int, epochs: float, max_steps: int) -> int:
     """How many steps a training takes: `epochs` passes over `count` examples, at most `max_steps` unless that is 0."""
     steps = max(1, round(epochs * count / min(batch_size, count)))
@@ -44,6 +52,35 @@ def steps_for(count: int, batch_size: int, epochs: float, max_steps: int) -> int
 def chunks(count: int, size: int) -> list[np.ndarray]:
     """The numbers 0..count-1 in order, `size` at a time."""
     return [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def length_parts(lengths: np.ndarray, size: int) -> list[np.ndarray]:
+    """The numbers 0..N-1 in parts of at most `size`, all about equally large: in order where one part holds them all,
+    else texts of like length together, longest first, so that little is padding."""
+    parts = -(-len(lengths) // size)
+    order = np.argsort(-lengths, kind="stable") if parts > 1 else np.arange(len(lengths))
+    return np.array_split(order, parts)
+
+
+def cheapest_parts(lengths: np.ndarray, part_cost: int) -> list[np.ndarray]:
+    """The numbers 0..N-1 in the parts that cost least, where a part costs its padded tokens and `part_cost` more.
+
+    In order where one part costs least, else texts of like length together, longest first.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    classes = -(-lengths[order] // LENGTHS_ALIKE)
+    starts = np.append(np.flatnonzero(np.diff(classes, prepend=-1)), len(order))
+    longest = lengths[order[starts[:-1]]]
+    # cost[i] is the least that the texts from starts[i] on cost, where ends[i] ends the first of their parts.
+    cost, ends = np.zeros(len(starts)), np.zeros(len(starts), dtype=np.int64)
+    for first in reversed(range(len(longest))):
+        costs = (starts[first + 1 :] - starts[first]) * longest[first] + part_cost + cost[first + 1 :]
+        ends[first] = first + 1 + int(np.argmin(costs))
+        cost[first] = costs.min()
+    cuts = [0]
+    while cuts[-1] < len(longest):
+        cuts.append(int(ends[cuts[-1]]))
+    return np.split(order, starts[cuts[1:-1]]) if len(cuts) > 2 else [np.arange(len(lengths))]
 
 
 def length_buckets(

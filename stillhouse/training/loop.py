@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context, rank
 from stillhouse.training.curves import HELDOUT_LOSS, CurveRow, Watch, best_row, stopped
+from stillhouse.training.linear_layers import fast_linear_layers
 from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
@@ -55,9 +56,16 @@ def train(
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: learning_rate_factor(step, steps, config.warmup)
+        optimizer,
+        lambda step: learning_rate_factor(step, steps, config.warmup_steps or math.ceil(config.warmup * steps)),
     )
     every = config.heldout_every or max(1, steps // 10)
+    last = min(steps, config.last_step or steps)
+    if config.warmup_steps >= steps > 0:
+        context.log(
+            f"warmup_steps {config.warmup_steps} is no fewer than the {steps} steps of this training: the learning "
+            f"rate rises to its end, to {config.learning_rate * steps / config.warmup_steps:.2g}; lower it"
+        )
 
     def measure(step: int) -> float:
         model.eval()
@@ -84,62 +92,62 @@ def train(
             f"{what} at step {step}{some}; {kept if saved_step else none}; lower the learning rate"
         )
 
-    checkpoint = Checkpoint(context.work / CHECKPOINT, model, optimizer, schedule)
-    rows, best, losses, start = checkpoint.restore()
-    saved_step = start
-    if not rows:
-        loss = measure(0)
-        rows.append(CurveRow(0, loss, loss, signals()))
-        best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-    elif start:
-        context.log(f"resumed after step {start} of {steps}")
-    saved, pause = time.monotonic(), SECONDS_BETWEEN_CHECKPOINTS
-    model.train()
-    with freed_memory_kept(), context.bar("training", steps, "step", done=start) as bar:
-        for step in range(start, steps):
-            torch.manual_seed(config.seed * 1_000_003 + step)
-            total = _back_propagate(batch_loss, step, config.precision, device)
-            add_up(total)
-            add_gradients(parameters)
-            # An infinite limit leaves gradients as they are and tells their norm all the same.
-            length = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf)
-            # The only wait for the device in a step, when all of its work has been handed over.
-            loss, norm = torch.stack([total, length.to(total)]).tolist()
-            if not math.isfinite(loss):
-                raise fail(f"the loss is {loss}", step)
-            losses.append(loss)
-            if not math.isfinite(norm):
-                raise fail(f"the gradient's norm is {norm}", step)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad(set_to_none=True)
-            bar.update(1)
-            if (step + 1) % every == 0 or step + 1 == steps:
-                heldout = measure(step)
-                rows.append(CurveRow(step + 1, sum(losses) / len(losses), heldout, signals()))
-                losses = []
-                shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
-                bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}", **shown)
-                if best_row(rows, watch.stop_on) is rows[-1]:
-                    best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
-                if stopped(rows, watch):
-                    context.log(f"stopped after step {step + 1} of {steps}: no better {watch.stop_on} since")
-                    break
-            # When a checkpoint is written has no bearing on the result, so the clock may decide.
-            if not rank() and step + 1 < steps and time.monotonic() - saved >= pause:
-                begun = time.monotonic()
-                checkpoint.save(rows, best, losses, step + 1)
-                saved, saved_step = time.monotonic(), step + 1
-                # One that takes longer than a second is written more seldom, to stay below 2 % of the time.
-                pause = SECONDS_BETWEEN_CHECKPOINTS * max(1.0, saved - begun)
+    with freed_memory_kept(), fast_linear_layers(model, device):
+        checkpoint = Checkpoint(context.work / CHECKPOINT, model, optimizer, schedule)
+        rows, best, losses, start = checkpoint.restore()
+        saved_step = start
+        if not rows:
+            loss = measure(0)
+            rows.append(CurveRow(0, loss, loss, signals()))
+            best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+        elif start:
+            context.log(f"resumed after step {start} of {last}")
+        saved, pause = time.monotonic(), SECONDS_BETWEEN_CHECKPOINTS
+        model.train()
+        with context.bar("training", last, "step", done=start) as bar:
+            for step in range(start, last):
+                torch.manual_seed(config.seed * 1_000_003 + step)
+                total = _back_propagate(batch_loss, step, config.precision, device)
+                add_up(total)
+                add_gradients(parameters)
+                # An infinite limit leaves gradients as they are and tells their norm all the same.
+                length = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf)
+                # The only wait for the device in a step, when all of its work has been handed over.
+                loss, norm = torch.stack([total, length.to(total)]).tolist()
+                if not math.isfinite(loss):
+                    raise fail(f"the loss is {loss}", step)
+                losses.append(loss)
+                if not math.isfinite(norm):
+                    raise fail(f"the gradient's norm is {norm}", step)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad(set_to_none=True)
+                bar.update(1)
+                if (step + 1) % every == 0 or step + 1 == last:
+                    heldout = measure(step)
+                    rows.append(CurveRow(step + 1, sum(losses) / len(losses), heldout, signals()))
+                    losses = []
+                    shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
+                    bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}", **shown)
+                    if best_row(rows, watch.stop_on) is rows[-1]:
+                        best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+                    if stopped(rows, watch):
+                        context.log(f"stopped after step {step + 1} of {last}: no better {watch.stop_on} since")
+                        break
+                # When a checkpoint is written has no bearing on the result, so the clock may decide.
+                if not rank() and step + 1 < last and time.monotonic() - saved >= pause:
+                    begun = time.monotonic()
+                    checkpoint.save(rows, best, losses, step + 1)
+                    saved, saved_step = time.monotonic(), step + 1
+                    # One that takes longer than a second is written more seldom, to stay below 2 % of the time.
+                    pause = SECONDS_BETWEEN_CHECKPOINTS * max(1.0, saved - begun)
     model.load_state_dict(best)
     model.eval()
     return rows
 
 
-def learning_rate_factor(step: int, steps: int, warmup: float) -> float:
-    """The factor on the peak learning rate: rises linearly over `warmup * steps`, then falls linearly to 0."""
-    rise = math.ceil(warmup * steps)
+def learning_rate_factor(step: int, steps: int, rise: int) -> float:
+    """The factor on the peak learning rate: rises linearly over the first `rise` steps, then falls linearly to 0."""
     if step < rise:
         return (step + 1) / rise
     return max(0.0, (steps - step) / max(1, steps - rise))

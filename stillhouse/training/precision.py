@@ -15,8 +15,15 @@ def has_bf16(device: torch.device) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
 
 
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    """The autocast of a setting `precision`: "bf16", "fp32", or "auto" for bf16 where hardware has it."""
+def computed_in(precision: str, device: torch.device) -> torch.dtype:
+    """The type of matrix products under a setting `precision`: "bf16", "fp32", or "auto" for bf16 in hardware."""
     assert precision in ("auto", "fp32", "bf16")
-    enabled = precision == "bf16" or (precision == "auto" and has_bf16(device))
+    if precision == "bf16" or (precision == "auto" and has_bf16(device)):
+        return torch.bfloat16
+    return torch.float32
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
+    """The autocast of a setting `precision`."""
+    enabled = computed_in(precision, device) == torch.bfloat16
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

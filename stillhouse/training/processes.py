@@ -51,7 +51,7 @@ def add_gradients(parameters: Sequence[Tensor]) -> None:
 
 
 def add_up(value: Tensor) -> None:
-    """Makes a number the sum over all processes, in place and without waiting for the device."""
+    """Makes values of any shape the sum over all processes, in place and without waiting for the device."""
     if world_size() > 1:
         distributed.all_reduce(value)
 

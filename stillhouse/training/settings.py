@@ -16,6 +16,12 @@ class TrainingConfig:
     batch_size: int = setting(64, "training examples a step", minimum=1)
     learning_rate: float = setting(2e-5, "peak learning rate of AdamW", minimum=0)
     warmup: float = setting(0.1, "fraction of the steps in which the learning rate rises", minimum=0, maximum=1)
+    warmup_steps: int = setting(0, "the same as a number of steps; 0 = as warmup says", minimum=0)
+    last_step: int = setting(
+        0,
+        "stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the end",
+        minimum=0,
+    )
     weight_decay: float = setting(0.0, "weight decay of AdamW", minimum=0)
     clip: float = setting(1.0, "gradients are scaled down to this norm; 0 = never", minimum=0)
     heldout_every: int = setting(0, "steps between two held-out losses; 0 = ten times a training", minimum=0)

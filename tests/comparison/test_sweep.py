@@ -41,6 +41,7 @@ BAD = {
         {"variants": [{"name": "a", "pretraining": False, "overrides": {"pretraining.epochs": 1}}]},
         "cannot change a setting of pretraining",
     ),
+    "inputs as a list": ({"variants": [{"name": "a", "inputs": ["pretraining/encoder"]}]}, "use.input to use/output"),
     "an empty grid": ({"variants": None, "grid": {}}, "either `variants`"),
 }
 
@@ -130,6 +131,7 @@ def test_a_choice_of_variants_keeps_the_order_and_finds_a_baseline() -> None:
 
 
 PAPERS = {
+    "001-table5": {"start": 42.3, "simlm": 42.9},
     "001-table7": {
         "simlm": 38.0,
         "enc_dec_mlm": 37.7,

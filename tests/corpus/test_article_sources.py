@@ -10,6 +10,9 @@ import pytest
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.sources.article_tree import plain_text
 from stillhouse.corpus.sources.detect import FORMATS, detect, open_source
+from stillhouse.corpus.sources.options import ANSWER_KINDS, DPR_POSITIVES, REQA_SPLITS, Options
+from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.titles import TITLES
 from stillhouse.errors import InputError
 from stillhouse.steps import ingest
 
@@ -59,7 +62,7 @@ def test_a_tree_becomes_passages_links_and_labels(tmp_path: Path) -> None:
         ("line", "", "not UTF-8", "articles/water.txt:3"),
         ("link", "plants/shrub", "points to no article", "articles/plants/shrub.md:3"),
     }
-    assert corpus.passages["tea#4"].where == "articles/tea.md:19"
+    assert ("tea#4", "articles/tea.md:19") in {(row.id, row.where) for row in source.rows() if isinstance(row, Passage)}
 
 
 def test_the_tree_may_be_the_folder_itself(tmp_path: Path) -> None:
@@ -150,20 +153,25 @@ def test_a_single_file_is_recognised_by_its_first_object(tmp_path: Path) -> None
 
 
 def test_an_unknown_source_lists_what_was_looked_for(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"data.csv": b"a,b\n"})
+    write_tree(tmp_path, {"data.xml": b"<a/>"})
     with pytest.raises(InputError, match=r"corpus\.jsonl.*passages\.jsonl.*articles\.jsonl.*\.md"):
         open_source(str(tmp_path))
     with pytest.raises(InputError, match="is no source"):
-        open_source(str(tmp_path / "data.csv"))
+        open_source(str(tmp_path / "data.xml"))
     with pytest.raises(InputError, match="is a file"):
-        open_source(str(tmp_path / "data.csv"), "beir")
+        open_source(str(tmp_path / "data.xml"), "beir")
 
 
-@pytest.mark.parametrize("format", [format for format in FORMATS if format != "auto"])
+@pytest.mark.parametrize("format", [format for format in FORMATS if format not in ("auto", "ir_datasets")])
 def test_a_folder_of_another_format_is_refused(format: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no"):
         open_source(str(tmp_path), format)
 
 
-def test_the_step_offers_the_formats_that_there_are() -> None:
+def test_the_step_offers_what_there_is() -> None:
+    """The step spells its choices out, and the defaults of the readers are its own."""
     assert ingest.FORMATS == FORMATS
+    assert tuple(TITLES) == ingest.TITLES
+    assert (ingest.ANSWER_KINDS, ingest.DPR_POSITIVES, ingest.REQA_SPLITS) == (ANSWER_KINDS, DPR_POSITIVES, REQA_SPLITS)
+    config = ingest.Config()
+    assert Options(**{name: getattr(config, name) for name in Options.__dataclass_fields__}) == Options()

@@ -168,8 +168,8 @@ def test_a_bad_row_is_rejected_and_the_rest_kept(name: str, tmp_path: Path) -> N
     good = {"corpus": CORPUS, "queries": QUERIES, "train": TRAIN}[file]
     corpus = read(write_beir(tmp_path / "s", **{file: good + lines}))  # type: ignore[arg-type]
     assert [(row.kind, row.id, row.reason, row.where) for row in corpus.rejected] == expected
+    assert next((row.id, row.text) for row in corpus.passages.values()) == ("p1", "first")
     assert list(corpus.passages) == ["p1", "p2"]
-    assert corpus.passages["p1"].text == "first"
     assert corpus.split_of == {"q1": "train", "q2": "test"}
     assert [(row.query_id, row.passage_id, relevance, row.split) for row, relevance in corpus.qrels] == [
         ("q1", "p1", 1, "train"),
@@ -186,7 +186,7 @@ def test_a_line_that_is_not_utf8_is_rejected_alone(packed: bool, tmp_path: Path)
     (folder / "corpus.jsonl.gz" if packed else path).write_bytes(gzip.compress(data) if packed else data)
     corpus = read(folder)
     assert [row.reason for row in corpus.rejected] == ["not UTF-8"]
-    assert corpus.passages["p4"].text == "café"
+    assert {row.id: row.text for row in corpus.passages.values()}["p4"] == "café"
 
 
 def test_byte_order_mark_windows_line_ends_and_blank_lines_are_no_fault(tmp_path: Path) -> None:

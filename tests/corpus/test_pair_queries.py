@@ -21,6 +21,7 @@ from stillhouse.corpus.pair_queries import (
 from stillhouse.corpus.query_sentences import query_sentences
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import SPLITS, Corpus, write_tables
+from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
 
 Articles = dict[str, list[tuple[str, list[str]]]]
@@ -61,6 +62,10 @@ def rows_of(articles: Articles) -> list[Passage]:
     return rows[::-1]
 
 
+def taken_of(articles: Articles) -> TakenPassages:
+    return TakenPassages.of(rows_of(articles))
+
+
 def allowed(articles: Articles, links: list[tuple[str, str]]) -> dict[str, set[tuple[str, str, str]]]:
     """{task: {(text, the passage it was taken from, a relevant passage)}}, whatever the split."""
     found: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
@@ -98,13 +103,13 @@ def made_of(made: PairQueries) -> dict[str, set[tuple[str, str, str]]]:
 def test_over_many_seeds_a_task_makes_all_that_it_allows_and_nothing_else(task: str) -> None:
     union: set[tuple[str, str, str]] = set()
     for seed in range(150):
-        union |= made_of(make_pair_queries(rows_of(SMALL), LINKS, replace(CHOICES, tasks=task, seed=seed)))[task]
+        union |= made_of(make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, tasks=task, seed=seed)))[task]
     assert union == allowed(SMALL, LINKS)[task]
 
 
 def test_a_sentence_is_used_once_and_never_stands_in_its_relevant_passage() -> None:
     rows = rows_of(SMALL)
-    made = make_pair_queries(rows, LINKS, replace(CHOICES, per_article=30))
+    made = make_pair_queries(TakenPassages.of(rows), LINKS, replace(CHOICES, per_article=30))
     texts = {row.id: row.text for row in rows}
     assert made.tasks == TASKS and not made.verbatim
     assert max(Counter(query.text for query in made.queries).values()) == 1
@@ -125,7 +130,7 @@ LARGE_LINKS = [(f"a{n:02d}", f"a{m:02d}") for n in range(40) for m in range(40) 
 
 def test_the_articles_of_the_splits_are_disjoint_with_both_ends() -> None:
     made = make_pair_queries(
-        rows_of(LARGE), LARGE_LINKS, replace(CHOICES, dev_fraction=0.25, test_fraction=0.2, per_article=6)
+        taken_of(LARGE), LARGE_LINKS, replace(CHOICES, dev_fraction=0.25, test_fraction=0.2, per_article=6)
     )
     assert made.articles == {"train": 22, "dev": 10, "test": 8}
     articles = defaultdict(set)
@@ -142,11 +147,11 @@ def test_the_articles_of_the_splits_are_disjoint_with_both_ends() -> None:
 
 def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
     choices = replace(CHOICES, dev_fraction=0.2, test_fraction=0.2)
-    whole = make_pair_queries(rows_of(LARGE), LARGE_LINKS, choices)
-    assert whole == make_pair_queries(rows_of(LARGE), LARGE_LINKS, choices)
-    assert whole.queries != make_pair_queries(rows_of(LARGE), LARGE_LINKS, replace(choices, seed=2)).queries
+    whole = make_pair_queries(taken_of(LARGE), LARGE_LINKS, choices)
+    assert whole == make_pair_queries(taken_of(LARGE), LARGE_LINKS, choices)
+    assert whole.queries != make_pair_queries(taken_of(LARGE), LARGE_LINKS, replace(choices, seed=2)).queries
     limits = {"train": 20, "dev": 3, "test": 0}
-    less = make_pair_queries(rows_of(LARGE), LARGE_LINKS, replace(choices, max_queries=limits))
+    less = make_pair_queries(taken_of(LARGE), LARGE_LINKS, replace(choices, max_queries=limits))
     sizes = Counter(query.split for query in less.queries)
     assert (sizes["train"], sizes["dev"]) == (20, 3)
     assert sizes["test"] == Counter(query.split for query in whole.queries)["test"] > 3
@@ -155,8 +160,8 @@ def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
 
 def test_a_limit_on_all_splits_together_keeps_their_shares() -> None:
     choices = replace(CHOICES, dev_fraction=0.2, test_fraction=0.2, per_article=12)
-    whole = make_pair_queries(rows_of(LARGE), LARGE_LINKS, choices)
-    half = make_pair_queries(rows_of(LARGE), LARGE_LINKS, replace(choices, most=len(whole.queries) // 2))
+    whole = make_pair_queries(taken_of(LARGE), LARGE_LINKS, choices)
+    half = make_pair_queries(taken_of(LARGE), LARGE_LINKS, replace(choices, most=len(whole.queries) // 2))
     assert len(half.queries) == len(whole.queries) // 2 and set(half.queries) < set(whole.queries)
     before, after = (Counter(query.split for query in made.queries) for made in (whole, half))
     assert all(0.25 * before[split] < after[split] < 0.75 * before[split] for split in SPLITS)
@@ -164,20 +169,20 @@ def test_a_limit_on_all_splits_together_keeps_their_shares() -> None:
 
 def test_link_prediction_asks_from_the_article_that_is_linked_to() -> None:
     articles: Articles = {"page": [("", [said("page", 0, 0)])], "linker": [("", [said("linker", 0, 0)])]}
-    [query] = make_pair_queries(rows_of(articles), [("linker", "page")], replace(CHOICES, tasks="wlp")).queries
+    [query] = make_pair_queries(taken_of(articles), [("linker", "page")], replace(CHOICES, tasks="wlp")).queries
     assert (query.taken_from, query.positive) == ("page#0", "linker#0")
 
 
 def test_without_neighbours_a_sentence_asks_for_its_own_passage_and_that_is_said() -> None:
     articles = articles_of({name: [1] for name in "abcd"})
-    made = make_pair_queries(rows_of(articles), [], CHOICES)
+    made = make_pair_queries(taken_of(articles), [], CHOICES)
     assert made.verbatim and made.tasks == ("ict",) and len(made.queries) == 8
     assert all(query.taken_from == query.positive for query in made.queries)
 
 
 def test_a_labelled_text_is_not_made_again() -> None:
     taken = [said("ant", 0, 0).upper(), said("bee", 1, 1)]
-    made = make_pair_queries(rows_of(SMALL), LINKS, replace(CHOICES, per_article=30), taken)
+    made = make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, per_article=30), taken)
     texts = {query.text for query in made.queries}
     assert said("ant", 0, 0) not in texts and said("bee", 1, 1) not in texts and said("ant", 0, 1) in texts
 
@@ -200,7 +205,7 @@ def test_what_cannot_be_made_is_refused_with_a_remedy(
     articles: Articles, links: list[tuple[str, str]], changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        make_pair_queries(rows_of(articles), links, replace(CHOICES, **changes))
+        make_pair_queries(taken_of(articles), links, replace(CHOICES, **changes))
 
 
 def test_names_of_tasks() -> None:
@@ -226,7 +231,8 @@ def test_sentences_have_their_place_and_twins_are_left_out() -> None:
 
 def test_layout_equals_a_slow_look_up() -> None:
     rows = rows_of(SMALL)
-    layout = lay_out(rows, LINKS)
+    taken = TakenPassages.of(rows)
+    layout = lay_out(taken.column("article_id"), taken.column("section"), taken.column("position"), LINKS)
     names = sorted(SMALL)
     assert [names[a] for a in layout.article_P] == [row.article_id for row in rows]
     for n, name in enumerate(names):
@@ -245,7 +251,7 @@ def test_layout_equals_a_slow_look_up() -> None:
 
 def test_what_is_no_negative_of_a_made_query(tmp_path: Path) -> None:
     rows = rows_of(LARGE)
-    made = make_pair_queries(rows, LARGE_LINKS, CHOICES).queries
+    made = make_pair_queries(TakenPassages.of(rows), LARGE_LINKS, CHOICES).queries
     ids = [query.id for query in made]
     write_tables(
         tmp_path,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.store import SCHEMAS, Corpus, passage_text, passage_texts, write_tables
+from stillhouse.corpus.store import SCHEMAS, Corpus, passage_texts, write_tables
+from stillhouse.corpus.titles import passage_text
 from stillhouse.errors import InputError
 
 ALL = Choices(max_queries={}, seed=0)

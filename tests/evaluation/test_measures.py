@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import ir_measures
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import parse_measures, per_query
@@ -77,6 +80,77 @@ def test_without_ties_the_values_are_those_of_ir_measures_on_the_scores() -> Non
         assert found.loc[metric.query_id, str(metric.measure)] == pytest.approx(metric.value, abs=1e-12)
         checked += 1
     assert checked == 12 * 6 and found.to_numpy().std() > 0.05
+
+
+GRADED = [("a", 3), ("b", 1), ("c", 2), ("d", 0)]
+"""Judged as in TREC DL: 0 to 3, of which its binary measures count 2 and 3 as relevant."""
+
+
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [
+        # Ranked: b (1), x (unjudged), c (2), d (0), a (3). trec_eval's gain is the grade itself.
+        ("nDCG@10", (1 * GAIN[0] + 2 * GAIN[2] + 3 * GAIN[4]) / (3 * GAIN[0] + 2 * GAIN[1] + 1 * GAIN[2])),
+        ("nDCG@3", (1 * GAIN[0] + 2 * GAIN[2]) / (3 * GAIN[0] + 2 * GAIN[1] + 1 * GAIN[2])),
+        ("nDCG@1", 1 / 3),
+        ("AP", (1 / 1 + 2 / 3 + 3 / 5) / 3),
+        ("AP(rel=2)", (1 / 3 + 2 / 5) / 2),
+        ("AP(rel=2)@3", (1 / 3) / 2),
+        ("RR@10", 1.0),
+        ("RR(rel=2)@10", 1 / 3),
+        ("RR(rel=3)@4", 0.0),
+        ("R@3", 2 / 3),
+        ("R(rel=2)@3", 1 / 2),
+        ("R(rel=2)@1000", 1.0),
+        ("P(rel=2)@5", 2 / 5),
+        ("Success(rel=2)@1", 0.0),
+    ],
+)
+def test_grades_count(measure: str, expected: float) -> None:
+    judged = qrels(*(("q", passage, grade) for passage, grade in GRADED))
+    value = per_query(judged, run(q=["b", "x", "c", "d", "a"]), parse_measures(measure)).loc["q", measure]
+    assert value == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_rankings_of_any_shape_equal_ir_measures(data: Any) -> None:
+    """Empty and short rankings, queries that are not judged, grades of every kind; and every block of queries."""
+    passages = [f"p{i}" for i in range(9)]
+    judged_lines, lines = [], []
+    for query in ("a", "b", "c", "d"):
+        ranking = data.draw(st.permutations(passages))[: data.draw(st.integers(0, 9))]
+        lines += [(query, passage, i + 1, float(-i)) for i, passage in enumerate(ranking)]
+        grades = data.draw(st.dictionaries(st.sampled_from(passages), st.integers(0, 3), max_size=6))
+        judged_lines += [(query, passage, grade) for passage, grade in grades.items()]
+    judged = qrels(*judged_lines).sample(frac=1, random_state=data.draw(st.integers(0, 9)))
+    table = pd.DataFrame(lines, columns=["query_id", "passage_id", "rank", "score"])
+    measures = parse_measures("RR@3 nDCG@5 R@2 AP RR(rel=2)@10 AP(rel=2) P@4 Bpref Rprec nDCG(judged_only=True)@3")
+    table["query_id"] = table["query_id"].astype(data.draw(st.sampled_from(["str", "category"])))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stillhouse.evaluation.measures.MEASURED_AT_ONCE", data.draw(st.integers(1, 4)))
+        found = per_query(judged, table, measures)
+    assert found.index.tolist() == list(dict.fromkeys(judged["query_id"])) and found.notna().all().all()
+    nested = {query: dict(zip(of["passage_id"], of["score"])) for query, of in table.groupby("query_id", observed=True)}
+    expected = {
+        (metric.query_id, str(metric.measure)): metric.value
+        for metric in ir_measures.iter_calc(
+            measures, {q: dict(zip(of["passage_id"], of["relevance"])) for q, of in judged.groupby("query_id")}, nested
+        )
+    }
+    for query in found.index:
+        for name in found.columns:
+            assert found.loc[query, name] == pytest.approx(expected.get((query, name), 0.0), abs=1e-12), (query, name)
+
+
+def test_reqa_recall_asks_for_the_sentence_and_its_passage() -> None:
+    """004 §4: a candidate is a sentence in its passage, a row of its own; the same sentence elsewhere is another."""
+    judged = qrels(("q", "passage1/sentence0", 1))
+    measures = parse_measures("R@1 R@2 R@5")
+    right_sentence_elsewhere = run(q=["passage2/sentence0", "passage1/sentence0", "passage1/sentence1"])
+    right_passage_only = run(q=["passage1/sentence1", "passage1/sentence2"])
+    assert per_query(judged, right_sentence_elsewhere, measures).loc["q"].tolist() == [0.0, 1.0, 1.0]
+    assert per_query(judged, right_passage_only, measures).loc["q"].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_a_query_id_may_equal_a_passage_id() -> None:

@@ -18,12 +18,17 @@ def test_curves_are_read_back(tmp_path: Path) -> None:
     assert read_curves(tmp_path).equals(CURVES)
 
 
-@pytest.mark.parametrize("content", [None, "", "step,loss\n1,2\n", "step,train_loss,heldout_loss\n"])
+@pytest.mark.parametrize("content", [None, "", "step,loss\n1,2\n"])
 def test_what_is_no_curve_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "curves.csv").write_text(content)
     with pytest.raises(InputError, match=r"curves\.csv"):
         read_curves(tmp_path)
+
+
+def test_curves_without_a_row_are_of_no_training(tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text("step,train_loss,heldout_loss\n")
+    assert read_curves(tmp_path).empty
 
 
 def test_the_kept_row_is_the_last_of_the_lowest() -> None:

@@ -56,7 +56,7 @@ def loops(compiled: dict[str, Any]) -> dict[str, tuple[dict[str, Any], list[dict
 
 
 def test_what_is_shared_stands_before_the_loops(compiled: dict[str, Any]) -> None:
-    before = {"fetch_model", "ingest", "validate", "tokenize", "importance", "lm_head", "lexical"}
+    before = {"fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "lexical"}
     outside = names(compiled["root"])
     assert before | {"zero_shot_index", "zero_shot_run", "evaluate", "gather-comparison"} <= set(outside)
     assert len(outside) == len(set(outside)) and not {"pretraining", "retriever_1"} & set(outside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,28 @@ def test_a_cross_encoder_loads_with_the_same_scores_elsewhere(
     pairs = [(queries[q], passages[r]) for q, r in zip(query, row)]
     theirs = OtherCrossEncoder(str(tmp_path / "reranker"), device="cpu", max_length=24).predict(pairs)
     assert np.allclose(ours, theirs, atol=1e-5) and len(set(ours.round(6))) > 1
+
+
+def test_an_encoder_is_no_cross_encoder_and_the_other_way_round(tiny_model: Path, tmp_path: Path) -> None:
+    CrossEncoder.start(tiny_model, max_length=24).save(tmp_path / "reranker")
+    fetch(str(tiny_model), 0, "mean", 16, 48, _made(tmp_path / "encoder"))
+    with pytest.raises(InputError, match="is a cross-encoder, which scores pairs and makes no vectors"):
+        BiEncoder.load(tmp_path / "reranker")
+    with pytest.raises(InputError, match="holds no scoring layer of one score a pair"):
+        CrossEncoder.load(tmp_path / "encoder")
+    config = tmp_path / "encoder" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_labels": 1, "id2label": {"0": "x"}}))
+    with pytest.raises(InputError, match="holds no scoring layer of one score a pair"):
+        CrossEncoder.load(tmp_path / "encoder")
+    with pytest.raises(InputError, match="holds no model that scores pairs; `stillhouse train-reranker`"):
+        CrossEncoder.load(_made(tmp_path / "nothing"))
+    fetch(str(tmp_path / "reranker"), 0, "mean", 16, 48, _made(tmp_path / "start"))
+    assert BiEncoder.load(tmp_path / "start").width == 32
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def test_a_long_pair_keeps_its_whole_query(tiny_model: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from stillhouse.retrieval.contrastive import contrastive_loss
 from stillhouse.retrieval.distillation import distillation_loss
 from stillhouse.retrieval.listwise import listwise_loss
+from stillhouse.retrieval.settings import FORMS, RetrieverConfig
 
 TAU = 0.5
 
@@ -21,8 +22,8 @@ def vectors(*shape: int, seed: int) -> torch.Tensor:
     return torch.nn.functional.normalize(values, dim=-1).requires_grad_()
 
 
-def slow_contrastive(queries, passages, positive, negative) -> float:  # type: ignore[no-untyped-def]
-    """001 eq. 3, a query and a negative at a time."""
+def slow_contrastive(queries, passages, positive, right, form: str) -> float:  # type: ignore[no-untyped-def]
+    """The loss a query and a negative at a time; `right[i]` is the set of passages that answer query i."""
 
     def phi(a, b) -> float:  # type: ignore[no-untyped-def]
         return math.exp(float(np.dot(a, b)) / TAU)
@@ -32,8 +33,19 @@ def slow_contrastive(queries, passages, positive, negative) -> float:  # type: i
         gold = passages[positive[i]]
         below = phi(query, gold)
         for j, passage in enumerate(passages):
-            if negative[i][j]:
-                below += phi(query, passage) + phi(gold, passage)
+            if j not in right[i]:
+                below += phi(query, passage)
+                if form == "simlm":
+                    below += phi(gold, passage)
+        if form == "simlm_code":
+            for j, other in enumerate(queries):
+                if positive[i] not in right[j]:
+                    below += phi(gold, other)
+                if not right[i] & right[j]:
+                    below += phi(query, other)
+            for j in set(positive):
+                if not any({positive[i], j} <= answers for answers in right):
+                    below += phi(gold, passages[j])
         total += -math.log(phi(query, gold) / below)
     return total / len(queries)
 
@@ -49,19 +61,44 @@ def numeric_gradient(function, values: torch.Tensor, step: float = 1e-6) -> np.n
     return gradient
 
 
-def test_contrastive_loss_is_equation_3() -> None:
-    queries, passages = vectors(3, 4, seed=0), vectors(7, 4, seed=1)
-    positive = torch.tensor([0, 3, 5])
-    negative = torch.ones(3, 7, dtype=torch.bool)
-    negative[torch.arange(3), positive] = False
-    negative[0, 5] = False  # another relevant passage of query 0
-    loss = contrastive_loss(queries, passages, positive, negative, TAU)
-    plain = (queries.detach().numpy(), passages.detach().numpy(), positive.tolist(), negative.tolist())
-    assert loss.item() == pytest.approx(slow_contrastive(*plain), abs=1e-10)
+BATCHES = {
+    "an answer each": ([0, 3, 5], [{0}, {3}, {5}]),
+    "a passage that answers two queries": ([0, 3, 5], [{0, 5}, {3}, {5}]),
+    "two queries of one positive": ([2, 4, 2], [{2}, {4}, {2}]),
+    "two positives of one query": ([0, 1, 4, 6], [{0, 1}, {1}, {4, 6, 2}, {6}]),
+    "a query drawn twice": ([0, 1, 6], [{0, 1}, {0, 1}, {6}]),
+    "one query": ([1], [{1, 2}]),
+}
+
+
+@pytest.mark.parametrize("length", ["cosine", "dot product"])
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("form", FORMS)
+def test_contrastive_losses_are_their_equations(form: str, batch: str, length: str) -> None:
+    """001 eq. 3, the code of its authors, 003 eq. 10; whatever is right in a batch is a negative nowhere."""
+    positive, right = BATCHES[batch]
+    queries, passages = vectors(len(positive), 4, seed=0), vectors(7, 4, seed=1)
+    if length == "dot product":
+        queries, passages = ((1.5 * values).detach().requires_grad_() for values in (queries, passages))
+    negative = torch.tensor([[j not in answers for j in range(7)] for answers in right])
+    loss = contrastive_loss(queries, passages, torch.tensor(positive), negative, TAU, form)
+    plain = (queries.detach().numpy(), passages.detach().numpy())
+    assert loss.item() == pytest.approx(slow_contrastive(*plain, positive, right, form), abs=1e-10)
     loss.backward()
-    by_queries = numeric_gradient(lambda value: slow_contrastive(value, *plain[1:]), queries)
-    by_passages = numeric_gradient(lambda value: slow_contrastive(plain[0], value, *plain[2:]), passages)
-    assert np.allclose(queries.grad, by_queries, atol=1e-6) and np.allclose(passages.grad, by_passages, atol=1e-6)
+    by_queries = numeric_gradient(lambda value: slow_contrastive(value, plain[1], positive, right, form), queries)
+    by_passages = numeric_gradient(lambda value: slow_contrastive(plain[0], value, positive, right, form), passages)
+    assert np.allclose(queries.grad, by_queries, atol=1e-8) and np.allclose(passages.grad, by_passages, atol=1e-8)
+
+
+def test_the_default_is_equation_3() -> None:
+    """Without a form it is eq. 3; the three differ."""
+    batch = (vectors(3, 4, seed=0), vectors(7, 4, seed=1), torch.tensor([0, 3, 5]))
+    negative = torch.ones(3, 7, dtype=torch.bool)
+    negative[torch.arange(3), batch[2]] = False
+    losses = {form: contrastive_loss(*batch, negative, TAU, form).item() for form in FORMS}
+    assert len(set(losses.values())) == 3
+    assert contrastive_loss(*batch, negative, TAU).item() == losses["simlm"]
+    assert RetrieverConfig().contrastive == "simlm"
 
 
 def test_a_masked_passage_has_no_influence() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.corpus.store import write_tables
 from stillhouse.errors import InputError
 from stillhouse.evaluation.report.page import NAMES
@@ -141,7 +141,7 @@ def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[
     page = Page(text)
     assert [a["data-system"] for _, a in page.tags if "data-system" in a] == list(SYSTEMS)
     assert [a["data-training"] for _, a in page.tags if "data-training" in a] == list(TRAININGS)
-    assert sum(tag == "svg" for tag, _ in page.tags) == 1 + len(TRAININGS)
+    assert sum(tag == "svg" for tag, _ in page.tags) == 2 + len(TRAININGS)
     assert all(name in page.shown for name in NAMES.values())
     assert "3.250" in page.shown and "kept 1.500 of step 20" in page.shown
     references = [v for _, a in page.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
@@ -159,7 +159,7 @@ def test_the_page_escapes_what_the_corpus_says(whole: tuple[dict[str, Path], Pat
 def test_the_same_inputs_give_the_same_bytes(whole: tuple[dict[str, Path], Path], tmp_path: Path) -> None:
     again = evaluate(whole[0], tmp_path / "again")
     names = sorted(path.name for path in whole[1].iterdir())
-    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 7
+    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 8
     for name in names:
         assert (whole[1] / name).read_bytes() == (again / name).read_bytes(), name
 
@@ -171,6 +171,23 @@ def test_only_the_given_systems_are_measured_and_an_empty_run_counts_0(tmp_path:
     assert read(output / "significance.json") == {}
     text = (output / "report.html").read_text()
     assert "A &amp; B" in text and "found nothing" in text
+
+
+def test_a_measure_that_looks_deeper_than_a_run_goes_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R@100 looks at all 12: the run of 5 is cut short, neither is the whole one nor one that ends by itself."""
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {"distilled": make_run(tmp_path / "a", "a", 3), "zero_shot": make_run(tmp_path / "b", "b", 3, depth=5)}
+    few = [f"test{q} Q0 {PASSAGES[p]} {p + 1} {-p} c\n" for q in range(QUERIES) for p in range(1 + q % 7)]
+    inputs["bm25"] = written_run(tmp_path / "c", "".join(few))
+    config = Config(measures="RR@5 R@10 R@100 AP", bootstrap_samples=100, randomisation_samples=100)
+    output = evaluate(inputs, tmp_path / "out", config)
+    expected = {"R@10": {"zero_shot": 5}, "R@100": {"zero_shot": 5}}
+    assert read(output / "manifest.json")["facts"]["cut_short"] == expected
+    assert capsys.readouterr().err.count("LOOKS DEEPER than these runs go") == 2
+    assert (output / "report.html").read_text().count("zero-shot ends at rank 5") == 2
 
 
 def test_a_corpus_without_dev_queries_is_evaluated_on_test(tmp_path: Path) -> None:
@@ -190,3 +207,116 @@ def test_bad_input_is_refused_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no judged query in its test split"):
         evaluate({"corpus": make_corpus(tmp_path / "dev", ("dev",)), "bm25": run}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def hand_made(folder: Path, tables: dict[str, dict[str, list]]) -> Path:
+    with whole_folder(folder) as staging:
+        write_tables(staging, tables)
+        write_manifest(staging, "ingest", {}, {}, {})
+    return folder
+
+
+def two_passages(**tables: dict[str, list]) -> dict[str, dict[str, list]]:
+    passages = {
+        "passage_id": ["p0", "p1", "p2"],
+        "title": ["Berlin", "", ""],
+        "text": ["It lies on the Spree.", "In 1871 Berlin was the capital.", "Nothing."],
+        "article_id": ["a", "b", "c"],
+        "section": [""] * 3,
+        "position": [0] * 3,
+    }
+    ids = ["q0", "q1", "q2", "q3"]
+    queries = {"query_id": ids, "text": [f"which {i}?" for i in ids], "split": ["test"] * 4}
+    return {"passages": passages, "queries": queries} | tables
+
+
+def written_run(folder: Path, text: str) -> Path:
+    with whole_folder(folder) as staging:
+        (staging / "dev.trec").write_text("")
+        (staging / "test.trec").write_text(text)
+        write_manifest(staging, "retrieve", {}, {}, {})
+    return folder
+
+
+ANSWERS = {
+    "query_id": ["q0", "q1", "q1", "q2"],
+    "answer": ["berlin", "18[0-9]+", "never", "spree"],
+    "kind": ["text", "regex", "text", "text"],
+    "split": ["test"] * 4,
+}
+LINES = "q0 Q0 p0 1 3 s\nq0 Q0 p2 2 2 s\nq0 Q0 p1 3 1 s\nq1 Q0 p1 1 2 s\n"
+
+
+def test_answers_are_measured_beside_qrels_each_over_its_own_queries(tmp_path: Path) -> None:
+    """q0: the title does not count, the third passage does. q1: a pattern. q2: nothing found. q3: has only a qrel."""
+    qrels = {"query_id": ["q0", "q3"], "passage_id": ["p0", "p0"], "relevance": [1, 1], "split": ["test"] * 2}
+    corpus = hand_made(tmp_path / "corpus", two_passages(answers=ANSWERS, qrels=qrels))
+    config = Config(measures="RR@10 Answer@1 Answer@3", bootstrap_samples=100, randomisation_samples=100)
+    output = evaluate({"corpus": corpus, "bm25": written_run(tmp_path / "run", LINES)}, tmp_path / "out", config)
+    expected = {"RR@10": 0.5, "Answer@1": 1 / 3, "Answer@3": 2 / 3}
+    assert read(output / "metrics.json")["bm25"] == pytest.approx(expected)
+    table = pd.read_parquet(output / "per_query.parquet").set_index("query_id")
+    assert table["Answer@3"].isna().to_dict() == {"q0": False, "q1": False, "q2": False, "q3": True}
+    assert read(output / "manifest.json")["facts"]["judged"] == {"RR@10": 2, "Answer@1": 3, "Answer@3": 3}
+    assert "<b>1 of 2</b><span>queries whose first passage is right" in (output / "report.html").read_text()
+
+
+def test_a_corpus_with_answers_alone_has_answer_recall_alone(tmp_path: Path) -> None:
+    corpus = hand_made(tmp_path / "corpus", two_passages(answers=ANSWERS))
+    inputs = {"corpus": corpus, "bm25": written_run(tmp_path / "run", LINES)}
+    quick = {"bootstrap_samples": 100, "randomisation_samples": 100}
+    output = evaluate(inputs, tmp_path / "out", Config(measures="Answer@3", **quick))
+    assert read(output / "metrics.json")["bm25"] == pytest.approx({"Answer@3": 2 / 3})
+    assert "queries whose first passage is right" not in (output / "report.html").read_text(), "nothing tells which is"
+    with pytest.raises(InputError, match=r"no qrels in its test split, so RR@10"):
+        evaluate(inputs, tmp_path / "no", Config(measures="Answer@3 RR@10", **quick))
+    qrels = {"query_id": ["q0"], "passage_id": ["p0"], "relevance": [1], "split": ["test"]}
+    inputs["corpus"] = hand_made(tmp_path / "qrels", two_passages(qrels=qrels))
+    with pytest.raises(InputError, match=r"no answers in its test split, so Answer@3"):
+        evaluate(inputs, tmp_path / "no", Config(measures="RR@10 Answer@3", **quick))
+
+
+@pytest.mark.parametrize(
+    ("lines", "qrel", "message"),
+    [
+        ("q0 Q0 p9 1 1 s\n", ("q0", "p0"), "test.trec names passage 'p9', which the corpus does not have"),
+        ("z Q0 p0 1 1 s\n", ("q0", "p0"), "test.trec names query 'z', which the corpus does not have"),
+        (LINES, ("q0", "p9"), "qrels of .* name passage 'p9', which the corpus does not have"),
+        (LINES, ("q9", "p0"), "qrels of .* name query 'q9', which the corpus does not have"),
+        ("q0 Q0 p0 1 nan s\n", ("q0", "p0"), "no finite number"),
+        ("q0 Q0 p0 1 2 s\nq0 Q0 p0 2 1 s\n", ("q0", "p0"), "lists passage 'p0' twice for query 'q0'"),
+    ],
+)
+def test_what_is_another_corpus_s_or_damaged_is_refused(
+    tmp_path: Path, lines: str, qrel: tuple[str, str], message: str
+) -> None:
+    qrels = {"query_id": [qrel[0]], "passage_id": [qrel[1]], "relevance": [1], "split": ["test"]}
+    corpus = hand_made(tmp_path / "corpus", two_passages(qrels=qrels))
+    with pytest.raises(InputError, match=message):
+        evaluate({"corpus": corpus, "bm25": written_run(tmp_path / "run", lines)}, tmp_path / "out")
+
+
+def test_a_run_made_from_another_corpus_is_refused(tmp_path: Path) -> None:
+    corpus, other = make_corpus(tmp_path / "corpus"), make_corpus(tmp_path / "other", ("test",))
+    run = make_run(tmp_path / "run", "bm25", 3)
+    write_manifest(run, "lexical", {}, {"corpus": read_manifest(other).digest}, {})
+    with pytest.raises(InputError, match="--bm25 was made from another corpus than the --corpus given here"):
+        evaluate({"corpus": corpus, "bm25": run}, tmp_path / "out")
+
+
+def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path / "corpus")
+    inputs = {"corpus": corpus} | {
+        system: make_run(tmp_path / system, system, right) for system, right in (("bm25", 4), ("zero_shot", 9))
+    }
+    write_manifest(
+        inputs["zero_shot"], "retrieve", {}, {}, {"index_bytes": 12 * 2**20, "latency_ms": {"median": 3.25, "p95": 7}}
+    )
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, compared="bm25 zero_shot"))
+    shown = Page((output / "report.html").read_text(encoding="utf-8")).shown
+    assert "Query by query: BM25 against zero-shot" in shown
+    assert "0 got better in RR@10, 5 got worse and 15 stayed the same" in shown
+    assert "12.0" in shown and "3.2" in shown and "1\u202f048\u202f576" in shown
+    for text in ("bm25", "bm25 bm25", "bm25 distilled"):
+        with pytest.raises(InputError, match="compared"):
+            evaluate(inputs, tmp_path / "no", Config(bootstrap_samples=100, compared=text))

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from stillhouse.artifacts import read_manifest
+from stillhouse.config import build
 from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
 from stillhouse.steps.execute import execute
 from stillhouse.steps.ingest import STEP, Config
 
@@ -83,3 +85,44 @@ def test_the_built_in_sample_is_clean(tmp_path: Path) -> None:
     assert corpus.passages["article_id"].nunique() >= 40
     assert len(corpus.passages) >= 200
     assert len(corpus.links) >= 40
+
+
+def test_splits_distractors_and_left_out_rows_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    questions = [
+        {"id": "q0", "question": "Who?", "answers": [{"text": "Ann"}]},
+        {"id": "q1", "question": "Why?", "answers": [], "is_impossible": True},
+    ]
+    squad = tmp_path / "dev-v2.0.json"
+    paragraph = {"context": "Ann did.", "qas": questions}
+    squad.write_text(json.dumps({"data": [{"title": "T", "paragraphs": [paragraph]}]}))
+    other = write_source(tmp_path / "other", 6)
+    config = Config(source=str(squad), splits="dev=test", distractors=str(other), max_distractors=4, queries="source")
+    facts = execute(STEP, config, {}, {"corpus": tmp_path / "corpus"}).facts
+    assert (facts["passages"], facts["distractors"]) == (5, 4)
+    assert facts["queries"] == facts["qrels"] == facts["answers"] == {"train": 0, "dev": 0, "test": 1}
+    assert facts["rejected"] == {"line: not JSON": 1}
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert corpus.answers.values.tolist() == [["q0", "Ann", "text", "test"]]
+    assert list(corpus.rejected["where"]) == ["distractors/corpus.jsonl:7"]
+    log = capsys.readouterr().err
+    assert "left out 1 × query: unanswerable" in log
+    assert "left out 2 × passage: distractor beyond max_distractors" in log
+    assert "1 answers, of the passages 4 distractors" in log
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"reqa_split": "5/95"}, "reqa_split is for reqa, and .* is read as beir; leave it out"),
+        ({"dpr_positives": "first"}, "dpr_positives is for dpr, and"),
+        ({"answer_kind": "regex"}, "answer_kind is for dpr and tables, and"),
+        ({"columns": "passages.text=body"}, "columns is for tables, and"),
+        ({"max_distractors": 5}, "max_distractors is for `distractors`; leave it out"),
+    ],
+)
+def test_a_setting_that_the_source_does_not_read_is_refused(
+    tmp_path: Path, settings: dict[str, object], message: str
+) -> None:
+    source = write_source(tmp_path / "source")
+    with pytest.raises(InputError, match=message):
+        execute(STEP, build(Config, {"source": str(source), **settings}, "ingest"), {}, {"corpus": tmp_path / "corpus"})

@@ -144,6 +144,19 @@ def test_a_bag_of_words_is_no_language_model(
             run_step(step, inputs, "refused", **settings)
 
 
-def test_a_query_tower_is_never_lost_unsaid(run_step: Run, pretrained: Callable[[str], Path]) -> None:
-    with pytest.raises(InputError, match="a tower of its own for queries, which would be lost"):
-        run_step("fetch-model", {}, model=str(pretrained("separate Transformers")))
+def test_towers_trained_elsewhere_pass_through_to_the_fine_tuning(
+    run_step: Run, pretrained: Callable[[str], Path], tmp_path: Path
+) -> None:
+    towers = pretrained("separate Transformers")
+    lengths = {"query_length": 12, "passage_length": 20}
+    fetched = run_step("fetch-model", {}, model=str(towers), **lengths)["encoder"]
+    inputs = {"tokens": tmp_path / "tokenize" / "tokens", "init": fetched}
+    passed = run_step("pretrain", inputs, "passed", objective="none")
+    assert read_manifest(passed["encoder"]).facts["lm_head"] == "absent"
+    before, after = BiEncoder.load(towers), BiEncoder.load(passed["encoder"])
+    assert (after.settings.query_length, after.settings.passage_length) == (12, 20)
+    trained = {name: value for name, value in before.state_dict().items() if ".pooler." not in name}
+    for name, value in trained.items():
+        assert after.state_dict()[name].equal(value), name
+    with pytest.raises(InputError, match="two towers, which are taken whole"):
+        run_step("fetch-model", {}, "cut", model=str(towers), layers=1, **lengths)

@@ -10,8 +10,9 @@ import pytest
 
 from stillhouse.comparison.sweep import filled, make_sweep, read_sweep
 from stillhouse.errors import InputError
-from stillhouse.graph import USES, find_uses
-from stillhouse.surfaces.compare_plan import Plan, make_plan, needed
+from stillhouse.graph import USES, find_uses, needed
+from stillhouse.surfaces.compare_dvc import queue
+from stillhouse.surfaces.compare_plan import Plan, make_plan, refuse_rewired
 from stillhouse.surfaces.sweeps import listing, problem_of, shipped_sweeps
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
@@ -28,7 +29,7 @@ def places(made: Plan, variant: str, seed: int = 42) -> dict[str, str]:
 
 NONE = {"name": "none", "pretraining": False}
 MLM = {"name": "mlm", "overrides": {"pretraining.objective": "mlm"}}
-BEFORE = ("fetch_model", "ingest", "validate", "tokenize", "importance", "lm_head", "lexical")
+BEFORE = ("fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "lexical")
 
 
 def test_what_comes_before_pre_training_is_shared_by_all() -> None:
@@ -59,7 +60,12 @@ def test_every_training_after_the_shared_ones_has_the_seed() -> None:
     made = plan([MLM], seeds=[7], retriever="retriever_2")
     [job] = made.jobs
     seeds = {name: getattr(config, "seed", None) for name, config in job.configs.items()}
-    assert {name for name, seed in seeds.items() if seed == 7} == {"pretraining", "retriever_1", "retriever_2"}
+    assert {name for name, seed in seeds.items() if seed == 7} == {
+        "pretraining",
+        "retriever_1",
+        "mine_1",
+        "retriever_2",
+    }
     assert job.configs["lm_head"].seed == 42 and job.configs["retriever_1"].batch_size == 16
 
 
@@ -71,6 +77,24 @@ def test_without_pre_training_the_start_is_fine_tuned_by_the_same_settings() -> 
     assert by_name["mlm"]["retriever_1"] == find_uses()["retriever_1"]
     none, mlm = made.jobs
     assert none.configs["retriever_1"] == mlm.configs["retriever_1"]
+
+
+def test_a_variant_may_start_a_training_from_another_model() -> None:
+    other = {"name": "pretrained", "inputs": {"reranker.init": "pretraining/encoder"}}
+    made = plan([{"name": "start"}, other], retriever="reranked", seeds=[1])
+    start, pretrained = ({use.name: use for use in job.uses} for job in made.jobs)
+    assert start["reranker"] == find_uses()["reranker"]
+    assert pretrained["reranker"].inputs == {**start["reranker"].inputs, "init": "pretraining/encoder"}
+    assert pretrained["evaluate"].inputs["reranked"] == "reranked_run/run"
+    found = places(made, "pretrained", 1)
+    assert found["retriever_2"] == found["mine_2"] == "shared/seed-1" and found["reranker"] == "pretrained/seed-1"
+    assert "distilled" not in found
+    for refuse in (lambda: refuse_rewired(made, "it"), lambda: queue(made, Path(), print, dry_run=True)):
+        with pytest.raises(InputError, match=r"pretrained gives reranker\.init another input"):
+            refuse()
+    build_comparison = pytest.importorskip("pipelines.compare").build_comparison
+    with pytest.raises(InputError, match=r"pretrained gives reranker\.init another input"):
+        build_comparison(made)
 
 
 def ancestors(name: str, uses: Iterable[Any]) -> set[str]:
@@ -96,6 +120,18 @@ BAD = {
         "must be at least encoder_mask",
     ),
     "an override of all": ([MLM], {"overrides": {"retriever_1.batchsize": 3}}, "did you mean 'batch_size'"),
+    "an input": ([{"name": "a", "inputs": {"reranker.inid": "lm_head/encoder"}}], {}, "no input 'reranker.inid'"),
+    "an output": ([{"name": "a", "inputs": {"reranker.init": "pretraining/encodr"}}], {}, "mean 'pretraining/encoder'"),
+    "an output of another kind": (
+        [{"name": "a", "inputs": {"reranker.init": "lexical/negatives"}}],
+        {},
+        "reranker.init cannot be 'lexical/negatives'",
+    ),
+    "an output that comes later": (
+        [{"name": "a", "inputs": {"retriever_1.encoder": "retriever_2/retriever"}}],
+        {},
+        "retriever_1.encoder cannot be 'retriever_2/retriever'",
+    ),
     "a retriever": ([MLM], {"retriever": "retriever_3"}, "did you mean"),
 }
 

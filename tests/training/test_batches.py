@@ -5,10 +5,19 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillhouse.training.batches import chunks, epoch_batches, length_buckets, steps_for
+from stillhouse.training.batches import (
+    LENGTHS_ALIKE,
+    cheapest_parts,
+    chunks,
+    epoch_batches,
+    length_buckets,
+    length_parts,
+    steps_for,
+)
 
 sizes = st.integers(1, 40)
 
@@ -66,3 +75,37 @@ def test_buckets_come_in_random_order_and_save_padding() -> None:
     assert longest != sorted(longest)
     padded = sum(64 * size for size in longest)
     assert padded < 1.05 * lengths.sum() < 0.6 * 6400 * 149
+
+
+@pytest.mark.parametrize(("size", "expected"), [(10, [7]), (7, [7]), (6, [4, 3]), (3, [3, 2, 2]), (1, [1] * 7)])
+def test_length_parts_hold_every_text_once_and_like_with_like(size: int, expected: list[int]) -> None:
+    lengths = np.array([3, 9, 1, 9, 4, 2, 7])
+    parts = length_parts(lengths, size)
+    assert [len(part) for part in parts] == expected
+    assert sorted(np.concatenate(parts)) == list(range(7))
+    if len(parts) == 1:
+        assert parts[0].tolist() == list(range(7))
+    assert all(lengths[one].min() >= lengths[two].max() for one, two in itertools.pairwise(parts))
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(0, 200))
+def test_cheapest_parts_cost_what_the_best_of_all_partitions_costs(lengths: list[int], part_cost: int) -> None:
+    length_N = np.array(lengths)
+    parts = cheapest_parts(length_N, part_cost)
+    assert sorted(np.concatenate(parts)) == list(range(len(lengths)))
+    assert len(parts) > 1 or parts[0].tolist() == list(range(len(lengths)))
+    falling = sorted(lengths, reverse=True)
+    cuts = [n for n in range(1, len(falling)) if -(-falling[n] // LENGTHS_ALIKE) != -(-falling[n - 1] // LENGTHS_ALIKE)]
+    costs = []
+    for count in range(len(cuts) + 1):
+        for chosen in itertools.combinations(cuts, count):
+            ends = [*chosen, len(falling)]
+            costs.append(sum((end - start) * falling[start] + part_cost for start, end in zip([0, *chosen], ends)))
+    assert sum(len(part) * length_N[part].max() + part_cost for part in parts) == min(costs)
+    assert all(length_N[one].min() > length_N[two].max() for one, two in itertools.pairwise(parts))
+
+
+@pytest.mark.parametrize(("part_cost", "expected"), [(0, [1, 3]), (278, [1, 3]), (280, [4])])
+def test_a_long_text_has_a_part_of_its_own_where_that_pays(part_cost: int, expected: list[int]) -> None:
+    """It saves 3 · 93 = 279 padded tokens."""
+    assert [len(part) for part in cheapest_parts(np.array([7, 100, 7, 7]), part_cost)] == expected

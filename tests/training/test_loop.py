@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,40 @@ def test_the_optimiser_is_adamw_with_the_linear_schedule(tmp_path: Path) -> None
 
 
 def test_the_schedule_rises_and_falls_to_zero() -> None:
-    factors = [learning_rate_factor(step, 10, 0.2) for step in range(11)]
+    factors = [learning_rate_factor(step, 10, 2) for step in range(11)]
     assert factors[:3] == [0.5, 1.0, 1.0] and factors[10] == 0.0
     assert factors[2:] == sorted(factors[2:], reverse=True)
-    assert learning_rate_factor(0, 10, 0.0) == 1.0
+    assert learning_rate_factor(0, 10, 0) == 1.0
+
+
+def test_the_rise_in_steps_and_a_last_step_on_the_schedule_of_all(tmp_path: Path) -> None:
+    """Stopping early leaves what the whole schedule had at that step; a rise of n steps is n / steps of them."""
+    ways = {"steps": replace(CONFIG, warmup_steps=3), "fraction": replace(CONFIG, warmup=3 / STEPS)}
+    ways["early"] = replace(CONFIG, warmup_steps=3, last_step=5)
+    weights, rows = {}, {}
+    for name, config in ways.items():
+        model = Regression()
+        kept: list[list[float]] = []
+
+        def loss(step: int, model: Regression = model, kept: list[list[float]] = kept) -> Tensor:
+            kept.append([float(parameter.detach().double().sum()) for parameter in model.parameters()])
+            return model.loss(step)
+
+        (tmp_path / name).mkdir()
+        rows[name] = train(model, loss, lambda: 0.0, STEPS, config, Context(tmp_path / name, "cpu", quiet=True))
+        weights[name] = kept
+    assert weights["steps"] == weights["fraction"] and len(weights["early"]) == 5
+    assert weights["early"] == weights["steps"][:5] and rows["early"][-1].step == 5
+
+
+@pytest.mark.parametrize(("rise", "told"), [(STEPS - 1, ""), (4 * STEPS, "rises to its end, to 0.025; lower it")])
+def test_a_rise_longer_than_the_training_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rise: int, told: str
+) -> None:
+    model, config = Regression(), replace(CONFIG, warmup_steps=rise)
+    train(model, model.loss, lambda: float(model.loss(-1)), STEPS, config, Context(tmp_path, "cpu"))
+    said = [line for line in capsys.readouterr().err.splitlines() if "warmup_steps" in line]
+    assert len(said) == bool(told) and all(line.endswith(told) for line in said)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path: Path) -> None:

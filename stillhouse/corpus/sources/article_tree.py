@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.lines import spaceless
 from stillhouse.corpus.sources.rows import Link, Passage, Rejected, Row, Source
 from stillhouse.errors import InputError
 
@@ -35,7 +36,7 @@ def open_article_tree(folder: Path) -> Source:
         raise InputError(f"{root} has no article: no file that ends in {', '.join(SUFFIXES)}")
     labels = find_labels(folder)
     files = {path.relative_to(folder).as_posix(): path for path in paths}
-    ids = {path.relative_to(root).as_posix(): _article_id(path.relative_to(root)) for path in paths}
+    ids = {path.relative_to(root).as_posix(): article_id(path.relative_to(root)) for path in paths}
 
     def rows() -> Iterator[Row]:
         seen: set[str] = set()
@@ -50,15 +51,16 @@ def open_article_tree(folder: Path) -> Source:
     return Source(ARTICLE_TREE, files | labels, rows)
 
 
-def article_paths(root: Path) -> list[Path]:
+def article_paths(root: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[Path]:
     """The article files below a folder in the order of their paths, without hidden files and folders."""
-    found = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    found = (path for path in root.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
     visible = (path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts))
     return sorted(visible, key=lambda path: path.relative_to(root).as_posix())
 
 
-def _article_id(relative: Path) -> str:
-    return re.sub(r"\s", lambda match: quote(match.group()), relative.with_suffix("").as_posix())
+def article_id(relative: Path) -> str:
+    """The id of an article by its path below the tree."""
+    return spaceless(relative.with_suffix("").as_posix())
 
 
 @dataclass
@@ -86,7 +88,7 @@ def _read_article(path: Path, name: str, relative: str, id: str, ids: dict[str, 
             yield Passage(f"{id}#{position + 1}", title, text, id, section, position, f"{name}:{block.line}")
             position += 1
         for target in targets:
-            link = _link_target(target, relative)
+            link = link_target(target, relative)
             if link is not None:
                 # A target outside the tree keeps its path, so that cleaning can say what it pointed to.
                 yield Link(id, ids.get(link, link), f"{name}:{block.line}")
@@ -138,10 +140,10 @@ def plain_text(markdown: str) -> tuple[str, list[str]]:
     return _INLINE_LINK.sub(lambda match: match.group(1), markdown).strip(), targets
 
 
-def _link_target(target: str, relative: str) -> str | None:
+def link_target(target: str, relative: str, suffixes: tuple[str, ...] = SUFFIXES) -> str | None:
     """The path below the tree that a link of the article at `relative` points to; None when it is no article link."""
     path = unquote(target.split("#")[0].split("?")[0])
-    if "://" in path or not path.lower().endswith(SUFFIXES):
+    if "://" in path or not path.lower().endswith(suffixes):
         return None
     base = "" if path.startswith("/") else posixpath.dirname(relative)
     return posixpath.normpath(posixpath.join(base, path.lstrip("/")))

@@ -3,53 +3,128 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL, open_article_jsonl
-from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, SUFFIXES, article_paths, open_article_tree
+from stillhouse.corpus.sources import article_jsonl, article_tree, html_tree, passage_jsonl
+from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL
+from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, article_paths
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
-from stillhouse.corpus.sources.lines import find_file, read_lines
-from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL, open_beir, open_jsonl
+from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
+from stillhouse.corpus.sources.html_tree import HTML_TREE
+from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
+from stillhouse.corpus.sources.lines import DAMAGED, find_file, open_binary, read_lines
+from stillhouse.corpus.sources.msmarco import COLLECTIONS, MSMARCO, find_collection, open_msmarco
+from stillhouse.corpus.sources.options import AUTO, Options
+from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
+from stillhouse.corpus.sources.reqa import REQA, open_reqa
 from stillhouse.corpus.sources.rows import Rejected, Source
+from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
+from stillhouse.corpus.sources.tables import SUFFIXES as TABLE_SUFFIXES
+from stillhouse.corpus.sources.tables import TABLES, find_tables, open_tables
 from stillhouse.errors import InputError
 
-AUTO = "auto"
-OPENERS = {BEIR: open_beir, JSONL: open_jsonl, ARTICLE_TREE: open_article_tree, ARTICLE_JSONL: open_article_jsonl}
-FORMATS = (AUTO, *OPENERS)
+OPENERS: dict[str, Callable[[Path, Options], Source]] = {
+    BEIR: lambda folder, _: passage_jsonl.open_beir(folder),
+    JSONL: lambda location, _: passage_jsonl.open_jsonl(location),
+    ARTICLE_TREE: lambda folder, _: article_tree.open_article_tree(folder),
+    ARTICLE_JSONL: lambda location, _: article_jsonl.open_article_jsonl(location),
+    HTML_TREE: lambda folder, _: html_tree.open_html_tree(folder),
+    SQUAD: open_squad,
+    DPR: open_dpr,
+    MSMARCO: open_msmarco,
+    REQA: open_reqa,
+    TABLES: open_tables,
+}
+FORMATS = (AUTO, *OPENERS, IR_DATASETS)
+OF_FILES = (JSONL, ARTICLE_JSONL, SQUAD, TABLES)
+"""The formats that a single file may have."""
+OPTIONS_OF = {"columns": (TABLES,), "answer_kind": (DPR, TABLES), "dpr_positives": (DPR,), "reqa_split": (REQA,)}
+"""The formats that read each of the `Options`."""
 
 
-def open_source(source: str, format: str = AUTO) -> Source:
-    """Opens a folder or file, or the built-in sample when `source` is "sample".
+def open_source(source: str, format: str = AUTO, options: Options | None = None) -> Source:
+    """Opens a folder or file, the built-in sample when `source` is "sample", or a dataset "ir_datasets:<id>".
 
-    Raises `InputError` when there is nothing there, or when it is not of the format asked for or of any known one.
+    Raises `InputError` when there is nothing there, when it is not of the format asked for or of any known one, and for
+    an option that its format does not read.
     """
     assert format in FORMATS, format
+    options = options or Options()
+    opened = _open(source, format, options)
+    for name, formats in OPTIONS_OF.items():
+        if getattr(options, name) != getattr(Options(), name) and opened.format not in formats:
+            raise InputError(
+                f"{name} is for {' and '.join(formats)}, and {source} is read as {opened.format}; leave it out"
+            )
+    return opened
+
+
+def _open(source: str, format: str, options: Options) -> Source:
+    if source.startswith(SCHEME):
+        if format not in (AUTO, IR_DATASETS):
+            raise InputError(f"{source} is no {format!r} source; leave the format out")
+        return open_ir_datasets(source)
+    if format == IR_DATASETS:
+        raise InputError(f"the source {source} is no dataset of ir_datasets; write it as {SCHEME}<id>")
     location = sample_folder() if source == SAMPLE else Path(source).expanduser()
     if not location.exists():
-        raise InputError(f"the source {source} does not exist; give --source a folder, a .jsonl file or 'sample'")
-    if location.is_file() and format in (BEIR, ARTICLE_TREE):
+        raise InputError(
+            f"the source {source} does not exist; give --source a folder, a file, 'sample' or '{SCHEME}<id>'"
+        )
+    if location.is_file() and format not in (AUTO, *OF_FILES):
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")
-    return OPENERS[detect(location) if format == AUTO else format](location)
+    return OPENERS[detect(location) if format == AUTO else format](location, options)
 
 
 def detect(location: Path) -> str:
     """The format of a folder or file, by the names in it. Raises `InputError` that lists what was looked for."""
-    if location.is_file():
-        if location.name.endswith((".jsonl", ".jsonl.gz")):
-            return ARTICLE_JSONL if _holds_articles(location) else JSONL
-    elif find_file(location, "corpus.jsonl"):
-        return BEIR
-    elif find_file(location, "passages.jsonl"):
-        return JSONL
-    elif find_file(location, "articles.jsonl"):
-        return ARTICLE_JSONL
-    elif article_paths(location):
-        return ARTICLE_TREE
+    found = _detect_file(location) if location.is_file() else _detect_folder(location)
+    if found is not None:
+        return found
     raise InputError(
         f"{location} is no source that is known: looked for corpus.jsonl ({BEIR}), passages.jsonl or a single .jsonl "
-        f"file ({JSONL}), articles.jsonl ({ARTICLE_JSONL}), each also with .gz, and for files that end in "
-        f"{', '.join(SUFFIXES)} ({ARTICLE_TREE}); name the format with --format or give another --source"
+        f"file ({JSONL}), articles.jsonl ({ARTICLE_JSONL}), candidates.jsonl ({REQA}), psgs_*.tsv ({DPR}), "
+        f"{' or '.join(COLLECTIONS)} ({MSMARCO}), passages or corpus with {', '.join(TABLE_SUFFIXES)} ({TABLES}), "
+        f".json files named by their split ({SQUAD}), each also with .gz, and for files that end in "
+        f"{', '.join(article_tree.SUFFIXES)} ({ARTICLE_TREE}) or {', '.join(html_tree.SUFFIXES)} ({HTML_TREE}); name "
+        "the format with --format or give another --source"
     )
+
+
+def _detect_file(path: Path) -> str | None:
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
+        return ARTICLE_JSONL if _holds_articles(path) else JSONL
+    if path.name.endswith(TABLE_SUFFIXES):
+        return TABLES
+    return SQUAD if squad_paths(path) else None
+
+
+def _detect_folder(folder: Path) -> str | None:
+    names = {BEIR: "corpus.jsonl", REQA: "candidates.jsonl", JSONL: "passages.jsonl", ARTICLE_JSONL: "articles.jsonl"}
+    for format, name in names.items():
+        if find_file(folder, name):
+            return format
+    if passage_files(folder):
+        return DPR
+    if find_collection(folder):
+        return MSMARCO
+    if any(table.table == "passages" for table in find_tables(folder)):
+        return TABLES
+    if any(map(_is_squad, squad_paths(folder))):
+        return SQUAD
+    articles, pages = len(article_paths(folder)), len(article_paths(folder, html_tree.SUFFIXES))
+    # A tree of pages often has a licence or a robots.txt beside them.
+    return HTML_TREE if pages > articles else ARTICLE_TREE if articles else None
+
+
+def _is_squad(path: Path) -> bool:
+    """Whether a JSON file begins like one of SQuAD."""
+    try:
+        with open_binary(path) as file:
+            return b'"data"' in file.read(1 << 12)
+    except (*DAMAGED, OSError):
+        return False
 
 
 def _holds_articles(path: Path) -> bool:

@@ -14,7 +14,7 @@ from stillhouse.corpus.sources.lines import (
     shown_id,
     text_field,
 )
-from stillhouse.corpus.sources.rows import Qrel, Query, Rejected, Row
+from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
 from stillhouse.corpus.store import SPLITS
 from stillhouse.errors import InputError
 
@@ -46,17 +46,18 @@ def find_labels(folder: Path) -> dict[str, Path]:
     return files
 
 
-def read_labels(files: dict[str, Path]) -> Iterator[Row]:
+def read_labels(files: dict[str, Path]) -> Iterator[Query | Qrel | Rejected]:
     """The rows of the files that `find_labels` found: all queries, then all qrels."""
     for name, path in files.items():
         if not name.startswith("qrels/"):
-            yield from _read_queries(path, name)
+            yield from read_queries(path, name)
     for name, path in files.items():
         if name.startswith("qrels/"):
-            yield from _read_qrels(path, name, path.name.split(".")[0])
+            yield from read_qrels(path, name, path.name.split(".")[0])
 
 
-def _read_queries(path: Path, name: str) -> Iterator[Row]:
+def read_queries(path: Path, name: str) -> Iterator[Query | Rejected]:
+    """The rows of a `queries.jsonl`."""
     for fields in read_objects(path, name):
         if isinstance(fields, Rejected):
             yield fields
@@ -67,7 +68,8 @@ def _read_queries(path: Path, name: str) -> Iterator[Row]:
             yield Rejected("query", shown_id(fields, QUERY_ID), str(reason), fields.where, fields.content)
 
 
-def _read_qrels(path: Path, name: str, split: str) -> Iterator[Row]:
+def read_qrels(path: Path, name: str, split: str) -> Iterator[Qrel | Rejected]:
+    """The rows of a qrels file with three columns."""
     first = True
     for line in read_lines(path, name):
         if isinstance(line, Rejected):

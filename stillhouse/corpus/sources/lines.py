@@ -1,13 +1,16 @@
-"""Reading text files line by line: plain or gzip, with every unreadable line rejected and the rest kept."""
+"""Reading text files: plain or gzip, with every unreadable line rejected and the rest kept."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
+from urllib.parse import quote
 
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.errors import InputError
@@ -34,27 +37,36 @@ def find_file(folder: Path, name: str) -> Path | None:
     return found[0] if found else None
 
 
-def read_lines(path: Path, name: str) -> Iterator[tuple[int, str] | Rejected]:
-    """The lines of a file that are not blank, as (1-based number, text without its line end).
+def open_binary(path: Path) -> BinaryIO:
+    """The bytes of a file, unpacked when its name ends in `.gz`."""
+    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+"""What reading a damaged gzip raises."""
+
+
+def read_lines(path: Path, name: str, *, blank: bool = False) -> Iterator[tuple[int, str] | Rejected]:
+    """The lines of a file, as (1-based number, text without its line end); without `blank`, those that are not blank.
 
     A line that is not UTF-8 becomes a `Rejected`. Raises `InputError` for an empty file and a damaged gzip.
     """
     number, any_line = 0, False
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        with open_binary(path) as file:
             for number, raw in enumerate(file, start=1):
                 raw = raw.rstrip(b"\r\n")
                 if number == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")
-                if not raw.strip():
+                any_line = any_line or bool(raw.strip())
+                if not blank and not raw.strip():
                     continue
-                any_line = True
                 try:
                     yield number, raw.decode("utf-8")
                 except UnicodeDecodeError:
                     content = raw.decode("utf-8", errors="replace")[:CONTENT_LENGTH]
                     yield Rejected("line", "", "not UTF-8", f"{name}:{number}", content)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise InputError(f"{path} is cut off or damaged after line {number} ({error}); fetch the file again") from None
     if not any_line:
         raise InputError(f"{path} is empty; fill it or remove it")
@@ -77,6 +89,44 @@ def read_objects(path: Path, name: str) -> Iterator[Fields | Rejected]:
             yield Fields(value, where, content)
         else:
             yield Rejected("line", "", "not a JSON object", where, content)
+
+
+def read_cells(path: Path, name: str, delimiter: str) -> Iterator[tuple[int, list[str]] | Rejected]:
+    """The rows of a delimited file whose cells may be quoted, as (number of the last line, cells); no blank rows.
+
+    A quoted cell may hold line ends. A row that breaks the rules of quoting becomes a `Rejected`.
+    """
+    number, rejected, content = 0, list[Rejected](), ""
+
+    def lines() -> Iterator[str]:
+        nonlocal number, content
+        for line in read_lines(path, name, blank=True):
+            if isinstance(line, Rejected):
+                rejected.append(line)
+            else:
+                number, content = line
+                yield content + "\n"
+
+    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
+    while True:
+        cells: list[str] | None = None
+        try:
+            cells = next(rows, None)
+            ended = cells is None
+        except csv.Error as error:
+            ended = False
+            rejected.append(Rejected("line", "", f"not a row ({error})", f"{name}:{number}", content[:CONTENT_LENGTH]))
+        yield from rejected
+        rejected.clear()
+        if ended:
+            return
+        if cells:
+            yield number, cells
+
+
+def spaceless(text: str) -> str:
+    """A name as an id: white space, which a TREC run file could not hold, is percent-encoded."""
+    return re.sub(r"\s", lambda match: quote(match.group(), errors="replace"), text)
 
 
 def identifier(fields: Fields, names: tuple[str, ...]) -> str:

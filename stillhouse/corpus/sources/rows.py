@@ -1,4 +1,4 @@
-"""The rows that every source yields, in this order: passages and links, then queries, then qrels; rejects anywhere."""
+"""The rows that every source yields: passages and links in any order, queries, qrels and answers; rejects anywhere."""
 
 from __future__ import annotations
 
@@ -45,8 +45,21 @@ class Qrel(NamedTuple):
     where: str
 
 
+class Answer(NamedTuple):
+    """A text that a passage must contain to answer a query: `kind` is `text` or `regex` (`stillhouse.corpus.answers`).
+
+    `split` is that of the file, "" where the query's qrels alone tell its split.
+    """
+
+    query_id: str
+    text: str
+    kind: str
+    split: str
+    where: str
+
+
 class Rejected(NamedTuple):
-    """A row that was not taken. `kind` is `passage`, `query`, `qrel`, `link`, or `line` when it could not be read."""
+    """A row that was not taken. `kind` is the kind of row, or `line` when it could not be read."""
 
     kind: str
     id: str
@@ -55,13 +68,26 @@ class Rejected(NamedTuple):
     content: str
 
 
-Row = Passage | Link | Query | Qrel | Rejected
+class LeftOut(NamedTuple):
+    """A row that is no fault of the source's and not wanted. It is counted by its reason, and no more."""
+
+    kind: str
+    reason: str
+
+
+Row = Passage | Link | Query | Qrel | Answer | Rejected | LeftOut
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source on the disk: its format, the files it reads (name inside the source → path) and its rows."""
+    """A source: its format, the files it reads (name inside the source → path) and its rows.
+
+    `identity` is what tells it from others where it has no files. `candidates` says that a passage is a sentence (its
+    title) with the passage that it stands in (its text), as in ReQA.
+    """
 
     format: str
     files: dict[str, Path]
     rows: Callable[[], Iterator[Row]]
+    identity: str = ""
+    candidates: bool = False

@@ -22,6 +22,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from stillhouse.errors import InputError
+from stillhouse.evaluation.breakdowns import Breakdown
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "stillhouse",
@@ -32,14 +33,23 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
 }
 INK, FAINT, ACCENT, SECOND, GROUND = "#010101", "#020202", "#030303", "#040404", "#050505"
-VARIABLES = {INK: "--ink", FAINT: "--rule", ACCENT: "--accent", SECOND: "--muted", GROUND: "--ground"}
+RIGHT, WRONG = "#060606", "#070707"
+VARIABLES = {
+    INK: "--ink",
+    FAINT: "--rule",
+    ACCENT: "--accent",
+    SECOND: "--muted",
+    GROUND: "--ground",
+    RIGHT: "--right",
+    WRONG: "--wrong",
+}
 COLUMNS = ["step", "train_loss", "heldout_loss"]
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
     """Reads `curves.csv`: `step` (int64), `train_loss`, `heldout_loss` (float64).
 
-    Raises `InputError` when the file is missing, has no row or other columns.
+    No row: nothing was trained. Raises `InputError` when the file is missing or has other columns.
     """
     path = folder / "curves.csv"
     try:
@@ -48,8 +58,8 @@ def read_curves(folder: Path) -> pd.DataFrame:
         raise InputError(f"{path} does not exist; run the training that writes {folder} again") from None
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a CSV file: {error}") from None
-    if list(curves.columns) != COLUMNS or curves.empty:
-        raise InputError(f"{path} must have the columns {', '.join(COLUMNS)} and at least one row")
+    if list(curves.columns) != COLUMNS:
+        raise InputError(f"{path} must have the columns {', '.join(COLUMNS)}")
     return curves.astype({"step": np.int64, "train_loss": np.float64, "heldout_loss": np.float64})
 
 
@@ -86,6 +96,85 @@ def interval_plot(
         axes.tick_params(axis="y", length=0)
         _colour(axes)
         return _svg(figure, f"{measure} of every system: mean and 95 % interval")
+
+
+def difference_plot(bars: np.ndarray, measure: str, system: str, baseline: str) -> str:
+    """Differences of two systems query by query, the largest gain at the left; gains and losses in two colours.
+
+    `bars` fall; each is a query's difference or the mean of as many neighbours as in the others.
+    """
+    with _style():
+        figure = Figure(figsize=(7.6, 2.6), layout="constrained")
+        axes = figure.add_subplot()
+        edges = np.linspace(0, 100, len(bars) + 1)
+        for part, colour in ((bars > 0, RIGHT), (bars < 0, WRONG)):
+            if part.any():
+                where = np.flatnonzero(part)
+                reach = edges[where[0] : where[-1] + 2]
+                axes.stairs(bars[where[0] : where[-1] + 1], reach, color=colour, fill=True, linewidth=0)
+        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.set_xlim(0, 100)
+        axes.set_ylabel(f"difference in {measure}")
+        axes.set_xlabel(
+            f"queries in %, from those that {system} gains on most to those that it loses on against {baseline}"
+        )
+        axes.grid(axis="y", color=FAINT, linewidth=0.8)
+        axes.set_axisbelow(True)
+        _colour(axes)
+        return _svg(figure, f"difference in {measure} of every query: {system} against {baseline}")
+
+
+def breakdown_plot(breakdown: Breakdown, systems: Sequence[str], names: Sequence[str]) -> str:
+    """Dots with intervals for a few systems, bin by bin; the last system has the accent."""
+    with _style():
+        figure = Figure(figsize=(5.2, 2.9), layout="constrained")
+        axes = figure.add_subplot()
+        place = np.arange(len(breakdown.bins))
+        for number, (system, name) in enumerate(zip(systems, names)):
+            last = number == len(systems) - 1
+            figures = np.array([of.figures[system] for of in breakdown.bins])
+            x = place + (number - (len(systems) - 1) / 2) * 0.16
+            colour = ACCENT if last else SECOND
+            axes.vlines(x, figures[:, 1], figures[:, 2], color=colour, linewidth=2)
+            axes.plot(x, figures[:, 0], "o-" if last else "s--", color=colour, linewidth=1, markersize=6, label=name)
+        labels = [f"{of.label}\n{of.queries:,} quer{'y' if of.queries == 1 else 'ies'}" for of in breakdown.bins]
+        axes.set_xticks(place, labels)
+        axes.set_xlim(-0.5, len(place) - 0.5)
+        axes.set_xlabel(breakdown.axis)
+        axes.set_ylabel(breakdown.measure)
+        axes.grid(axis="y", color=FAINT, linewidth=0.8)
+        figure.legend(loc="outside upper left", ncols=len(systems), frameon=False, fontsize=9, labelcolor=INK)
+        _colour(axes)
+        return _svg(figure, f"{breakdown.measure} {breakdown.title[0].lower()}{breakdown.title[1:]}")
+
+
+def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure: str, baseline: str) -> str:
+    """A panel a system: a row a corpus with the difference to the baseline and its interval.
+
+    `panels` maps a system to float64 [corpora, 3]: difference, low, high. A difference whose interval holds 0 is grey.
+    """
+    with _style():
+        height = 1.1 + 0.3 * len(labels)
+        figure = Figure(figsize=(7.6, height * -(-len(panels) // 3)), layout="constrained")
+        columns = min(3, len(panels))
+        grid = figure.subplots(-(-len(panels) // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
+        for axes, (system, figures) in zip(grid, panels.items()):
+            axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
+            for row, (difference, low, high) in enumerate(figures):
+                colour = SECOND if low <= 0 <= high else ACCENT
+                axes.plot([low, high], [row, row], color=colour, linewidth=2, zorder=2)
+                axes.plot([difference], [row], "o", markersize=6, color=colour, zorder=3)
+            axes.set_yticks(np.arange(len(labels)), labels)
+            axes.set_ylim(len(labels) - 0.5, -0.5)
+            axes.set_title(system, fontsize=10, color=INK, loc="left")
+            axes.grid(axis="x", color=FAINT, linewidth=0.8)
+            axes.locator_params(axis="x", nbins=5)
+            axes.tick_params(axis="y", length=0)
+            _colour(axes)
+        for axes in grid[len(panels) :]:
+            axes.set_visible(False)
+        figure.supxlabel(f"{measure}, difference to {baseline} with 95 % interval", fontsize=10, color=INK)
+        return _svg(figure, f"{measure} of every system on every corpus: difference to {baseline}")
 
 
 def loss_plot(curves: pd.DataFrame, name: str) -> str:

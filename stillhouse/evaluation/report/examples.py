@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +50,7 @@ def choose_queries(measured: Measured, count: int) -> list[str]:
     systems. Equal queries stand in the order of the judgements.
     """
     measure = measured.measures[0]
-    values_SQ = np.stack([table[measure].to_numpy() for table in measured.values.values()])
+    values_SQ = np.stack([np.nan_to_num(table[measure].to_numpy()) for table in measured.values.values()])
     gain_Q, spread_Q = values_SQ[-1] - values_SQ[0], np.ptp(values_SQ, axis=0)
     better = [int(i) for i in np.lexsort((-spread_Q, -gain_Q)) if gain_Q[i] > 0]
     worse = [int(i) for i in np.lexsort((-spread_Q, gain_Q)) if gain_Q[i] < 0]
@@ -62,14 +63,23 @@ def choose_queries(measured: Measured, count: int) -> list[str]:
 
 def example_queries(corpus: Corpus, measured: Measured, count: int) -> list[Example]:
     """At most `count` examples; queries without a relevant passage in the corpus are never among them."""
+    chosen = choose_queries(measured, measured.queries)
+    return examples_of_queries(corpus, measured, chosen, count, measured.systems)
+
+
+def examples_of_queries(
+    corpus: Corpus, measured: Measured, query_ids: Sequence[str], count: int, systems: Sequence[str]
+) -> list[Example]:
+    """The first `count` of the queries that have a relevant passage, and what each of the systems made of them."""
     relevant = corpus.relevant(measured.split).sort_values("relevance", ascending=False, kind="stable")
     gold_of = {str(query_id): list(ids) for query_id, ids in relevant.groupby("query_id", sort=False)["passage_id"]}
-    query_ids = [query_id for query_id in choose_queries(measured, measured.queries) if query_id in gold_of][:count]
+    query_ids = [query_id for query_id in query_ids if query_id in gold_of][:count]
     text = corpus.queries_of(measured.split).set_index("query_id")["text"]
-    runs = {
-        system: dict(list(run[run["query_id"].isin(query_ids)].sort_values("rank").groupby("query_id")["passage_id"]))
-        for system, run in measured.runs.items()
-    }
+    runs = {}
+    for system in systems:
+        run = measured.runs[system]
+        run = run[run["query_id"].isin(query_ids)].sort_values("rank", kind="stable")
+        runs[system] = dict(list(run.groupby("query_id", observed=True)["passage_id"]))
     return [
         Example(
             query=str(text[query_id]),
@@ -82,6 +92,12 @@ def example_queries(corpus: Corpus, measured: Measured, count: int) -> list[Exam
         )
         for query_id in query_ids
     ]
+
+
+def with_gold(corpus: Corpus, measured: Measured) -> int:
+    """How many of the judged queries have a relevant passage; the others have answers alone."""
+    judged = next(iter(measured.values.values())).index
+    return int(judged.isin(corpus.relevant(measured.split)["query_id"]).sum())
 
 
 def first_is_right(corpus: Corpus, measured: Measured) -> dict[str, int]:

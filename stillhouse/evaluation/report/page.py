@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stillhouse.corpus.store import SPLITS, Corpus
+from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
-from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot
-from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right
+from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot
+from stillhouse.evaluation.report.differences import differences_part
+from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
 
@@ -41,7 +43,9 @@ NOT_A_RETRIEVER = ("bm25", "reranked")
 class Content:
     """What the page is made from. `intervals` and `comparisons` are of the queries of `test`.
 
-    `synthetic` are the made test queries where `test` holds labelled ones.
+    `synthetic` are the made test queries where `test` holds labelled ones. `costs` maps a system to what the facts of
+    its run say: `index_bytes`, and `latency_ms` where it was asked for. `compared` are the system and the baseline that
+    are shown query by query; without it those of the headline. `cut_short` is what `figures.cut_short` gives.
     """
 
     title: str
@@ -56,6 +60,10 @@ class Content:
     examples: int
     bootstrap_samples: int
     randomisation_samples: int
+    breakdowns: Sequence[Breakdown] = ()
+    costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    compared: tuple[str, str] | None = None
+    cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def render(content: Content) -> str:
@@ -69,7 +77,7 @@ def render(content: Content) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(signed=signed, p_value=p_value, name=lambda system: NAMES[system], count=count)
-    test = content.test
+    test, compared = content.test, compared_systems(content)
     return environment.get_template("page.html").render(
         title=content.title,
         style=Markup((folder / "style.css").read_text(encoding="utf-8")),
@@ -83,6 +91,11 @@ def render(content: Content) -> str:
         comparisons=[(pair, by_measure[test.measures[0]]) for pair, by_measure in content.comparisons.items()],
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
         examples=examples_of(content),
+        differences=_differences(content, compared),
+        breakdowns=[(part, Markup(_breakdown(part, compared, test))) for part in content.breakdowns],
+        costs=cost_rows(content),
+        judged=[(name, int(test.judged(name).sum())) for name in test.measures if not test.judged(name).all()],
+        cut_short=content.cut_short,
         facts=corpus_facts(content.corpus, content.corpus_facts),
         bootstrap_samples=content.bootstrap_samples,
         randomisation_samples=content.randomisation_samples,
@@ -100,7 +113,7 @@ def headline(content: Content) -> dict[str, Any]:
     test, dev = content.test, content.dev
     measure, means = test.measures[0], test.means()
     retrievers = [system for system in test.systems if system not in NOT_A_RETRIEVER] or test.systems
-    dev_means = dev.means()
+    dev_means = dev.means() if measure in dev.measures else {}
     best = max(retrievers, key=lambda system: dev_means[system][measure]) if dev_means else retrievers[-1]
     right = first_is_right(content.corpus, test)
     baseline = "bm25" if "bm25" in test.systems and best != "bm25" else ""
@@ -119,9 +132,48 @@ def headline(content: Content) -> dict[str, Any]:
         "difference": difference,
         "comparison": comparison,
         "verdict": verdict,
+        "with_gold": with_gold(content.corpus, test),
         "right": right[best],
         "baseline_right": right[baseline] if baseline else 0,
     }
+
+
+def compared_systems(content: Content) -> tuple[str, str] | None:
+    """The system and the baseline that are shown query by query; None where there is one system alone."""
+    if content.compared:
+        return content.compared
+    best = headline(content)
+    if best["baseline"]:
+        return best["best"], best["baseline"]
+    others = [system for system in content.test.systems if system != best["best"]]
+    return (best["best"], others[0]) if others else None
+
+
+def _differences(content: Content, compared: tuple[str, str] | None) -> dict[str, Any] | None:
+    if compared is None:
+        return None
+    names = NAMES[compared[0]], NAMES[compared[1]]
+    return differences_part(content.corpus, content.test, *compared, content.examples, names)
+
+
+def _breakdown(part: Breakdown, compared: tuple[str, str] | None, test: Measured) -> str:
+    systems = [compared[1], compared[0]] if compared else test.systems[:1]
+    return breakdown_plot(part, systems, [NAMES[system] for system in systems])
+
+
+def cost_rows(content: Content) -> list[dict[str, Any]]:
+    """One row a system whose run tells what it cost: the index's size and, where it was timed, a query's latency."""
+    passages = max(1, content.corpus.passage_count)
+    return [
+        {
+            "system": system,
+            "size": f"{cost['index_bytes'] / 2**20:,.1f}",
+            "each": count(round(cost["index_bytes"] / passages)),
+            "latency": cost.get("latency_ms"),
+        }
+        for system, cost in content.costs.items()
+        if "index_bytes" in cost
+    ]
 
 
 def _subject(system: str) -> str:
@@ -132,7 +184,8 @@ def _subject(system: str) -> str:
 
 def stage_rows(content: Content) -> list[dict[str, Any]]:
     """One row a system: mean, interval and difference to the stage before in every measure, and the mean on dev."""
-    test, means, dev_means = content.test, content.test.means(), content.dev.means()
+    test, means = content.test, content.test.means()
+    dev_means = content.dev.means() if test.measures[0] in content.dev.measures else {}
     best = {measure: max(values[measure] for values in means.values()) for measure in test.measures}
     rows, before = [], ""
     for system in test.systems:
@@ -171,7 +224,7 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
 
 
 def _files(content: Content) -> list[str]:
-    names = ["metrics", "dev_metrics", "intervals", "significance"]
+    names = ["metrics", "dev_metrics", "intervals", "significance", "breakdowns"]
     return [f"{name}.json" for name in names + ["metrics_synthetic"] * (content.synthetic is not None)]
 
 
@@ -183,11 +236,11 @@ def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, st
     """(name, value) pairs: counts of the corpus's tables, then what else its manifest says in plain scalars."""
     queries = corpus.queries["split"].value_counts()
     found = {
-        "passages": count(len(corpus.passages)),
-        "articles": count(int(corpus.passages["article_id"].nunique())),
+        "passages": count(corpus.passage_count),
+        "articles": count(int(corpus.passage_columns("article_id")["article_id"].nunique())),
         "links": count(len(corpus.links)),
         **{f"{split} queries": count(int(queries.get(split, 0))) for split in SPLITS},
-        "median words a passage": _median_words(corpus.passages["text"]),
+        "median words a passage": _median_words(corpus.passage_columns("text")["text"]),
         "rejected rows": count(len(corpus.rejected)),
     }
     for name, value in facts.items():

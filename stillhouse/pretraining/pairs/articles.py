@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.pretraining.pairs.structure import offsets_of
+
 
 @dataclass(frozen=True)
 class Articles:
@@ -37,7 +39,7 @@ class Articles:
         count = int(article_N.max(initial=-1)) + 1
         rows = np.flatnonzero(usable_N & (article_N >= 0))
         passages = rows[np.argsort(article_N[rows], kind="stable")]
-        offsets = _offsets(article_N[passages], count)
+        offsets = offsets_of(article_N[passages], count)
         place_N = np.full(len(article_N), -1, dtype=np.int64)
         place_N[passages] = np.arange(len(passages)) - offsets[article_N[passages]]
         heldout_A = np.zeros(count, dtype=bool)
@@ -47,7 +49,7 @@ class Articles:
         kept = (sizes_A[source] > 0) & (sizes_A[target] > 0) & (heldout_A[source] == heldout_A[target])
         order = np.lexsort((source[kept], target[kept]))
         return cls(
-            passages, offsets, place_N, source[kept][order].astype(np.int64), _offsets(target[kept][order], count)
+            passages, offsets, place_N, source[kept][order].astype(np.int64), offsets_of(target[kept][order], count)
         )
 
     def sizes(self) -> NDArray[np.int64]:
@@ -57,9 +59,3 @@ class Articles:
     def in_degrees(self) -> NDArray[np.int64]:
         """Articles that link to every article, int64 [A]."""
         return np.diff(self.link_offsets)
-
-
-def _offsets(sorted_numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
-    offsets = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(np.bincount(sorted_numbers, minlength=count), out=offsets[1:])
-    return offsets

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
-from stillhouse.pretraining.pairs.structure import PassageStructure
+from stillhouse.pretraining.pairs.structure import PassageStructure, offsets_of
 from stillhouse.pretraining.tokens import TokenCache
 
 
@@ -49,6 +49,4 @@ def ordinary_sentences(cache: TokenCache) -> Sentences:
     passage = np.searchsorted(cache.offsets, begins, side="right") - 1
     in_text = begins >= cache.offsets[passage] + structure.title_lengths[passage]
     kept = ordinary & in_text
-    offsets = np.zeros(len(cache) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(passage[kept], minlength=len(cache)), out=offsets[1:])
-    return Sentences(begins[kept], ends[kept], offsets)
+    return Sentences(begins[kept], ends[kept], offsets_of(passage[kept], len(cache)))

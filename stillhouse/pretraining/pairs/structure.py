@@ -11,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stillhouse.corpus.sentences import sentence_spans
+from stillhouse.corpus.titles import SPACE, TITLES, read_title
 
 FILES = ("sentence_starts", "title_lengths", "article", "lead", "links")
 
@@ -42,27 +45,38 @@ class PassageStructure:
         return cls(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in FILES})
 
 
+def offsets_of(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+    """Where the things of each of `count` groups begin in a list sorted by group, int64 [count + 1]."""
+    offsets = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(numbers, minlength=count), out=offsets[1:])
+    return offsets
+
+
 def sentence_structure(
     ends_T: NDArray[np.int32],
     offsets: NDArray[np.int64],
     titles: Sequence[str],
     texts: Sequence[str],
     language: str,
+    titles_as: str = SPACE,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
     """Where sentences begin (bool [T]) and how many tokens are titles (int32 [N]).
 
-    `ends_T` is the character after each token in `passage_text(title, text)`; `offsets` int64 [N + 1] says which tokens
-    belong to which passage. A sentence without a token of its own, or beyond where the passage was cut, begins nowhere.
+    `ends_T` is the character after each token in `passage_text(title, text, titles_as)`; `offsets` int64 [N + 1] says
+    which tokens belong to which passage. What joins title and text, a colon say, belongs to the title. A
+    sentence without a token of its own, or beyond where the passage was cut, begins nowhere.
     """
     lengths_N = np.diff(offsets)
     passage_T = np.repeat(np.arange(len(texts)), lengths_N)
-    title_chars_N = np.array([len(title) for title in titles], dtype=np.int64)
+    text_chars_N = np.array([len(read_title(title, titles_as)) for title in titles], dtype=np.int64)
+    joint = TITLES[titles_as]
+    title_chars_N = np.where(text_chars_N > 0, text_chars_N - len(joint) + len(joint.rstrip()), 0)
     in_title_T = (ends_T <= title_chars_N[passage_T]) & (title_chars_N[passage_T] > 0)
     title_lengths_N = np.bincount(passage_T[in_title_T], minlength=len(texts))
     spans = [sentence_spans(text, language) for text in texts]
     passage_S = np.repeat(np.arange(len(texts)), [len(span) for span in spans])
     begins_S = np.array([begin for span in spans for begin, _ in span], dtype=np.int64)
-    begins_S += np.where(title_chars_N > 0, title_chars_N + 1, 0)[passage_S]
+    begins_S += text_chars_N[passage_S]
     # A sentence's first token is the first that ends after the sentence's first character: some tokenizers let a token
     # begin at the white space before its word.
     stride = 1 + max(int(ends_T.max(initial=0)), int(begins_S.max(initial=0)))
@@ -87,9 +101,8 @@ def article_structure(
     where the section's name changes; an article without headings is one section. A passage without an article is in no
     first section. Links to or from an article without passages are left out.
     """
-    ids = passages["article_id"].astype(object).where(passages["article_id"] != "", None)
-    article_N, names = pd.factorize(ids)
-    section_N, _ = pd.factorize(passages["section"].astype(object))
+    article_N, names = pd.factorize(passages["article_id"].where(passages["article_id"] != ""))
+    section_N, _ = pd.factorize(passages["section"])
     order = np.lexsort((passages["position"].to_numpy(), article_N))
     article, section, place = article_N[order], section_N[order], np.arange(len(order))
     begins = np.flatnonzero(np.diff(article, prepend=-2))
@@ -98,10 +111,9 @@ def article_structure(
     lead_ends = np.minimum.reduceat(np.where(differs, place, len(order)), begins)[group]
     lead_N = np.zeros(len(order), dtype=bool)
     lead_N[order] = (place < lead_ends) & (article >= 0)
-    index = pd.Index(names, dtype=object)
-    pairs = np.stack(
-        [index.get_indexer(pd.Index(links[column], dtype=object)) for column in ("source", "target")], axis=1
-    )
+    known = pa.array(names, pa.string())
+    ends = [pc.index_in(pa.array(links[column], pa.string()), value_set=known) for column in ("source", "target")]
+    pairs = np.stack([end.fill_null(-1).to_numpy(zero_copy_only=False) for end in ends], axis=1)
     pairs = pairs[(pairs >= 0).all(1) & (pairs[:, 0] != pairs[:, 1])]
     unique = np.unique(pairs, axis=0) if len(pairs) else pairs
     return article_N.astype(np.int32), lead_N, unique.astype(np.int32).reshape(-1, 2)

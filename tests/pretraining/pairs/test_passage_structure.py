@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from stillhouse.corpus.sentences import sentence_spans
-from stillhouse.corpus.store import passage_text
+from stillhouse.corpus.titles import passage_text
 from stillhouse.pretraining.pairs.structure import PassageStructure, article_structure
 from stillhouse.pretraining.token_files import write_tokens
 
@@ -58,19 +58,33 @@ def frame(passages: list[tuple[str, str]]) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("max_length", [6, 20, 400])
-@pytest.mark.parametrize("at_once", [1, 4, 100])
-def test_sentences_begin_where_their_first_character_is(tmp_path: Path, max_length: int, at_once: int) -> None:
+@pytest.mark.parametrize(
+    ("at_once", "titles_as", "joint"),
+    [
+        (1, "space", " "),
+        (4, "space", " "),
+        (100, "space", " "),
+        (4, "colon", ": "),
+        (4, "line", "\n"),
+        (4, "left_out", ""),
+    ],
+)
+def test_sentences_begin_where_their_first_character_is(
+    tmp_path: Path, max_length: int, at_once: int, titles_as: str, joint: str
+) -> None:
     tokenizer = wrapped(word_piece())
     passages = frame(PASSAGES)
     parts = (passages.iloc[start : start + at_once] for start in range(0, len(passages), at_once))
-    counts = write_tokens(tmp_path, parts, tokenizer, max_length, "en")
+    counts = write_tokens(tmp_path, parts, tokenizer, max_length, "en", titles_as)
     offsets, found = np.load(tmp_path / "offsets.npy"), np.load(tmp_path / "sentence_starts.npy")
     title_lengths = np.load(tmp_path / "title_lengths.npy")
     sentences = 0
     for row, (title, text) in enumerate(PASSAGES):
-        encoding = tokenizer.backend_tokenizer.encode(passage_text(title, text), add_special_tokens=False)
+        read = f"{title}{joint}" if title and joint else ""
+        assert passage_text(title, text, titles_as) == read + text
+        encoding = tokenizer.backend_tokenizer.encode(read + text, add_special_tokens=False)
         length = min(len(encoding.ids), max_length - 2)
-        shift = len(title) + 1 if title else 0
+        shift = len(read)
         begins = [encoding.char_to_token(i) for i in range(shift - 1)]
         in_title = min(len({token for token in begins if token is not None}), length)
         assert title_lengths[row] == in_title, row

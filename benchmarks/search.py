@@ -1,0 +1,204 @@
+"""Search of sampled vectors: exact and approximate, time, memory, recall and size; then the evaluation of a run.
+
+    python benchmarks/search.py --folder build/search [--passages 1000000] [--threads 1]
+
+Vectors have length 1 and lie in clusters, as embeddings do; queries are noisy copies of some, which are their relevant
+passages. Every measurement is a process of its own, whose peak memory is shown. `faiss, in memory` is exact search by
+faiss's own IndexFlatIP, all vectors read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pandas as pd
+import torch
+from machine import machine, peak_mib
+
+from stillhouse.evaluation.measures import parse_measures, per_query
+from stillhouse.retrieval.embeddings import Embeddings, write_segment
+from stillhouse.retrieval.runs import read_run, write_run
+from stillhouse.retrieval.settings import IndexConfig
+from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, measure, write_index
+
+WIDTH, CLUSTERS, SPREAD, NOISE, SEED = 384, 2000, 0.8, 0.4, 0
+PART = 50_000
+QUERIES, RUN_DEPTH, ALONE = 1000, 1000, 50
+KINDS = ("flat", "hnsw", "ivfpq", "sq8")
+FAISS = "faiss, in memory"
+MEASURES = "RR@10 nDCG@10 R@50 R@1000 AP"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where vectors and indexes go; kept from run to run")
+    parser.add_argument("--passages", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, default=QUERIES)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
+    parser.add_argument("--measure", nargs=2, metavar=("WHAT", "KIND"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(arguments.threads)
+    faiss.omp_set_num_threads(arguments.threads)
+    if arguments.measure:
+        what, kind = arguments.measure
+        print(json.dumps(TASKS[what](kind, arguments)))
+        return 0
+    sample(arguments.folder, arguments.passages, arguments.queries)
+    lines = report(arguments)
+    arguments.page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+    return 0
+
+
+def place(folder: Path, passages: int) -> Path:
+    return folder / f"vectors-{passages}"
+
+
+def digests(passages: int) -> np.ndarray:
+    return np.array([b"%016d" % number for number in range(passages)], dtype="S16")
+
+
+def sample(folder: Path, passages: int, queries: int) -> None:
+    """Writes the vectors in segments, and the queries with the row of each one's relevant passage; once."""
+    rng = np.random.default_rng(SEED)
+    centres = unit(rng.standard_normal((CLUSTERS, WIDTH), dtype=np.float32))
+    relevant = np.sort(rng.choice(passages, queries, replace=False))
+    into, names = place(folder, passages), digests(passages)
+    chosen = []
+    for start in range(0, passages, PART):
+        size = min(PART, passages - start)
+        noise = unit(rng.standard_normal((size, WIDTH), dtype=np.float32))
+        vectors = unit(centres[rng.integers(CLUSTERS, size=size)] + SPREAD * noise)
+        write_segment(into, names[start : start + size], vectors)
+        chosen.append(vectors[relevant[(relevant >= start) & (relevant < start + size)] - start])
+    noise = unit(rng.standard_normal((queries, WIDTH), dtype=np.float32))
+    np.save(folder / "queries.npy", unit(np.concatenate(chosen) + NOISE * noise))
+    np.save(folder / "relevant.npy", relevant)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    result: np.ndarray = (vectors / lengths).astype(np.float32)
+    return result
+
+
+def stored(arguments: argparse.Namespace) -> CutVectors:
+    names = digests(arguments.passages)
+    return CutVectors(Embeddings([place(arguments.folder, arguments.passages)], names, WIDTH), WIDTH, True)
+
+
+def index_folder(arguments: argparse.Namespace, kind: str) -> Path:
+    return arguments.folder / f"{kind}-{arguments.passages}"
+
+
+def build_one(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    vectors, into = stored(arguments), index_folder(arguments, kind)
+    into.mkdir(exist_ok=True)
+    ids = pd.Series(np.char.mod("p%d", np.arange(arguments.passages)))
+    started = time.perf_counter()
+    write_index(into, IndexConfig(kind=kind), vectors, ids, WIDTH)
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "mib": peak_mib(), "bytes": (into / "index.faiss").stat().st_size}
+
+
+def recall_of(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    queries = np.load(arguments.folder / "queries.npy")
+    return measure(index_folder(arguments, kind), stored(arguments), (queries, "sampled queries")).recall
+
+
+def search_one(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Seconds for all queries at once at depth 100, and milliseconds for one at a time at depth 10."""
+    queries = np.load(arguments.folder / "queries.npy")
+    if kind == FAISS:
+        theirs = faiss.read_index(str(index_folder(arguments, "flat") / "index.faiss"))
+        search = theirs.search
+    else:
+        search = VectorIndex(index_folder(arguments, kind)).search
+    search(queries[:2], 10)
+    started = time.perf_counter()
+    search(queries, 100)
+    together = time.perf_counter() - started
+    started = time.perf_counter()
+    for query in queries[:ALONE]:
+        search(query[None], 10)
+    alone = 1000 * (time.perf_counter() - started) / min(ALONE, len(queries))
+    return {"seconds": together, "milliseconds": alone, "mib": peak_mib()}
+
+
+def evaluate_run(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Retrieves deep, writes the run, reads it again and measures it."""
+    queries, relevant = np.load(arguments.folder / "queries.npy"), np.load(arguments.folder / "relevant.npy")
+    index = VectorIndex(index_folder(arguments, kind))
+    times, started = {}, time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal started
+        times[name], started = time.perf_counter() - started, time.perf_counter()
+
+    rows, scores = index.search(queries, RUN_DEPTH)
+    lap("search")
+    query_ids, path = [f"q{number}" for number in range(len(queries))], arguments.folder / "test.trec"
+    write_run(path, query_ids, list(index.passage_ids), rows, scores, "dense")
+    lap("writing the run")
+    run = read_run(path)
+    lap("reading the run")
+    qrels = pd.DataFrame({"query_id": query_ids, "passage_id": [f"p{row}" for row in relevant], "relevance": 1})
+    values = per_query(qrels, run, parse_measures(MEASURES)).mean()
+    lap("measures")
+    return {"times": times, "lines": len(run), "values": values.to_dict(), "mib": peak_mib()}
+
+
+TASKS = {"build": build_one, "recall": recall_of, "search": search_one, "evaluate": evaluate_run}
+
+
+def report(arguments: argparse.Namespace) -> list[str]:
+    command = f"Command: `python benchmarks/search.py --passages {arguments.passages} --threads {arguments.threads}`."
+    about = (
+        f"{arguments.passages} vectors of width {WIDTH}, {arguments.queries} queries; threads: {arguments.threads}. "
+        "Indexes are built on one thread. All queries at once to depth 100; one at a time to depth 10."
+    )
+    lines = ["# Search at size", "", command, "", machine("faiss-cpu", "torch", "numpy"), "", about, ""]
+    lines += ["| index | build, s | build, peak MiB | size, MB | all queries, s | one query, ms | search, peak MiB | "]
+    lines[-1] += "recall@10 | recall@100 |"
+    lines += ["|---|" + "---|" * 8]
+    for kind in arguments.kinds:
+        built = in_a_process("build", kind, arguments)
+        found = in_a_process("search", kind, arguments)
+        recall = in_a_process("recall", kind, arguments)
+        cells = [f"{built['seconds']:.1f}", f"{built['mib']:.0f}", f"{built['bytes'] / 1e6:.1f}"]
+        cells += [f"{found['seconds']:.2f}", f"{found['milliseconds']:.2f}", f"{found['mib']:.0f}"]
+        cells += [f"{recall['recall@10']:.3f}", f"{recall['recall@100']:.3f}"]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    if "flat" in arguments.kinds:
+        found = in_a_process("search", FAISS, arguments)
+        lines.append(
+            f"| {FAISS} | | | | {found['seconds']:.2f} | {found['milliseconds']:.2f} | {found['mib']:.0f} | 1 | 1 |"
+        )
+        run = in_a_process("evaluate", "flat", arguments)
+        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in run["times"].items())
+        values = ", ".join(f"{name} {value:.3f}" for name, value in run["values"].items())
+        lines += ["", f"A run of {run['lines']} lines, {RUN_DEPTH} a query: {times}; peak memory {run['mib']:.0f} MiB."]
+        lines += [f"Its figures: {values}."]
+    return lines
+
+
+def in_a_process(what: str, kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--folder", str(arguments.folder), "--passages", str(arguments.passages)]
+    command += ["--queries", str(arguments.queries), "--threads", str(arguments.threads), "--measure", what, kind]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Passages of another source as distractors: they can be found and answer no query (004 §4.4, Table 6)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from stillhouse.corpus.sources.reqa import candidates_of
+from stillhouse.corpus.sources.rows import LeftOut, Passage, Rejected, Row, Source
+
+PLACE = "distractors"
+"""What stands before the file names of distractors in `rejected.parquet`."""
+PREFIX = "distractor:"
+"""What the ids of distractors begin with."""
+
+
+def with_distractors(source: Source, other: Source, most: int, seed: int, language: str) -> Source:
+    """The source with at most `most` (0 = all) passages of `other`, a seeded sample; the labels of `other` are left.
+
+    Where passages of the source are candidates of ReQA, so are the distractors: one for each sentence. A distractor
+    with the text of a passage of the source is left out, since it would answer that passage's queries.
+    """
+
+    def rows() -> Iterator[Row]:
+        texts: set[bytes] = set()
+        for row in source.rows():
+            if isinstance(row, Passage):
+                texts.add(_digest(row.text))
+            yield row
+        yield from _sample(_distractors(other, texts, source.candidates and not other.candidates, language), most, seed)
+
+    files = source.files | {f"{PLACE}/{name}": path for name, path in other.files.items()}
+    identity = "+".join(filter(None, (source.identity, other.identity)))
+    return dataclasses.replace(source, files=files, rows=rows, identity=identity)
+
+
+def _distractors(other: Source, texts: set[bytes], by_sentence: bool, language: str) -> Iterator[Row]:
+    for row in other.rows():
+        if isinstance(row, Rejected):
+            if row.kind in ("passage", "line"):
+                yield row._replace(where=f"{PLACE}/{row.where}")
+        elif not isinstance(row, Passage):
+            continue
+        elif _digest(row.text) in texts:
+            yield LeftOut("passage", "distractor with the text of a passage of the source")
+        else:
+            article = PREFIX + row.article_id if row.article_id else ""
+            named = row._replace(id=PREFIX + row.id, article_id=article, where=f"{PLACE}/{row.where}")
+            # A passage without text has no sentence; it goes on as it is and is rejected as empty.
+            yield from candidates_of(named, language) if by_sentence and row.text.strip() else (named,)
+
+
+def _digest(text: str) -> bytes:
+    """128 bits that stand for a text: the texts of a whole source would not fit."""
+    return hashlib.blake2b(text.encode("utf-8", errors="surrogatepass"), digest_size=16).digest()
+
+
+def _sample(rows: Iterator[Row], most: int, seed: int) -> Iterator[Row]:
+    """All rows that are no passages, and of the passages `most`, each set of them as likely as any other.
+
+    Holds `most` rows at a time (Vitter, "Random sampling with a reservoir", 1985, algorithm R).
+    """
+    if not most:
+        yield from rows
+        return
+    random = np.random.default_rng(seed)
+    kept: list[tuple[int, Passage]] = []
+    count = 0
+    for row in rows:
+        if not isinstance(row, Passage):
+            yield row
+            continue
+        if count < most:
+            kept.append((count, row))
+        elif (place := int(random.integers(count + 1))) < most:
+            kept[place] = (count, row)
+        count += 1
+    for _, row in sorted(kept, key=lambda item: item[0]):
+        yield row
+    if count > most:
+        yield from (LeftOut("passage", "distractor beyond max_distractors") for _ in range(count - most))

@@ -1,0 +1,181 @@
+"""The files of Dense Passage Retrieval: `psgs_w100.tsv`, training JSON, and question files with answers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from stillhouse.corpus.answers import REGEX, TEXT
+from stillhouse.corpus.sources.json_files import read_elements
+from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, read_cells, spaceless, text_field
+from stillhouse.corpus.sources.options import AUTO, Options
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.errors import InputError
+
+DPR = "dpr"
+CONTEXT_ID = ("passage_id", "psg_id")
+PREFIX = "wiki:"
+"""What some files set before a passage's number."""
+
+_PASSAGES = re.compile(r"psgs.*\.tsv(\.gz)?")
+_TRAINING = re.compile(r".*\.json(\.gz)?")
+_QUESTIONS = re.compile(r".*(\.qa|-qa)\.(csv|tsv)(\.gz)?")
+
+
+def open_dpr(folder: Path, options: Options) -> Source:
+    """A folder with `psgs_*.tsv[.gz]` and files of questions, each with its split in its name.
+
+    Training JSON (`biencoder-nq-train.json`) gives queries, positives and answers; its negatives are not read. Question
+    files (`nq-test.qa.csv`) give queries and answers. A query's id is `<file>-<k>` for the k-th of its file, from 0.
+    """
+    passages = passage_files(folder)
+    if len(passages) != 1:
+        found = ", ".join(path.name for path in passages)
+        raise InputError(
+            f"{folder} has no psgs_*.tsv" if not found else f"{folder} has {found}; leave one of them there"
+        )
+    others = [path for path in sorted(folder.iterdir()) if path.is_file() and path not in passages]
+    training = [path for path in others if _TRAINING.fullmatch(path.name)]
+    questions = [path for path in others if _QUESTIONS.fullmatch(path.name)]
+    for path in (*training, *questions):
+        if split_in(path.name) is None:
+            raise InputError(f"{path}: its name tells no split; put train, dev or test into it, or move it away")
+
+    def rows() -> Iterator[Row]:
+        # The positives without an id: the text that each must have → the qrels that wait for its passage.
+        waiting: dict[str, list[Qrel]] = {}
+        asked: set[tuple[str, str]] = set()
+        for path in training:
+            yield from _read_training(path, options, waiting, asked)
+        for path in questions:
+            yield from _read_questions(path, options, asked)
+        yield from _read_passages(passages[0], waiting)
+        for qrels in waiting.values():
+            for row in qrels:
+                yield Rejected("qrel", row.query_id, "no passage has the text of its positive", row.where, "")
+
+    return Source(DPR, {path.name: path for path in (*passages, *training, *questions)}, rows)
+
+
+def passage_files(folder: Path) -> list[Path]:
+    """The passage files of a folder."""
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and _PASSAGES.fullmatch(path.name)]
+
+
+def _read_passages(path: Path, waiting: dict[str, list[Qrel]]) -> Iterator[Row]:
+    first = True
+    for row in read_cells(path, path.name, "\t"):
+        if isinstance(row, Rejected):
+            yield row
+            continue
+        number, cells = row
+        where = f"{path.name}:{number}"
+        is_header, first = first and cells == ["id", "text", "title"], False
+        if is_header:
+            continue
+        if len(cells) != 3:
+            yield Rejected(
+                "passage", cells[0], "not three columns (id, text, title)", where, str(cells)[:CONTENT_LENGTH]
+            )
+            continue
+        id, text, title = cells[0].removeprefix(PREFIX), cells[1], cells[2]
+        yield Passage(id, title, text, article_id=id, section="", position=0, where=where)
+        for qrel in waiting.pop(_words(text), ()) if waiting else ():
+            yield qrel._replace(passage_id=id)
+
+
+def _read_training(
+    path: Path, options: Options, waiting: dict[str, list[Qrel]], asked: set[tuple[str, str]]
+) -> Iterator[Row]:
+    split, kind = split_in(path.name) or "", _kind(path, options)
+    for number, element in enumerate(read_elements(path)):
+        id, where = _query_id(path, number), f"{path.name}:{number + 1}"
+        content = str(element)[:CONTENT_LENGTH]
+        try:
+            if not isinstance(element, dict):
+                raise IllTyped("not a JSON object")
+            fields = Fields(element, where, content)
+            question = text_field(fields, "question")
+            answers, contexts = _texts(fields.get("answers", [])), fields.get("positive_ctxs")
+            if not isinstance(contexts, list):
+                raise IllTyped("positive_ctxs is not a list")
+        except IllTyped as reason:
+            yield Rejected("query", id, str(reason), where, content)
+            continue
+        asked.add((split, question))
+        yield Query(id, question, where)
+        for answer in answers:
+            yield Answer(id, answer, kind, split, where)
+        for context in contexts[:1] if options.dpr_positives == "first" else contexts:
+            yield from _read_positive(context, Qrel(id, "", "1", split, where), waiting)
+
+
+def _read_positive(context: object, qrel: Qrel, waiting: dict[str, list[Qrel]]) -> Iterator[Row]:
+    try:
+        if not isinstance(context, dict):
+            raise IllTyped("positive is not a JSON object")
+        fields = Fields(context, "", "")
+        if any(context.get(name) is not None for name in CONTEXT_ID):
+            known = Fields({name: value for name, value in context.items() if value is not None}, "", "")
+            yield qrel._replace(passage_id=identifier(known, CONTEXT_ID).removeprefix(PREFIX))
+        else:
+            waiting.setdefault(_words(text_field(fields, "text")), []).append(qrel)
+    except IllTyped as reason:
+        yield Rejected("qrel", qrel.query_id, str(reason), qrel.where, str(context)[:CONTENT_LENGTH])
+
+
+def _read_questions(path: Path, options: Options, asked: set[tuple[str, str]]) -> Iterator[Row]:
+    split, kind, k = split_in(path.name) or "", _kind(path, options), -1
+    for row in read_cells(path, path.name, "\t"):
+        if isinstance(row, Rejected):
+            yield row
+            continue
+        number, cells = row
+        k += 1
+        id, where, content = _query_id(path, k), f"{path.name}:{number}", str(cells)[:CONTENT_LENGTH]
+        try:
+            if len(cells) != 2:
+                raise IllTyped("not two columns (question, answers)")
+            answers = _listed(cells[1])
+        except IllTyped as reason:
+            yield Rejected("query", id, str(reason), where, content)
+            continue
+        if (split, cells[0]) in asked:
+            yield LeftOut("query", "the question stands in a training file of its split too")
+            continue
+        yield Query(id, cells[0], where)
+        for answer in answers:
+            yield Answer(id, answer, kind, split, where)
+
+
+def _listed(cell: str) -> list[str]:
+    """The texts of a list as Python or JSON writes it. It is read and never run. Raises `IllTyped`."""
+    try:
+        value = ast.literal_eval(cell.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise IllTyped("answers are not a list of texts") from None
+    return _texts(value)
+
+
+def _texts(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise IllTyped("answers are not a list of texts")
+    return value
+
+
+def _kind(path: Path, options: Options) -> str:
+    """CuratedTREC alone gives its answers as regular expressions."""
+    if options.answer_kind != AUTO:
+        return options.answer_kind
+    return REGEX if "curatedtrec" in re.sub("[^a-z]", "", path.name.lower()) else TEXT
+
+
+def _query_id(path: Path, number: int) -> str:
+    return f"{spaceless(path.name.partition('.')[0])}-{number}"
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,177 @@
+"""A tree of HTML pages, one article each: headings are sections; paragraphs, items, table rows, code are passages."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillhouse.corpus.sources.article_tree import article_id, article_paths, link_target
+from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Rejected, Row, Source
+from stillhouse.errors import InputError
+
+HTML_TREE = "html-tree"
+SUFFIXES = (".html", ".htm", ".xhtml")
+
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+LEFT_OUT = frozenset(
+    "nav footer aside script style noscript template svg math form button select iframe object head title".split()  # noqa: SIM905
+)
+"""Elements whose text is no part of the article, and whose links are none of its own."""
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small span strike "  # noqa: SIM905
+    "strong sub sup time tt u var wbr ruby rb rt rp".split()
+)
+"""Elements that end no paragraph; every other one does. Cells of a table row stay together."""
+CELLS = frozenset(("td", "th"))
+_HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
+"""What documentation tools put behind a heading as a link to it."""
+
+
+def open_html_tree(folder: Path) -> Source:
+    """A folder of HTML pages, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` lie in the folder.
+
+    Ids are those of a tree of Markdown. Of a page with one `main` (or an element of that role, or `article`) that alone
+    is read. The title is its first `h1`, else the page's `title`, else the file's name.
+    Raises `InputError` when `lxml` is missing.
+    """
+    root = folder / "articles" if (folder / "articles").is_dir() else folder
+    paths = article_paths(root, SUFFIXES)
+    if not paths:
+        raise InputError(f"{root} has no article: no file that ends in {', '.join(SUFFIXES)}")
+    try:
+        import lxml.html  # noqa: F401
+    except ImportError:
+        raise InputError("reading HTML needs the package lxml; `pip install lxml` gets it") from None
+    labels = find_labels(folder)
+    files = {path.relative_to(folder).as_posix(): path for path in paths}
+    ids = {path.relative_to(root).as_posix(): article_id(path.relative_to(root)) for path in paths}
+
+    def rows() -> Iterator[Row]:
+        seen: set[str] = set()
+        for (name, path), (relative, id) in zip(files.items(), ids.items()):
+            if id in seen:
+                yield Rejected("passage", id, "duplicate article id", f"{name}:1", "")
+                continue
+            seen.add(id)
+            yield from _read_page(path.read_bytes(), name, relative, id, ids)
+        yield from read_labels(labels)
+
+    return Source(HTML_TREE, files | labels, rows)
+
+
+@dataclass
+class _Block:
+    """A heading (`level` above 0) or a paragraph, the line it begins on and the links in it."""
+
+    line: int
+    level: int
+    text: str
+    links: list[str] = field(default_factory=list)
+
+
+def _read_page(data: bytes, name: str, relative: str, id: str, ids: dict[str, str]) -> Iterator[Row]:
+    page = _parse(data)
+    if page is None:
+        content = data[:CONTENT_LENGTH].decode("utf-8", errors="replace")
+        yield Rejected("passage", id, "not HTML", f"{name}:1", content)
+        return
+    blocks = list(_blocks(_main(page)))
+    head = next((block for block in blocks if block.level == 1), None)
+    named = " ".join((page.findtext(".//title") or "").split())
+    title = head.text if head else named or posixpath.basename(id)
+    section, position = "", 0
+    for block in blocks:
+        where = f"{name}:{block.line}"
+        if block.level and block is not head:
+            section = block.text
+        elif not block.level:
+            yield Passage(f"{id}#{position + 1}", title, block.text, id, section, position, where)
+            position += 1
+        for target in block.links:
+            link = link_target(_page_of(target), relative, SUFFIXES)
+            if link is not None:
+                yield Link(id, ids.get(link, link), where)
+    if position == 0:
+        yield Rejected("passage", id, "article without a paragraph", f"{name}:1", title)
+
+
+def _parse(data: bytes) -> Any:
+    """The root element; None for what holds none. Text that is no UTF-8 is read as its page declares."""
+    from lxml import etree, html
+
+    try:
+        data.decode("utf-8")
+        encoding = "utf-8"
+    except UnicodeDecodeError:
+        encoding = None
+    try:
+        # NUL bytes would end the page for the parser.
+        return html.document_fromstring(data.replace(b"\x00", b""), parser=html.HTMLParser(encoding=encoding))
+    except (etree.LxmlError, ValueError, LookupError, AssertionError):
+        return None
+
+
+def _main(page: Any) -> Any:
+    """The part of a page that is its article, where it says so; around it stand menus, notices and help."""
+    parts = page.xpath("//main | //*[@role='main']") or page.xpath("//article")
+    return parts[0] if len(parts) == 1 else page
+
+
+def _is_left_out(element: Any) -> bool:
+    return element.tag in LEFT_OUT or "hidden" in element.attrib or element.get("aria-hidden") == "true"
+
+
+def _page_of(target: str) -> str:
+    """A link to a folder is one to its `index.html`."""
+    path = target.split("#")[0].split("?")[0].strip()
+    return f"{path}index.html" if path.endswith("/") else path
+
+
+def _blocks(page: Any) -> Iterator[_Block]:
+    """The headings and paragraphs of a page, in order; everything between two ends of block elements is one."""
+    from lxml import etree
+
+    parts: list[str] = []
+    links: list[str] = []
+    level, pre, line = 0, 0, 1
+
+    def flush() -> Iterator[_Block]:
+        text = "".join(parts)
+        text = text.strip("\n").rstrip() if pre else " ".join(text.split())
+        if level:
+            text = text.rstrip("".join(_HEADING_MARKS) + " ")
+        if text.strip():
+            yield _Block(line, level, text, links.copy())
+        parts.clear()
+        links.clear()
+
+    walk = etree.iterwalk(page, events=("start", "end", "comment", "pi"))
+    for event, element in walk:
+        tag = element.tag if isinstance(element.tag, str) else ""
+        if event == "start":
+            if _is_left_out(element):
+                walk.skip_subtree()
+                continue
+            if tag == "br":
+                parts.append("\n")
+            elif tag in CELLS:
+                parts.append(" ")
+            elif tag not in INLINE:
+                yield from flush()
+                line = element.sourceline or line
+                level = HEADINGS.index(tag) + 1 if tag in HEADINGS else 0
+                pre += tag == "pre"
+            elif tag == "a" and element.get("href"):
+                links.append(element.get("href"))
+            parts.append(element.text or "")
+        elif event == "end" and not _is_left_out(element) and tag not in ("br", *CELLS, *INLINE):
+            yield from flush()
+            level = 0
+            pre -= tag == "pre"
+        if event != "start":
+            parts.append(element.tail or "")
+    yield from flush()

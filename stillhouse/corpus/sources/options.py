@@ -1,0 +1,22 @@
+"""What a reader may be told beside the place of its source; each field is a setting of `ingest`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.corpus.answers import KINDS
+
+AUTO = "auto"
+ANSWER_KINDS = (AUTO, *KINDS)
+DPR_POSITIVES = ("all", "first")
+REQA_SPLITS = ("80/20", "5/95", "1/99")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The defaults are those of `ingest`, where the meaning of each is told."""
+
+    columns: str = ""
+    answer_kind: str = AUTO
+    dpr_positives: str = DPR_POSITIVES[0]
+    reqa_split: str = REQA_SPLITS[0]

@@ -1,0 +1,50 @@
+"""Which split a name tells of, and giving a source's splits other names."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+
+from stillhouse.corpus.sources.rows import Answer, Qrel, Row, Source
+from stillhouse.corpus.store import SPLITS
+from stillhouse.errors import InputError
+
+_WORD = re.compile(r"(?<![a-z])(?:doc)?(train|dev|validation|valid|val|test)(?![a-z])")
+
+
+def split_in(name: str) -> str | None:
+    """The split that the name of a file or dataset tells of; None when it tells of none.
+
+    The first of the words train, dev, validation (valid, val) and test counts, which other letters may not touch but
+    for the `doc` of MS MARCO's files: `train-v1.1.json`, `nq-dev.qa.csv`, `msmarco-doctrain-qrels.tsv`.
+    """
+    found = _WORD.search(name.lower())
+    if found is None:
+        return None
+    return found.group(1) if found.group(1) in SPLITS else "dev"
+
+
+def parse_splits(text: str) -> dict[str, str]:
+    """`dev=test train=train` as a mapping. Raises `InputError` for anything else."""
+    pairs = [part.partition("=") for part in text.replace(",", " ").split()]
+    if any(old not in SPLITS or new not in SPLITS for old, _, new in pairs):
+        raise InputError(
+            f"splits: {text!r} does not name splits; write, for instance, 'dev=test' (of train, dev, test)"
+        )
+    names = {old: new for old, _, new in pairs}
+    if len(names) < len(pairs):
+        raise InputError(f"splits: {text!r} names a split twice; leave one out")
+    return names
+
+
+def with_splits(source: Source, names: Mapping[str, str]) -> Source:
+    """The source with its splits renamed; a split that `names` lacks keeps its name."""
+    if not names:
+        return source
+
+    def rows() -> Iterator[Row]:
+        for row in source.rows():
+            yield row._replace(split=names.get(row.split, row.split)) if isinstance(row, (Qrel, Answer)) else row
+
+    return dataclasses.replace(source, rows=rows)

@@ -1,0 +1,290 @@
+"""Tables: Parquet, CSV and TSV files of passages, links, queries, qrels and answers; a `corpus/` folder is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stillhouse.corpus.answers import TEXT
+from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, read_cells, shown_id, text_field
+from stillhouse.corpus.sources.options import AUTO, Options
+from stillhouse.corpus.sources.rows import (
+    CONTENT_LENGTH,
+    Answer,
+    LeftOut,
+    Link,
+    Passage,
+    Qrel,
+    Query,
+    Rejected,
+    Row,
+    Source,
+)
+from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.store import SOURCE, SPLITS
+from stillhouse.errors import InputError
+
+TABLES = "tables"
+SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+NAMES = {
+    "passages": ("passages", "corpus"),
+    "links": ("links",),
+    "queries": ("queries",),
+    "qrels": ("qrels",),
+    "answers": ("answers",),
+}
+"""What the file or folder of each table may be called."""
+
+_IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
+COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "passages": {
+        "id": _IDS["passage"],
+        "title": ("title",),
+        "text": ("text", "contents", "body", "passage"),
+        "article_id": ("article_id",),
+        "section": ("section",),
+        "position": ("position",),
+    },
+    "links": {"source": ("source",), "target": ("target",)},
+    "queries": {"id": _IDS["query"], "text": ("text", "query", "question"), "origin": ("origin",)},
+    "qrels": {
+        "query": ("query_id", "query-id", "qid"),
+        "passage": ("passage_id", "corpus-id", "pid", "docid", "doc_id"),
+        "relevance": ("relevance", "score", "rel", "label"),
+        "split": ("split",),
+    },
+    "answers": {
+        "query": ("query_id", "query-id", "qid"),
+        "answer": ("answer", "text"),
+        "kind": ("kind",),
+        "split": ("split",),
+    },
+}
+"""What each column may be called, the first that is there being taken; the setting `columns` names others."""
+
+OPTIONAL = {"title", "article_id", "section", "position", "origin", "kind", "split", "relevance"}
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file of a table. `split` is what its name tells."""
+
+    table: str
+    name: str
+    path: Path
+    split: str
+
+
+def open_tables(location: Path, options: Options) -> Source:
+    """A folder of tables by `NAMES`, each a file, `<name>.<split>` files or a folder of such; or one file of passages.
+
+    Qrels have their split in a column or in their file's name. Queries that a corpus made itself (their `origin` is a
+    pair task) are left out, and can be made anew.
+    """
+    chosen = parse_columns(options.columns)
+    if location.is_file():
+        if _suffix(location) is None:
+            raise InputError(f"{location} is no table; its name must end in one of {', '.join(SUFFIXES)}")
+        files = [_File("passages", location.name, location, "")]
+    else:
+        files = find_tables(location)
+    if not any(file.table == "passages" for file in files):
+        wanted = f"{' or '.join(NAMES['passages'])} with one of {', '.join(SUFFIXES)}"
+        raise InputError(f"{location} has no table of passages: no {wanted}")
+    tables = {file.table for file in files}
+    if tables & {"qrels", "answers"} and "queries" not in tables:
+        raise InputError(f"{location} has qrels or answers and no table of queries; put it beside them")
+    unused = sorted({table for table, _ in chosen} - tables)
+    if unused:
+        raise InputError(f"columns: {location} has no table {unused[0]}, of which a column is named")
+
+    def rows() -> Iterator[Row]:
+        made: set[str] = set()
+        for file in files:
+            for fields in _read(file, chosen):
+                yield from (fields,) if isinstance(fields, Rejected) else _row(file, fields, options, made)
+
+    return Source(TABLES, {file.name: file.path for file in files}, rows)
+
+
+def find_tables(folder: Path) -> list[_File]:
+    """The files of the tables of a folder, table by table. Raises `InputError` for a table that is there twice."""
+    files = []
+    for table, names in NAMES.items():
+        found: dict[str, list[_File]] = {}
+        for path in sorted(folder.iterdir()):
+            name, suffix = path.name.split(".")[0].split("-")[0], _suffix(path)
+            if name not in names:
+                continue
+            if path.is_dir():
+                parts = [part for part in sorted(path.iterdir()) if part.is_file() and _suffix(part)]
+                found[path.name] = [_File(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts]
+            elif suffix:
+                split = split_in(path.name.removesuffix(suffix)) or ""
+                # qrels.train.tsv and qrels.test.tsv are one table, qrels.tsv and qrels.parquet are two.
+                kind = f"{name}.*" if split else path.name
+                found.setdefault(kind, []).append(_File(table, path.name, path, split))
+        found = {name: parts for name, parts in found.items() if parts}
+        if len(found) > 1:
+            raise InputError(f"{folder} has {' and '.join(found)}; leave one of them there")
+        files += [file for parts in found.values() for file in parts]
+    return files
+
+
+def parse_columns(text: str) -> dict[tuple[str, str], str]:
+    """`passages.text=body queries.id=number` as (table, column) → its name in the file. Raises `InputError`."""
+    chosen = {}
+    for part in text.replace(",", " ").split():
+        left, _, name = part.partition("=")
+        table, _, column = left.partition(".")
+        if column not in COLUMNS.get(table, {}) or not name:
+            known = ", ".join(f"{table}.{column}" for table, columns in COLUMNS.items() for column in columns)
+            raise InputError(f"columns: {part!r} names no column; write 'passages.text=body', with one of {known}")
+        chosen[table, column] = name
+    return chosen
+
+
+def _suffix(path: Path) -> str | None:
+    return next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
+
+
+def _read(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Rejected]:
+    suffix = _suffix(file.path) or ""
+    if suffix == ".parquet":
+        yield from _read_parquet(file, chosen)
+        return
+    places: dict[str, int] = {}
+    header: list[str] = []
+    for row in read_cells(file.path, file.name, _SEPARATORS[suffix.removesuffix(".gz")]):
+        if isinstance(row, Rejected):
+            yield row
+            continue
+        number, cells = row
+        where, content = f"{file.name}:{number}", str(cells)[:CONTENT_LENGTH]
+        if not header:
+            header = cells
+            places = {column: header.index(name) for column, name in _find_columns(file, header, chosen).items()}
+        elif len(cells) != len(header):
+            reason = f"not as many columns as the first row ({len(header)})"
+            yield Rejected(_kind(file), cells[0], reason, where, content)
+        else:
+            yield Fields({column: cells[place] for column, place in places.items()}, where, content)
+
+
+def _read_parquet(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields]:
+    number = 0
+    try:
+        with pq.ParquetFile(file.path) as opened:
+            names = _find_columns(file, opened.schema_arrow.names, chosen)
+            for batch in opened.iter_batches(batch_size=1 << 14, columns=list(dict.fromkeys(names.values()))):
+                columns = {column: batch.column(name).to_pylist() for column, name in names.items()}
+                for values in zip(*columns.values()):
+                    number += 1
+                    row = dict(zip(columns, values))
+                    yield Fields(row, f"{file.name}:{number}", str(row)[:CONTENT_LENGTH])
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError) as error:
+        raise InputError(f"{file.path} is damaged after row {number:,} ({error}); fetch the file again") from None
+
+
+def _find_columns(file: _File, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """Column → its name in the file. Raises `InputError` for one that must be there and is not."""
+    found = {}
+    for column, names in COLUMNS[file.table].items():
+        if (name := chosen.get((file.table, column))) is not None:
+            names = (name,)
+        known = [name for name in names if name in present]
+        if known:
+            found[column] = known[0]
+        elif name is not None or column not in OPTIONAL:
+            raise InputError(
+                f"{file.path} has no column {' or '.join(names)}; set `columns: {file.table}.{column}=<name>` to one "
+                f"of its columns: {', '.join(present[:20])}"
+            )
+    return found
+
+
+def _kind(file: _File) -> str:
+    return "query" if file.table == "queries" else file.table[:-1]
+
+
+def _row(file: _File, fields: Fields, options: Options, made: set[str]) -> Iterator[Row]:
+    """The row of a table. `made` are the ids of queries that a corpus made itself."""
+    kind, where = _kind(file), fields.where
+    try:
+        if file.table == "passages":
+            id, article = identifier(fields, ("id",)), _optional(fields, "article_id")
+            # A passage of a table without articles is an article of its own.
+            article = article if "article_id" in fields else id
+            yield Passage(
+                id,
+                _optional(fields, "title"),
+                text_field(fields, "text"),
+                article,
+                _optional(fields, "section"),
+                _position(fields),
+                where,
+            )
+        elif file.table == "links":
+            yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
+        elif file.table == "queries":
+            id, text = identifier(fields, ("id",)), text_field(fields, "text")
+            if (origin := _optional(fields, "origin")) not in ("", SOURCE):
+                made.add(id)
+                yield LeftOut(kind, f"made of its corpus ({origin})")
+            else:
+                yield Query(id, text, where)
+        else:
+            query, split = identifier(fields, ("query",)), _split(file, fields)
+            if query in made:
+                yield LeftOut(kind, "its query is made of its corpus")
+            elif file.table == "qrels":
+                passage = identifier(fields, ("passage",))
+                yield Qrel(query, passage, _number(fields.get("relevance", 1)), split, where)
+            else:
+                assumed = TEXT if options.answer_kind == AUTO else options.answer_kind
+                answer = text_field(fields, "answer")
+                yield Answer(query, answer, _optional(fields, "kind") or assumed, split, where)
+    except IllTyped as reason:
+        yield Rejected(kind, shown_id(fields, ("id", "query", "source")), str(reason), where, fields.content)
+
+
+def _optional(fields: Fields, name: str) -> str:
+    value: Any = fields.get(name)
+    return str(value) if isinstance(value, int) else text_field(fields, name, optional=True)
+
+
+def _number(value: object) -> str:
+    """A number as text, a whole one without a fraction."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _position(fields: Fields) -> int:
+    value = fields.get("position")
+    text = "0" if value is None else _number(value).strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise IllTyped("position is not a whole number from 0")
+    return int(text)
+
+
+def _split(file: _File, fields: Fields) -> str:
+    told = _optional(fields, "split") or file.split
+    split = told if told in SPLITS else split_in(told)
+    if split is None:
+        if not told and file.table == "answers":
+            return ""
+        if not told:
+            raise InputError(
+                f"{file.path} tells no split: give it a column `split` (train, dev, test), or a name like "
+                f"{file.table}.test{_suffix(file.path)}"
+            )
+        raise IllTyped("split is not train, dev or test")
+    return split

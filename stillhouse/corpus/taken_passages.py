@@ -1,0 +1,151 @@
+"""The passages that were taken from a source, in Parquet from the first on: the memory holds digests alone.
+
+What the rules ask of earlier passages (is this id taken, and with this text; is there such an article) is answered
+from digests, of some 80 bytes a passage in all.
+
+Shapes: P passages taken, B passages or ids at once, K chosen rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from stillhouse.corpus.digest_numbers import DigestNumbers, GrowingArray, digests_of
+from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.store import SCHEMAS
+from stillhouse.corpus.table_file import TableFile
+
+COLUMNS = tuple(SCHEMAS["passages"].names)
+assert len(COLUMNS) == len(Passage._fields) - 1, "a passage's fields in their order, and `where`, which is not kept"
+
+
+class TakenPassages:
+    """Passages by their ids, in source order. `add` takes them and `close` ends that; then they can be read.
+
+    With `path` they lie there, as `passages.parquet` of a corpus; without, in memory. `where` is not kept.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._file = TableFile(path, SCHEMAS["passages"])
+        self._ids, self._articles = DigestNumbers(), DigestNumbers()
+        self._contents = GrowingArray(np.int64)
+
+    @classmethod
+    def of(cls, passages: Iterable[Passage]) -> TakenPassages:
+        """Those of a small corpus, in memory."""
+        taken = cls()
+        taken.add(list(passages))
+        taken.close()
+        return taken
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[str]:
+        for block in self.blocks("passage_id"):
+            yield from block.column(0).to_pylist()
+
+    def values(self) -> Iterator[Passage]:
+        for block in self.blocks():
+            yield from _passages(block)
+
+    @property
+    def articles(self) -> int:
+        """How many different article ids there are."""
+        return len(self._articles)
+
+    def add(self, passages: Sequence[Passage]) -> list[str]:
+        """Takes those whose id is not taken yet. Returns for each "", or why it was not taken.
+
+        All strings must be valid Unicode, ids must not be empty.
+        """
+        ids_B2 = digests_of([row.id for row in passages])
+        # Python's own hash, which differs from process to process: it is compared and goes nowhere.
+        contents_B = np.fromiter((hash((row.title, row.text)) for row in passages), np.int64, len(passages))
+        before = len(self)
+        rows_B = self._ids.add(ids_B2)
+        # A new id is numbered after all that came before it.
+        new_B = rows_B > np.maximum.accumulate(np.append(before - 1, rows_B))[:-1]
+        self._contents.append(contents_B[new_B])
+        same_B = self._contents.array[rows_B] == contents_B
+        self._write([row for row, new in zip(passages, new_B.tolist()) if new], ids_B2[new_B])
+        return [
+            "" if new else "duplicate id, same text" if same else "duplicate id, different text"
+            for new, same in zip(new_B.tolist(), same_B.tolist())
+        ]
+
+    def _write(self, passages: list[Passage], ids_B2: NDArray[np.uint64]) -> None:
+        if not passages:
+            return
+        articles_B2 = ids_B2.copy()
+        others = [place for place, row in enumerate(passages) if row.article_id != row.id]
+        articles_B2[others] = digests_of([passages[place].article_id for place in others])
+        self._articles.add(articles_B2)
+        self._file.write(dict(zip(COLUMNS, zip(*passages))))
+
+    def close(self) -> None:
+        """Nothing more is added."""
+        self._file.close()
+
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The 0-based row of each passage id, int64 [B], -1 for one that was not taken."""
+        return self._ids.find(digests_of(ids))
+
+    def has_articles(self, ids: Sequence[str]) -> NDArray[np.bool_]:
+        """Whether a passage has each article id, bool [B]."""
+        return self._articles.find(digests_of(ids)) >= 0
+
+    def blocks(self, *columns: str) -> Iterator[pa.RecordBatch]:
+        """All passages in their order, some thousands at a time; of all columns, or of some."""
+        return self._file.blocks(columns or COLUMNS)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column of all passages."""
+        return self._file.column(name)
+
+    def texts(self) -> Iterator[str]:
+        """The text of every passage, in their order."""
+        for block in self.blocks("text"):
+            yield from block.column(0).to_pylist()
+
+    def texts_of(self, rows_K: NDArray[np.integer]) -> list[str]:
+        """The texts of some rows, in the order of `rows_K`. Reads all passages, and holds those texts."""
+        asked, place_K = np.unique(rows_K, return_inverse=True)
+        found: list[str] = []
+        begin = 0
+        for block in self.blocks("text"):
+            first, end = np.searchsorted(asked, [begin, begin + len(block)])
+            found += block.column(0).take(pa.array(asked[first:end] - begin)).to_pylist()
+            begin += len(block)
+        return [found[place] for place in place_K.tolist()]
+
+    def own_articles(self) -> pa.ChunkedArray:
+        """The article id of each passage; the passage's own id for one without an article."""
+        articles, ids = self.column("article_id"), self.column("passage_id")
+        return pc.if_else(pc.equal(articles, ""), ids, articles)
+
+    def kept(self, mask_P: NDArray[np.bool_]) -> TakenPassages:
+        """The passages of a mask, in the place of all of them."""
+        path = self._file.path
+        chosen = TakenPassages(path and path.with_name(f"{path.name}.kept"))
+        begin = 0
+        for block in self.blocks():
+            rows = block.filter(pa.array(mask_P[begin : begin + len(block)]))
+            chosen.add(_passages(rows))
+            begin += len(block)
+        chosen.close()
+        if path is not None:
+            chosen._file.move(path)
+        return chosen
+
+
+def _passages(block: pa.RecordBatch) -> list[Passage]:
+    columns = [column.to_pylist() for column in block.columns]
+    return list(map(Passage._make, zip(*columns, repeat(""))))

@@ -1,0 +1,60 @@
+"""A query's own passage: the one that it was taken from, or the one that it is. Neither is a result of the query.
+
+A pair task takes a query from a passage (`taken_from`). In ArguAna and Quora of BEIR a query is a passage of the
+corpus and asks for others; it has the same id there, and BEIR's evaluation leaves a passage with the query's id out
+of the ranking, whatever it says. Ids coincide by accident as well, as the numbers of MS MARCO do, so here the text
+has to be the same too. A passage that is relevant to the query stays where it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.retrieval.runs import places
+
+
+def taken_from(queries: pd.DataFrame) -> pd.DataFrame:
+    """`query_id` and `passage_id`: the passages that queries were made from."""
+    taken = queries.loc[queries["taken_from"] != "", ["query_id", "taken_from"]]
+    return taken.rename(columns={"taken_from": "passage_id"})
+
+
+def same_as(corpus: Corpus, queries: pd.DataFrame) -> pd.DataFrame:
+    """`query_id` and `passage_id`: the queries that are passages, by id and by text.
+
+    The text is the passage's, or its title and text as models read them; case and white space do not count.
+    """
+    rows = corpus.passage_row.get_indexer(pd.Index(queries["query_id"], dtype=object))
+    asked, rows = queries[rows >= 0], rows[rows >= 0]
+    same = [
+        normalise(query) in (normalise(text), normalise(whole))
+        for query, text, whole in zip(
+            asked["text"], corpus.passages["text"].array[rows], passage_texts(corpus, rows), strict=True
+        )
+    ]
+    query_ids = asked["query_id"].to_numpy(dtype=object)[np.array(same, dtype=np.bool_)]
+    return pd.DataFrame({"query_id": query_ids, "passage_id": query_ids})
+
+
+def without(run: pd.DataFrame, own: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """The run without the lines of `own` (`query_id`, `passage_id`) that are not relevant; ranks are counted anew.
+
+    `run` is as `read_run` gives it, perhaps with more columns.
+    """
+    if own.empty:
+        return run
+    relevant = pd.MultiIndex.from_frame(qrels.loc[qrels["relevance"] > 0, ["query_id", "passage_id"]])
+    own = own[~pd.MultiIndex.from_frame(own[["query_id", "passage_id"]]).isin(relevant)]
+    queries, passages = run["query_id"].cat, run["passage_id"].cat
+    query = queries.categories.get_indexer(pd.Index(own["query_id"]))
+    passage = passages.categories.get_indexer(pd.Index(own["passage_id"]))
+    known = (query >= 0) & (passage >= 0)
+    width = len(passages.categories)
+    left_out = query[known].astype(np.int64) * width + passage[known]
+    kept = run[~np.isin(queries.codes.to_numpy().astype(np.int64) * width + passages.codes.to_numpy(), left_out)]
+    kept = kept.reset_index(drop=True)
+    kept["rank"] = places(kept["query_id"].cat.codes.to_numpy())
+    return kept

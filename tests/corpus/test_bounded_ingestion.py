@@ -1,0 +1,173 @@
+"""Ingestion keeps no passage: its memory a passage, its digests, its blocks, and what a killed run leaves."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stillhouse.corpus.cleaning import clean
+from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
+from stillhouse.corpus.sources.rows import Passage, Query, Row
+from stillhouse.corpus.store import SCHEMAS, write_tables
+from stillhouse.corpus.table_file import ROW_GROUP
+from stillhouse.corpus.taken_passages import TakenPassages
+
+IDS = st.lists(st.lists(st.sampled_from([f"p{n}" for n in range(40)]), max_size=30), max_size=12)
+
+
+@settings(max_examples=80, deadline=None)
+@given(IDS)
+def test_numbers_are_those_of_a_dictionary(blocks: list[list[str]]) -> None:
+    numbers, slow = DigestNumbers(), dict[str, int]()
+    for block in blocks:
+        assert numbers.find(digests_of(block)).tolist() == [slow.get(id, -1) for id in block]
+        assert numbers.add(digests_of(block)).tolist() == [slow.setdefault(id, len(slow)) for id in block]
+    assert len(numbers) == len(slow)
+
+
+def test_numbers_of_digests_that_want_the_same_slot() -> None:
+    """All begin at slot 0, and more come than the first table holds."""
+    digests_B2 = np.stack([np.zeros(3000, np.uint64), np.arange(3000, dtype=np.uint64)], axis=1)
+    numbers = DigestNumbers()
+    for begin in range(0, 3000, 700):
+        part = digests_B2[begin : begin + 700]
+        assert numbers.add(part).tolist() == list(range(begin, begin + len(part)))
+    assert numbers.find(digests_B2[::-1]).tolist() == list(range(3000))[::-1]
+    assert numbers.find(digests_B2[:1] + np.uint64(4096)).tolist() == [-1]
+
+
+def rows(count: int, words: int = 60) -> Iterator[Passage]:
+    """Passages of some 300 characters whose ids, titles and articles differ."""
+    for number in range(count):
+        text = f"{number:05d}" * words
+        yield Passage(f"p{number}", f"title {number}", text, f"a{number}", f"section {number}", 0, f"c:{number}")
+
+
+def slow_clean(given: list[Passage]) -> tuple[list[Passage], list[tuple[str, str]]]:
+    """What a dictionary of all passages would take, and the rejects."""
+    taken: dict[str, Passage] = {}
+    rejected = []
+    for row in given:
+        first = taken.setdefault(row.id, row)
+        if not row.text.strip():
+            raise AssertionError("no empty passages here")
+        if first is not row:
+            same = (first.title, first.text) == (row.title, row.text)
+            rejected.append((row.where, "duplicate id, same text" if same else "duplicate id, different text"))
+    return list(taken.values()), rejected
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_duplicates_near_and_far_are_those_of_a_slow_look_up(on_disk: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    ids, texts = rng.integers(0, 3000, 5000), rng.integers(0, 2, 5000)
+    # A title and a text that run into each other must not pass for the same as another cut of them.
+    contents = [("ab", "c"), ("a", "bc")]
+    given = [Passage(f"p{i}", *contents[t], f"a{i}", "", 0, str(n)) for n, (i, t) in enumerate(zip(ids, texts))]
+    corpus = clean(given, tmp_path / "passages.parquet" if on_disk else None)
+    taken, rejected = slow_clean(given)
+    assert [row[:-1] for row in corpus.passages.values()] == [row[:-1] for row in taken]
+    assert [(row.where, row.reason) for row in corpus.rejected] == rejected
+    assert corpus.passages.articles == len({row.article_id for row in taken})
+    asked = ["p1", "none", *(row.id for row in taken[:50])]
+    places = {row.id: place for place, row in enumerate(taken)}
+    assert corpus.passages.rows_of(asked).tolist() == [places.get(id, -1) for id in asked]
+    chosen = rng.integers(0, len(taken), 70)
+    assert corpus.passages.texts_of(chosen) == [taken[place].text for place in chosen]
+
+
+def test_rejects_stand_in_the_order_of_the_source() -> None:
+    """A query that is rejected between two passages stands between them, whatever is looked at together."""
+    given: list[Row] = []
+    for number in range(1500):
+        given += [Passage("same", "", "x", "same", "", 0, f"p{number}"), Query("", "q", f"q{number}")]
+    wheres = [row.where for row in clean(given).rejected]
+    assert wheres == [place for number in range(1500) for place in (f"p{number}", f"q{number}")][1:]
+
+
+def test_blocks_give_the_bytes_of_a_table_written_at_once(tmp_path: Path) -> None:
+    names = SCHEMAS["passages"].names
+    given = [row._replace(text=row.text[: 5 + n % 40]) for n, row in enumerate(rows(ROW_GROUP + 700, 9))]
+    columns = dict(zip(names, map(list, zip(*(row[:-1] for row in given)))))
+    write_tables(tmp_path, {"passages": columns})
+    taken = TakenPassages(tmp_path / "blocks.parquet")
+    for begin in range(0, len(given), 999):
+        taken.add(given[begin : begin + 999])
+    taken.close()
+    table = pa.table(columns, schema=SCHEMAS["passages"])
+    pq.write_table(table, tmp_path / "once.parquet", compression="zstd", row_group_size=ROW_GROUP)
+    once = (tmp_path / "once.parquet").read_bytes()
+    assert (tmp_path / "blocks.parquet").read_bytes() == (tmp_path / "passages.parquet").read_bytes() == once
+    assert pq.read_metadata(tmp_path / "once.parquet").num_row_groups == 2
+
+
+PEAK = """
+import sys, tracemalloc
+from pathlib import Path
+import pyarrow as pa
+sys.path.insert(0, {tests!r})
+from test_bounded_ingestion import rows
+from stillhouse.corpus import table_file
+from stillhouse.corpus.cleaning import clean
+table_file.ROW_GROUP = 1 << 12
+tracemalloc.start()
+corpus = clean(rows({count}), Path(sys.argv[1]))
+assert len(corpus.passages) == {count}
+print(tracemalloc.get_traced_memory()[1] + pa.default_memory_pool().max_memory())
+"""
+
+
+def test_memory_a_passage_has_a_bound(tmp_path: Path) -> None:
+    """Python's, NumPy's and Arrow's memory at the peak, at two sizes beyond a row group's; a passage has 400 bytes."""
+    counts = (20_000, 60_000)
+    peaks = []
+    for count in counts:
+        code = PEAK.format(tests=str(Path(__file__).parent), count=count)
+        command = [sys.executable, "-c", code, str(tmp_path / "passages.parquet")]
+        peaks.append(int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
+    growth = (peaks[1] - peaks[0]) / (counts[1] - counts[0])
+    assert 16 < growth < 150, f"{growth:.0f} bytes a passage"
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_bounded_ingestion import rows
+from stillhouse.artifacts import whole_folder
+from stillhouse.corpus import table_file
+from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.sources.rows import Source
+table_file.ROW_GROUP = 1 << 10
+
+def until_killed():
+    yield from rows(5000)
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), 9)
+
+with whole_folder(Path(sys.argv[1])) as folder:
+    source = Source("made", {{}}, until_killed)
+    ingest_source(source, Choices(max_queries={{}}, seed=0, queries="source"), folder)
+"""
+
+
+def test_a_killed_run_leaves_nothing_in_the_place_of_the_corpus(tmp_path: Path) -> None:
+    corpus, staging = tmp_path / "corpus", tmp_path / ".corpus.partial"
+    code = KILLED.format(tests=str(Path(__file__).parent))
+    killed = subprocess.run([sys.executable, "-c", code, str(corpus), "killed"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (staging / "passages.parquet").stat().st_size > 0, "it was killed while it wrote"
+    assert not corpus.exists()
+    subprocess.run([sys.executable, "-c", code, str(corpus), "whole"], check=True)
+    assert pq.read_metadata(corpus / "passages.parquet").num_rows == 5000 and not staging.exists()
+    assert sorted(path.stem for path in corpus.iterdir()) == sorted(SCHEMAS)

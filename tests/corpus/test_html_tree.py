@@ -1,0 +1,187 @@
+"""Trees of HTML pages. Needs lxml."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stillhouse.corpus.cleaning import CleanCorpus
+from stillhouse.corpus.sources.detect import detect, open_source
+from stillhouse.corpus.sources.rows import Passage
+from stillhouse.errors import InputError
+
+Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
+
+PAGE = b"""<!DOCTYPE html>
+<html><head><title>Tea &mdash; us</title><style>p { color: red }</style><script>var p = "<p>no</p>";</script></head>
+<body>
+<nav><ul><li><a href="water.html">Water</a></li></ul></nav>
+<header><h1>Black <em>tea</em><a class="headerlink" href="#tea">\xc2\xb6</a></h1></header>
+<div>Loose text<br>on two lines <!-- unseen --> and on.
+<p>Tea is a <a href="plants/shrub.html#leaf">leaf</a>.</p></div>
+<h2>Making</h2>
+<ul><li>Pour <a href="water.html">water</a></li><li><p>Wait</p></li></ul>
+<pre>
+x = 1
+  y = <b>2</b>
+</pre>
+<table><tr><th>Kind</th><th>Minutes</th></tr><tr><td>Black</td><td>4</td></tr></table>
+<h3>Links</h3>
+<p><a href="https://example.org/a.html">away</a> <a href="gone.html">gone</a> <a href="plants/">all</a>
+<a href="tea.html">self</a> <a href="note.pdf">file</a></p>
+<footer><p>Copyright</p></footer>
+</body></html>
+"""
+TREE: dict[str, str | bytes] = {
+    "articles/tea.html": PAGE,
+    "articles/plants/shrub.htm": "<title>A shrub</title><p>Unclosed <p>paragraphs &amp; caf\u00e9",
+    "articles/plants/index.html": "<p>All plants. <a href='../tea.html'>Tea</a>",
+    "articles/water.html": "<meta charset=iso-8859-1><h1>Water</h1><p>caf\u00e9".encode("latin-1"),
+    "articles/main.html": (
+        "<title>Site</title><h1>Site</h1><p>Banner</p><div role=main><h2 hidden>Help</h2><h1>Own §</h1><p>Text"
+        "<span aria-hidden=true>icon</span> on.</div><p>After"
+    ),
+    "articles/article.html": "<h1>Site</h1><article><p>Words</p></article>",
+    "articles/two.html": "<h1>Blog</h1><article><p>One</p></article><article><p>Two</p></article>",
+    "articles/empty.html": "",
+    "articles/no_text.html": "<html><body><nav>menu</nav></body></html>",
+    "articles/.hidden/x.html": "<p>unseen",
+    "articles/robots.txt": "none",
+    "queries.jsonl": '{"_id": "q1", "text": "what is tea"}\n',
+    "qrels/test.tsv": "q1\ttea#2\t1\n",
+}
+
+
+def test_a_tree_of_pages_becomes_passages_links_and_labels(write: Write, read: Read) -> None:
+    pytest.importorskip("lxml")
+    folder = write(TREE)
+    assert detect(folder) == "html-tree"
+    corpus = read(folder)
+    assert [(p.id, p.title, p.section, p.position, p.text) for p in corpus.passages.values()] == [
+        ("article#1", "article", "", 0, "Words"),
+        ("main#1", "Own", "", 0, "Text on."),
+        ("plants/index#1", "index", "", 0, "All plants. Tea"),
+        ("plants/shrub#1", "A shrub", "", 0, "Unclosed"),
+        ("plants/shrub#2", "A shrub", "", 1, "paragraphs & caf\u00e9"),
+        ("tea#1", "Black tea", "", 0, "Loose text on two lines and on."),
+        ("tea#2", "Black tea", "", 1, "Tea is a leaf."),
+        ("tea#3", "Black tea", "Making", 2, "Pour water"),
+        ("tea#4", "Black tea", "Making", 3, "Wait"),
+        ("tea#5", "Black tea", "Making", 4, "x = 1\n  y = 2"),
+        ("tea#6", "Black tea", "Making", 5, "Kind Minutes"),
+        ("tea#7", "Black tea", "Making", 6, "Black 4"),
+        ("tea#8", "Black tea", "Links", 7, "away gone all self file"),
+        ("two#1", "Blog", "", 0, "One"),
+        ("two#2", "Blog", "", 1, "Two"),
+        ("water#1", "Water", "", 0, "caf\u00e9"),
+    ]
+    assert set(corpus.links) == {("tea", "water"), ("tea", "plants/index"), ("plants/index", "tea")}
+    assert corpus.split_of == {"q1": "test"}
+    assert {(row.kind, row.id, row.reason) for row in corpus.rejected} == {
+        ("passage", "empty", "not HTML"),
+        ("passage", "no_text", "article without a paragraph"),
+        ("link", "tea", "points to no article"),
+    }
+    rows = open_source(str(folder)).rows()
+    assert ("tea#5", "articles/tea.html:10") in {(row.id, row.where) for row in rows if isinstance(row, Passage)}
+    # shrub.html is a page's other name and no file of the tree.
+    assert [row.content for row in corpus.rejected if row.kind == "link"] == [
+        "tea -> plants/shrub.html",
+        "tea -> gone.html",
+    ]
+
+
+class Words(HTMLParser):
+    """The words of a page outside what is left out, by the standard library's parser."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.depth = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.depth += tag in LEFT
+
+    def handle_endtag(self, tag: str) -> None:
+        self.depth -= tag in LEFT
+
+    def handle_data(self, data: str) -> None:
+        self.words += data.split() if not self.depth else []
+
+
+LEFT = ("nav", "footer", "aside", "script", "button")
+PARTS = st.recursive(
+    st.sampled_from(
+        [
+            "w{} ",
+            "w{}<br>",
+            "<b>w{}</b> ",
+            "<a href='x.html'>w{}</a> ",
+            "<!-- no --> ",
+            "w{}&amp;x ",
+            "<script>no</script>",
+        ]
+    ),
+    lambda inner: st.builds(
+        lambda tag, parts: f"<{tag}>{''.join(parts)}</{tag}>",
+        st.sampled_from(
+            [
+                "div",
+                "p",
+                "ul",
+                "li",
+                "pre",
+                "h2",
+                "h3",
+                "table",
+                "td",
+                "section",
+                "span",
+                "blockquote",
+                "nav",
+                "footer",
+                "aside",
+                "button",
+            ]
+        ),
+        st.lists(inner, max_size=4),
+    ),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(parts=st.lists(PARTS, min_size=1, max_size=4))
+def test_every_word_of_a_page_is_in_its_passages_and_sections_in_order(parts: list[str]) -> None:
+    """Against the parser of the standard library, which knows nothing of blocks."""
+    pytest.importorskip("lxml")
+    numbers = count()
+    page = re.sub(r"{}", lambda _: str(next(numbers)), "".join(parts))
+    words = Words()
+    words.feed(page)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "a.html").write_text(f"<html><body><h1>T</h1><p>first</p>{page}</body></html>")
+        rows = list(open_source(folder).rows())
+    found = " ".join(row.text for row in rows if isinstance(row, Passage)).split()
+    # A heading is the section of what follows it, and lost with nothing behind it.
+    headed = {word for row in rows if isinstance(row, Passage) for word in row.section.split()}
+    assert set(found) - {"first"} <= set(words.words)
+    assert [word for word in found if word != "first"] == [word for word in words.words if word in found]
+    missing = set(words.words) - set(found) - headed
+    assert not missing or "<h" in page
+
+
+def test_a_missing_parser_is_named(monkeypatch: pytest.MonkeyPatch, write: Write, read: Read) -> None:
+    for name in ("lxml", "lxml.html"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match="pip install lxml"):
+        read(write({"a.html": "<p>x"}))

@@ -1,0 +1,223 @@
+"""Parquet, CSV and TSV tables, and a corpus read back as the source of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stillhouse.corpus.cleaning import CleanCorpus
+from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.pair_queries import PairChoices
+from stillhouse.corpus.sources.detect import open_source
+from stillhouse.corpus.store import SCHEMAS, Corpus
+from stillhouse.errors import InputError
+
+Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
+
+PASSAGES = 'id,title,text\np1,One,"first, with ""quotes""\n\nand a blank line"\n2,,second\n'
+QUERIES = "qid,query\nq1,ask one\nq2,ask two\n"
+QRELS = "query-id,corpus-id,score,split\nq1,p1,1,train\nq2,2,2,test\n"
+ANSWERS = "query_id,answer,kind\nq1,a,\nq2,b+,regex\n"
+CSV = {"passages.csv": PASSAGES, "queries.csv": QUERIES, "qrels.csv": QRELS, "answers.csv": ANSWERS}
+
+
+def check(corpus: CleanCorpus) -> None:
+    assert [(p.id, p.title, p.text, p.article_id) for p in corpus.passages.values()] == [
+        ("p1", "One", 'first, with "quotes"\n\nand a blank line', "p1"),
+        ("2", "", "second", "2"),
+    ]
+    assert corpus.split_of == {"q1": "train", "q2": "test"} and corpus.queries["q1"].text == "ask one"
+    assert sorted((row.query_id, row.passage_id, relevance) for row, relevance in corpus.qrels) == [
+        ("q1", "p1", 1),
+        ("q2", "2", 2),
+    ]
+    assert list(corpus.answers) == [("q1", "a", "text"), ("q2", "b+", "regex")]
+    assert corpus.rejected == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_delimited_tables(form: str, packed: bool, write: Write, read: Read) -> None:
+    def convert(text: str) -> str:
+        return text if form == "csv" else text.replace(", with", "\x00").replace(",", "\t").replace("\x00", ", with")
+
+    files = {name.replace("csv", form): convert(content) for name, content in CSV.items()}
+    folder = write(files, packed=packed)
+    assert open_source(str(folder)).format == "tables"
+    check(read(folder))
+
+
+def write_parquet(folder: Path, tables: dict[str, dict[str, list[Any]]]) -> Path:
+    for name, columns in tables.items():
+        path = folder / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(columns).to_parquet(path)
+    return folder
+
+
+def test_parquet_by_the_names_of_beir_in_parts(tmp_path: Path, read: Read) -> None:
+    folder = write_parquet(
+        tmp_path,
+        {
+            "corpus/part-0": {"_id": ["p1"], "title": ["One"], "text": ['first, with "quotes"\n\nand a blank line']},
+            "corpus/part-1": {"_id": ["2"], "title": [None], "text": ["second"]},
+            "queries": {"_id": ["q1", "q2"], "text": ["ask one", "ask two"]},
+            "qrels/train-0": {"query-id": ["q1"], "corpus-id": ["p1"], "score": [1.0]},
+            "qrels/test-0": {"query-id": ["q2"], "corpus-id": [2], "score": [2]},
+            "answers": {"query_id": ["q1", "q2"], "answer": ["a", "b+"], "kind": ["text", "regex"]},
+        },
+    )
+    check(read(folder))
+
+
+def test_columns_of_other_names(write: Write, read: Read) -> None:
+    files = {
+        "corpus.tsv": "number\theading\tbody\ttext\np1\tOne\tmine\tother\n",
+        "queries.tsv": "q\ttext\n7\task\n",
+        "qrels.test.tsv": "q\tpassage_id\n7\tp1\n",
+    }
+    columns = "passages.id=number passages.title=heading, passages.text=body queries.id=q qrels.query=q"
+    corpus = read(write(files), "tables", columns=columns)
+    assert [(p.id, p.title, p.text) for p in corpus.passages.values()] == [("p1", "One", "mine")]
+    assert corpus.split_of == {"7": "test"} and corpus.rejected == []
+
+
+def test_one_file_of_passages(write: Write, read: Read) -> None:
+    folder = write({"notes.csv": "id,text\n1,a\n1,b\n2,c,d\n3,\n"})
+    corpus = read(folder / "notes.csv")
+    assert list(corpus.passages) == ["1"]
+    assert [(row.kind, row.id, row.reason, row.where) for row in corpus.rejected] == [
+        ("passage", "1", "duplicate id, different text", "notes.csv:3"),
+        ("passage", "2", "not as many columns as the first row (2)", "notes.csv:4"),
+        ("passage", "3", "empty passage", "notes.csv:5"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "kind", "reason"),
+    [
+        ("passages", {"passage_id": None, "text": "x"}, "passage", "id is not text"),
+        ("passages", {"passage_id": "p", "text": None}, "passage", "text is not text"),
+        ("passages", {"passage_id": "p", "text": 5}, "passage", "text is not text"),
+        (
+            "passages",
+            {"passage_id": "p", "text": "x", "position": -1},
+            "passage",
+            "position is not a whole number from 0",
+        ),
+        ("queries", {"query_id": "q", "text": None}, "query", "text is not text"),
+        ("qrels", {"query_id": "q1", "passage_id": "p1", "split": "all"}, "qrel", "split is not train, dev or test"),
+        ("qrels", {"query_id": "q1", "passage_id": None, "split": "test"}, "qrel", "passage is not text"),
+        (
+            "qrels",
+            {"query_id": "q1", "passage_id": "p1", "split": "train", "relevance": 0.5},
+            "qrel",
+            "relevance is not a whole number",
+        ),
+        ("answers", {"query_id": "q1", "answer": 5}, "answer", "answer is not text"),
+        ("answers", {"query_id": "q1", "answer": "(", "kind": "regex"}, "answer", "not a regular expression"),
+        ("links", {"source": "p1", "target": None}, "link", "target is not text"),
+    ],
+)
+def test_a_bad_row_of_a_table_is_rejected_alone(
+    table: str, row: dict[str, Any], kind: str, reason: str, tmp_path: Path, read: Read
+) -> None:
+    tables = {
+        "passages": {"passage_id": ["p1"], "text": ["x"]},
+        "queries": {"query_id": ["q1"], "text": ["ask"]},
+        "qrels": {"query_id": ["q1"], "passage_id": ["p1"], "relevance": [1], "split": ["validation"]},
+    }
+    folder = write_parquet(tmp_path / "good", tables)
+    good = pd.DataFrame(tables.get(table, {}), dtype=object)
+    both = pd.concat([good, pd.DataFrame([row], dtype=object)], ignore_index=True)
+    # A column of Parquet has one type: where a value is no text, the whole column is none, so such rows come alone.
+    try:
+        both.to_parquet(folder / f"{table}.parquet")
+    except Exception:
+        (folder / f"{table}.parquet").unlink(missing_ok=True)
+        write_parquet(folder, {f"{table}/0": tables[table]})
+        write_parquet(folder, {f"{table}/1": {name: [value] for name, value in row.items()}})
+    corpus = read(folder)
+    found = [(row.kind, row.reason) for row in corpus.rejected]
+    assert len(found) == 1 and found[0][0] == kind and found[0][1].startswith(reason)
+    assert list(corpus.passages) == ["p1"] and corpus.split_of == {"q1": "dev"}
+
+
+@pytest.mark.parametrize(
+    ("files", "columns", "message"),
+    [
+        ({"passages.csv": "id,words\n1,a\n"}, "", r"no column text or .*columns: passages\.text=<name>.*id, words"),
+        ({"passages.csv": PASSAGES}, "passages.text=body", "no column body"),
+        ({"passages.csv": PASSAGES}, "passages.words=text", "'passages.words=text' names no column"),
+        ({"passages.csv": PASSAGES}, "text=body", "names no column"),
+        ({"passages.csv": PASSAGES}, "queries.id=q", "has no table queries"),
+        ({"passages.csv": PASSAGES, "corpus.csv": PASSAGES}, "", "leave one of them"),
+        ({"passages.csv": PASSAGES, "passages.tsv": "id\ttext\n"}, "", "leave one of them"),
+        ({"passages.csv": PASSAGES, "qrels.test.csv": QRELS}, "", "no table of queries"),
+        ({"passages.csv": PASSAGES, "queries.csv": QUERIES, "qrels.csv": "qid,pid\nq1,p1\n"}, "", "tells no split"),
+        ({"queries.csv": QUERIES}, "", "no table of passages"),
+        ({"passages.csv": ""}, "", "is empty"),
+        ({"passages.parquet": "no parquet"}, "", "is damaged"),
+        ({"corpus.jsonl": '{"_id": "1", "text": "x"}'}, "passages.text=body", "columns is for tables"),
+    ],
+)
+def test_tables_that_are_unclear_are_refused(
+    files: dict[str, str], columns: str, message: str, write: Write, read: Read
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read(write(files), "auto" if "corpus.jsonl" in files else "tables", columns=columns)
+
+
+TREE = {
+    "articles/a.md": "# A\n\nOne [b](b.md) of it stands here.\n\n## Part\n\nTwo of them stand here together.\n",
+    "articles/b.md": "# B\n\nThree of those stand there.\n\nFour of these never stood there.\n",
+    "queries.jsonl": '{"_id": "q1", "text": "one?"}\n{"_id": "q2", "text": "two?"}\n',
+    "qrels/train.tsv": "q1\ta#1\t1\n",
+    "qrels/test.tsv": "q2\ta#2\t3\nq2\tb#1\t0\n",
+}
+
+
+def test_a_corpus_read_back_is_the_same(write: Write, tmp_path: Path) -> None:
+    keep = Choices(max_queries={}, seed=0)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir(), second.mkdir()
+    ingest_source(open_source(str(write(TREE))), keep, first)
+    answers = {"query_id": ["q2"], "answer": ["t.o"], "kind": ["regex"], "split": ["test"]}
+    pq.write_table(pa.Table.from_pydict(answers, schema=SCHEMAS["answers"]), first / "answers.parquet")
+    facts = ingest_source(open_source(str(first)), keep, second)
+    for name in SCHEMAS:
+        one, two = getattr(Corpus.open(first), name), getattr(Corpus.open(second), name)
+        pd.testing.assert_frame_equal(one, two)
+    assert (facts["rejected"], facts["left_out"], facts["answers"]["test"]) == ({}, {}, 1)
+
+
+def test_queries_that_a_corpus_made_are_left_out_when_it_is_read_back(write: Write, tmp_path: Path) -> None:
+    pairs = PairChoices(
+        tasks="ict",
+        per_article=4,
+        dev_fraction=0.0,
+        test_fraction=0.5,
+        min_words=1,
+        language="en",
+        most=0,
+        max_queries={},
+        seed=0,
+    )
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir(), second.mkdir()
+    made = ingest_source(
+        open_source(str(write(TREE))), Choices(max_queries={}, seed=0, queries="pairs", pairs=pairs), first
+    )
+    count = sum(sum(counts.values()) for counts in made["pair_queries"].values())
+    facts = ingest_source(open_source(str(first)), Choices(max_queries={}, seed=0), second)
+    assert count and facts["left_out"] == {
+        "query: made of its corpus (ict)": count,
+        "qrel: its query is made of its corpus": count,
+    }
+    assert list(Corpus.open(second).queries["query_id"]) == ["q2"] and facts["rejected"] == {}

@@ -1,0 +1,93 @@
+"""Embeddings by the digest of their text: found, missing, damaged, removed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.retrieval.embeddings import (
+    GIB,
+    Embeddings,
+    move_segments,
+    prune,
+    segments_of,
+    text_digests,
+    touch,
+    vectors_of,
+    write_segment,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def segment(folder: Path, texts: list[str], width: int = 4) -> np.ndarray:
+    vectors = RNG.standard_normal((len(texts), width)).astype(np.float32)
+    write_segment(folder, text_digests(texts), vectors)
+    return vectors
+
+
+def test_vectors_come_in_the_order_of_the_texts_from_many_segments(tmp_path: Path) -> None:
+    texts = [f"text {n}" for n in range(50)]
+    order = RNG.permutation(50)
+    expected = np.empty((50, 4), dtype=np.float32)
+    for part in np.array_split(order, 4):
+        expected[part] = segment(tmp_path / str(part[0] % 2), [texts[n] for n in part])
+    found = Embeddings([tmp_path / "0", tmp_path / "1"], text_digests(texts), 4)
+    assert found.known == 50 and not len(found.missing)
+    assert np.array_equal(np.concatenate([block for _, block in found.blocks(7)]), expected)
+    assert np.array_equal(found.rows(np.array([30, 2, 2])), expected[[30, 2, 2]])
+
+
+def test_missing_texts_are_named_once_in_order(tmp_path: Path) -> None:
+    segment(tmp_path, ["b"])
+    found = Embeddings([tmp_path], text_digests(["c", "b", "a", "c", "a", "b"]), 4)
+    assert found.missing.tolist() == [0, 2] and found.known == 2
+
+
+def test_a_segment_without_its_second_file_is_not_there(tmp_path: Path) -> None:
+    segment(tmp_path, ["a"])
+    (path,) = segments_of(tmp_path)
+    path.unlink()
+    assert Embeddings([tmp_path], text_digests(["a"]), 4).missing.tolist() == [0]
+
+
+@pytest.mark.parametrize("damage", ["short", "width", "rubbish"])
+def test_a_damaged_segment_is_refused(tmp_path: Path, damage: str) -> None:
+    segment(tmp_path, ["a", "b"])
+    (path,) = segments_of(tmp_path)
+    if damage == "short":
+        os.truncate(vectors_of(path), vectors_of(path).stat().st_size - 4)
+    elif damage == "rubbish":
+        path.write_bytes(b"not an array")
+    with pytest.raises(InputError, match="damaged; remove it"):
+        Embeddings([tmp_path], text_digests(["a"]), 5 if damage == "width" else 4)
+
+
+def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
+    for age, name in ((50, "one"), (30, "two"), (10, "two")):
+        segment(tmp_path / name, [f"{name} {age}"])
+        for path in segments_of(tmp_path / name):
+            if path.stat().st_mtime > 1e9:
+                os.utime(path, (1000 - age, 1000 - age))
+    touch(segments_of(tmp_path / "one"))
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*.npy"))
+    assert prune(tmp_path, size / GIB) == 0
+    assert prune(tmp_path, (size - 1) / GIB) == 1
+    kept = [
+        Embeddings([tmp_path / text.split()[0]], text_digests([text]), 4).known
+        for text in ("one 50", "two 30", "two 10")
+    ]
+    assert kept == [1, 0, 1]
+    assert prune(tmp_path, 0) == 2 and not list(tmp_path.rglob("*.npy"))
+
+
+def test_segments_are_moved_whole(tmp_path: Path) -> None:
+    vectors = segment(tmp_path / "new", ["a", "b"])
+    move_segments(tmp_path / "new", tmp_path / "kept")
+    move_segments(tmp_path / "nowhere", tmp_path / "kept")
+    assert not segments_of(tmp_path / "new")
+    assert np.array_equal(Embeddings([tmp_path / "kept"], text_digests(["a", "b"]), 4).rows(np.arange(2)), vectors)

@@ -1,0 +1,87 @@
+"""Exact search against sorting all scores, with ties everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stillhouse.retrieval.exact_search import FEW, exact_search, inner_products, packed, unpacked
+from stillhouse.retrieval.packed_linears import can_pack
+
+
+def blocks(vectors: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
+    return [(start, vectors[start : start + size]) for start in range(0, len(vectors), size)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 90), st.integers(1, 40), st.integers(1, 20), st.sampled_from([1, 3, 140])
+)
+def test_rankings_are_those_of_sorting_everything(seed: int, passages: int, block: int, depth: int, count: int) -> None:
+    """Of small whole numbers, products are exact and many are equal."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(-2, 3, (passages, 3)).astype(np.float32)
+    queries = rng.integers(-2, 3, (count, 3)).astype(np.float32)
+    depth = min(depth, passages)
+    rows, scores = exact_search(queries, blocks(vectors, block), depth)
+    exact = queries.astype(np.int64) @ vectors.astype(np.int64).T
+    for query in range(count):
+        order = sorted(range(passages), key=lambda row: (-exact[query, row], row))[:depth]
+        assert rows[query].tolist() == order
+        assert scores[query].tolist() == exact[query, order].tolist()
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_copies_of_a_passage_have_one_score_wherever_they_stand(count: int) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((1003, 48)).astype(np.float32)
+    copies = [0, 5, 17, 499, 500, 511, 777, 1000, 1002]
+    vectors[copies] = 10 * vectors[0]
+    queries = np.repeat(vectors[:1], count, axis=0) + rng.standard_normal((count, 48)).astype(np.float32) / 10
+    rows, scores = exact_search(queries, blocks(vectors, 500), 5)
+    assert (rows == copies[:5]).all()
+    assert (scores == scores[:, :1]).all()
+
+
+@given(
+    st.lists(st.floats(width=32, allow_nan=False), min_size=2, max_size=2),
+    st.lists(st.integers(0, 2**31 - 1), min_size=2, max_size=2),
+)
+def test_packed_candidates_are_ordered_by_score_then_row(scores: list[float], rows: list[int]) -> None:
+    keys = packed(np.array(scores, dtype=np.float32), np.array(rows, dtype=np.int32))
+    better = (-scores[0], rows[0]) < (-scores[1], rows[1])
+    assert (keys[0] < keys[1]) == better
+    found_rows, found_scores = unpacked(keys)
+    assert found_rows.tolist() == rows and found_scores.tolist() == scores
+
+
+def test_no_queries_and_no_depth() -> None:
+    vectors = np.ones((3, 2), dtype=np.float32)
+    assert exact_search(np.empty((0, 2), np.float32), blocks(vectors, 2), 2)[0].shape == (0, 2)
+    assert exact_search(vectors, blocks(vectors, 2), 0)[0].shape == (3, 0)
+
+
+@pytest.mark.parametrize("width", [3, 48, 384])
+@pytest.mark.parametrize("size", [1, 3, 50, 64, 1003])
+def test_equal_vectors_have_equal_products_in_blocks_of_any_size(width: int, size: int) -> None:
+    rng = np.random.default_rng(1)
+    vector, query = rng.standard_normal((2, 1, width)).astype(np.float32)
+    expected = exact_search(query, [(0, vector)], 1)[1]
+    _, scores = exact_search(np.repeat(query, 130, axis=0), [(0, np.repeat(vector, size, axis=0))], size)
+    assert (scores == expected).all()
+    assert expected[0, 0] == pytest.approx(float(query.astype(np.float64)[0] @ vector[0]), abs=1e-4)
+
+
+@pytest.mark.skipif(not can_pack(torch.float32, torch.device("cpu")), reason="oneDNN does not compute fp32 here")
+@pytest.mark.parametrize("width", [3, 48, 100, 384, 1024])
+@pytest.mark.parametrize("size", [8, 50, 1003])
+def test_a_product_is_the_same_beside_few_and_many_queries(width: int, size: int) -> None:
+    rng = np.random.default_rng(2)
+    vectors = rng.standard_normal((size, width)).astype(np.float32)
+    queries = rng.standard_normal((128, width)).astype(np.float32)
+    many = inner_products(queries, vectors)
+    for count in (8, FEW, FEW + 8):
+        np.testing.assert_array_equal(inner_products(queries[:count], vectors), many[:count])

@@ -1,0 +1,159 @@
+"""The kinds of index: files that faiss reads, the same bytes, inner products, recall, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pandas as pd
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.retrieval.embeddings import Embeddings, text_digests, write_segment
+from stillhouse.retrieval.index_kinds import open_flat, write_flat
+from stillhouse.retrieval.settings import IndexConfig
+from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, cut, measure, write_index
+
+KINDS = ["flat", "hnsw", "ivfpq", "sq8"]
+SMALL = {"ivf_lists": 4, "ivf_probes": 4, "pq_bytes": 16}
+RNG = np.random.default_rng(0)
+VECTORS = RNG.standard_normal((600, 16)).astype(np.float32) * RNG.uniform(0.5, 2, (600, 1)).astype(np.float32)
+QUERIES = RNG.standard_normal((30, 16)).astype(np.float32)
+
+
+def stored(folder: Path, vectors: np.ndarray, width: int = 0, normalize: bool = False) -> CutVectors:
+    texts = [str(n) for n in range(len(vectors))]
+    write_segment(folder, text_digests(texts), vectors)
+    embeddings = Embeddings([folder], text_digests(texts), vectors.shape[1])
+    return CutVectors(embeddings, width or vectors.shape[1], normalize)
+
+
+def written(folder: Path, vectors: CutVectors, kind: str, **settings: int) -> VectorIndex:
+    folder.mkdir()
+    config = IndexConfig(kind=kind, **{**SMALL, **settings})  # type: ignore[arg-type]
+    write_index(folder, config, vectors, pd.Series([f"p{n}" for n in range(len(vectors))]), 16)
+    return VectorIndex(folder)
+
+
+def test_a_flat_index_is_what_faiss_writes(tmp_path: Path) -> None:
+    index = faiss.IndexFlatIP(16)
+    index.add(VECTORS)
+    faiss.write_index(index, str(tmp_path / "theirs"))
+    write_flat(tmp_path / "ours", 600, 16, [(0, VECTORS[:250]), (250, VECTORS[250:])])
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    assert np.array_equal(open_flat(tmp_path / "theirs", 600, 16), VECTORS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_vectors_give_the_same_bytes_on_any_number_of_threads(tmp_path: Path, kind: str) -> None:
+    vectors, threads = stored(tmp_path / "vectors", VECTORS), faiss.omp_get_max_threads()
+    try:
+        for number in (1, 2):
+            faiss.omp_set_num_threads(number)
+            written(tmp_path / str(number), vectors, kind)
+    finally:
+        faiss.omp_set_num_threads(threads)
+    for name in ("index.faiss", "ids.parquet", "index.json"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowest", "error"), [("flat", 1, 1e-5), ("hnsw", 0.95, 1e-5), ("ivfpq", 0.6, 2), ("sq8", 0.95, 0.3)]
+)
+def test_every_kind_ranks_by_inner_product(tmp_path: Path, kind: str, lowest: float, error: float) -> None:
+    """Vectors of different lengths: a kind that ranked by distance or cosine would fail."""
+    rows, scores = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind).search(QUERIES, 10)
+    exact = QUERIES @ VECTORS.T
+    best = np.argsort(-exact, axis=1)[:, :10]
+    assert np.mean([len(np.intersect1d(a, b)) / 10 for a, b in zip(rows, best)]) >= lowest
+    assert np.abs(scores - np.take_along_axis(exact, rows, axis=1)).max() < error
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+def test_recall_is_measured_against_exact_search_and_written(tmp_path: Path) -> None:
+    vectors = stored(tmp_path / "vectors", VECTORS)
+    rows, _ = written(tmp_path / "index", vectors, "ivfpq", pq_bytes=2).search(QUERIES, 100)
+    best = np.argsort(-(QUERIES @ VECTORS.T), axis=1)
+    measured = measure(tmp_path / "index", vectors, (QUERIES, "held-out queries"))
+    for depth in (10, 100):
+        slow = np.mean([len(set(a[:depth]) & set(b[:depth])) / depth for a, b in zip(rows.tolist(), best.tolist())])
+        assert measured.recall[f"recall@{depth}"] == pytest.approx(slow) and 0.05 < slow < 0.99
+    about = json.loads((tmp_path / "index" / "index.json").read_text())
+    assert about == {
+        "kind": "ivfpq", "passages": 600, "width": 16, "model_width": 16, "measured_on": 30,
+        "measured_with": "held-out queries", **measured.recall,
+        "bytes": (tmp_path / "index" / "index.faiss").stat().st_size,
+    }  # fmt: skip
+
+
+def test_smaller_kinds_are_smaller(tmp_path: Path) -> None:
+    many = np.tile(VECTORS, (10, 1))
+    vectors = stored(tmp_path / "vectors", many)
+    size = {}
+    for kind in KINDS:
+        written(tmp_path / kind, vectors, kind, pq_bytes=4)
+        size[kind] = (tmp_path / kind / "index.faiss").stat().st_size
+    assert size["ivfpq"] < size["sq8"] < size["flat"] < size["hnsw"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("passages", [1, 7])
+def test_few_passages_and_a_depth_beyond_them(tmp_path: Path, kind: str, passages: int) -> None:
+    vectors = stored(tmp_path / "vectors", VECTORS[:passages])
+    if kind == "ivfpq":
+        with pytest.raises(InputError, match="at least 256 passages and the corpus has"):
+            written(tmp_path / "index", vectors, kind)
+        return
+    rows, scores = written(tmp_path / "index", vectors, kind).search(QUERIES, 50)
+    assert rows.shape == scores.shape == (30, passages)
+    assert (np.sort(rows, axis=1) == np.arange(passages)).all()
+
+
+def test_defaults_fit_any_number_of_passages_that_ivfpq_takes(tmp_path: Path) -> None:
+    for passages in (256, 600):
+        vectors = stored(tmp_path / f"vectors{passages}", VECTORS[:passages])
+        index = written(tmp_path / f"index{passages}", vectors, "ivfpq", ivf_lists=0, ivf_probes=32, pq_bytes=0)
+        assert (index.search(QUERIES, 10)[0] >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"pq_bytes": 3}, "choose one of 1, 2, 4, 8, 16"), ({"ivf_lists": 601}, "the corpus has 600 passages")],
+)
+def test_settings_that_do_not_fit_are_named(tmp_path: Path, settings: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "ivfpq", **settings)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_narrow_index_holds_the_first_dimensions(tmp_path: Path, normalize: bool) -> None:
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS, 5, normalize), "flat")
+    narrow = VECTORS[:, :5].astype(np.float64)
+    narrow = narrow / np.linalg.norm(narrow, axis=1, keepdims=True) if normalize else narrow
+    assert index.width == 5 and index.model_width == 16
+    queries = cut(QUERIES, 5, normalize)
+    rows, scores = index.search(queries, 3)
+    exact = queries.astype(np.float64) @ narrow.T
+    assert np.allclose(scores, np.sort(exact, axis=1)[:, ::-1][:, :3], atol=1e-5)
+    assert np.array_equal(rows, np.argsort(-exact, axis=1)[:, :3])
+
+
+def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "sq8")
+    with pytest.raises(InputError, match="have 8 dimensions and the index 16: it was made by another model"):
+        index.search(QUERIES[:, :8], 3)
+    with pytest.raises(InputError, match="have 16 dimensions; width cannot be 17"):
+        cut(QUERIES, 17, True)
+
+
+def test_an_index_that_is_cut_off_or_older_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "flat")
+    path = tmp_path / "index" / "index.faiss"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(InputError, match="not a flat index of 600 vectors of width 16"):
+        VectorIndex(tmp_path / "index")
+    (tmp_path / "index" / "index.json").unlink()
+    with pytest.raises(InputError, match="no index, or an older one"):
+        VectorIndex(tmp_path / "index")

@@ -1,0 +1,182 @@
+"""Mining against loops over queries: never a right answer, never twice, best first, filtered and mixed by rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillhouse.corpus.store import Corpus
+from stillhouse.retrieval import mining
+from stillhouse.retrieval.false_negatives import below, limits
+from stillhouse.retrieval.mining import MiningQueries, best_of, first_kept, interleaved, random_passages, ranked
+
+ROWS = st.lists(st.lists(st.integers(-1, 9), min_size=5, max_size=5), min_size=1, max_size=4)
+
+
+def padded(lists: list[list[int]], width: int) -> list[list[int]]:
+    return [row + [-1] * (width - len(row)) for row in lists]
+
+
+@given(ROWS, st.integers(1, 7), st.integers(0, 2**20 - 1))
+def test_first_kept_against_a_loop(rows: list[list[int]], depth: int, bits: int) -> None:
+    keep = [[bool(bits >> (5 * i + j) & 1) for j in range(5)] for i in range(len(rows))]
+    wanted = [[row for row, kept in zip(*pair) if kept][:depth] for pair in zip(rows, keep)]
+    made = first_kept(np.array(rows, dtype=np.int32), np.array(keep), depth)
+    assert made.dtype == np.int32 and made.tolist() == padded(wanted, depth)
+
+
+@given(ROWS)
+def test_repeated_against_a_loop(rows: list[list[int]]) -> None:
+    wanted = [[value in row[:place] for place, value in enumerate(row)] for row in rows]
+    assert mining.repeated(np.array(rows, dtype=np.int32)).tolist() == wanted
+
+
+def test_sources_are_spread_evenly_and_a_passage_stands_once() -> None:
+    """4 of one source at 1/8, 3/8, 5/8, 7/8 of the whole, 2 of another at 1/4 and 3/4, one random at 1/2."""
+    first = np.array([[10, 11, 12, 13], [10, 11, -1, -1]], dtype=np.int32)
+    other = np.array([[20, 21], [11, 20]], dtype=np.int32)
+    chance = np.array([[30], [31]], dtype=np.int32)
+    made = interleaved([first, other, chance])
+    assert made.tolist() == [[10, 20, 11, 30, 12, 21, 13], [10, 11, 31, 20, -1, -1, -1]]
+    assert interleaved([first, other[:, :0], chance[:, :0]]).tolist() == first.tolist()
+
+
+def test_of_any_first_part_every_source_has_its_share() -> None:
+    sources = [np.arange(start, start + size, dtype=np.int32)[None] for start, size in ((0, 200), (1000, 50))]
+    made = interleaved(sources)[0]
+    for depth in range(1, 251):
+        assert abs((made[:depth] >= 1000).sum() - depth / 5) <= 1
+
+
+def ranking(number: int, passages: int = 24) -> list[int]:
+    return np.random.default_rng(number).permutation(passages).tolist()
+
+
+def search_of(asked: list[int]):  # type: ignore[no-untyped-def]
+    """A seeded ranking of all 24 passages for each query, the scores 24, 23, … at its places."""
+
+    def search(queries_B: np.ndarray, deep: int) -> tuple[np.ndarray, np.ndarray]:
+        asked.append(deep)
+        rows = np.array([ranking(number)[:deep] for number in queries_B], dtype=np.int32)
+        scores = np.broadcast_to(24.0 - np.arange(rows.shape[1]), rows.shape).astype(np.float32)
+        return rows, scores
+
+    return search
+
+
+@pytest.mark.parametrize("limit", [None, 20.0])
+@pytest.mark.parametrize("skip_best", [0, 2])
+@pytest.mark.parametrize("among", ["corpus", "answers"])
+@pytest.mark.parametrize("depth", [3, 30])
+def test_ranked_negatives_against_a_loop_over_queries(
+    small_corpus: Path, among: str, depth: int, skip_best: int, limit: float | None
+) -> None:
+    """Passage n answers query n alone; 12 train, 6 dev and 6 test queries."""
+    asked: list[int] = []
+    queries = MiningQueries(Corpus.open(small_corpus), among)
+    limits_Q = None if limit is None else np.full(18, limit, dtype=np.float32)
+    rows_QD, above = ranked(queries, search_of(asked), depth, skip_best, limits_Q)
+    assert rows_QD.shape == (18, depth) and max(asked) <= 24
+    dropped = 0
+    for number, row in enumerate(rows_QD):
+        answers = range(24) if among == "corpus" else range(12) if number < 12 else range(12, 18)
+        deep = asked[0] if among == "corpus" or number < 12 else asked[1]
+        places = [place for place, row in enumerate(ranking(number)[:deep]) if row in answers and row != number]
+        low = [place for place in places[skip_best:] if limit is None or 24 - place <= limit]
+        dropped += len(places[skip_best:]) - len(low)
+        wanted = [ranking(number)[place] for place in low][:depth]
+        assert row.tolist() == wanted + [-1] * (depth - len(wanted))
+        if depth == 3 and among == "corpus" and limit is None:
+            assert len(wanted) == 3, "the search was deep enough"
+    assert above == dropped
+
+
+def test_a_search_as_deep_as_asked(small_corpus: Path) -> None:
+    asked: list[int] = []
+    queries = MiningQueries(Corpus.open(small_corpus))
+    ranked(queries, search_of(asked), 3)
+    ranked(queries, search_of(asked), 3, search_depth=17)
+    ranked(queries, search_of(asked), 3, search_depth=1000)
+    assert asked == [4, 17, 24]
+
+
+def test_blocks_of_queries_make_no_difference(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = MiningQueries(Corpus.open(small_corpus), "answers")
+    search = search_of([])
+    other = np.array([ranking(number + 50)[:8] for number in range(18)], dtype=np.int32)
+
+    def made() -> list[list[int]]:
+        own, _ = ranked(queries, search, 4)
+        mixed = interleaved([own, best_of(queries, other, 3)[0]])
+        return interleaved([mixed, random_passages(queries, mixed, 2, seed=1)]).tolist()
+
+    whole = made()
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 5)
+    monkeypatch.setattr(mining, "DRAWS_AT_ONCE", 40)
+    assert made() == whole
+
+
+@pytest.mark.parametrize("among", ["corpus", "answers"])
+def test_another_source_is_cleaned_and_filtered(small_corpus: Path, among: str) -> None:
+    queries = MiningQueries(Corpus.open(small_corpus), among)
+    other = np.array([[*ranking(number)[:10], -1] for number in range(18)], dtype=np.int32)
+    rows_QD, dropped = best_of(queries, other, 4, [lambda query_P, row_P: (query_P + row_P) % 3 > 0])
+    lost = 0
+    for number, row in enumerate(rows_QD):
+        answers = range(24) if among == "corpus" else range(12) if number < 12 else range(12, 18)
+        may = [passage for passage in ranking(number)[:10] if passage in answers and passage != number]
+        wanted = [passage for passage in may if (number + passage) % 3][:4]
+        lost += sum((number + passage) % 3 == 0 for passage in may)
+        assert row.tolist() == wanted + [-1] * (4 - len(wanted))
+    assert dropped == lost > 0
+
+
+@pytest.mark.parametrize(("among", "count"), [("corpus", 3), ("corpus", 40), ("answers", 3), ("answers", 40)])
+def test_random_passages_are_new_wrong_and_seeded(small_corpus: Path, among: str, count: int) -> None:
+    queries = MiningQueries(Corpus.open(small_corpus), among)
+    taken_QD = np.array([ranking(number)[:5] for number in range(18)], dtype=np.int32)
+    rows_QC = random_passages(queries, taken_QD, count, seed=1)
+    for number, row in enumerate(rows_QC):
+        answers = set(range(24)) if among == "corpus" else set(range(12) if number < 12 else range(12, 18))
+        left = answers - {number} - set(taken_QD[number].tolist())
+        drawn = [passage for passage in row.tolist() if passage >= 0]
+        assert len(drawn) == min(count, len(left)) and len(set(drawn)) == len(drawn) and set(drawn) <= left
+    assert np.array_equal(rows_QC, random_passages(queries, taken_QD, count, seed=1))
+    assert not np.array_equal(rows_QC, random_passages(queries, taken_QD, count, seed=2))
+
+
+def test_random_passages_of_a_large_corpus_are_as_many_as_asked(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A corpus so large that not all of it is put in order: every passage about equally often."""
+    queries = MiningQueries(Corpus.open(small_corpus))
+    queries.passages = 1000
+    taken_QD = np.tile(np.arange(5, dtype=np.int32), (18, 1))
+    counts = np.zeros(1000, dtype=int)
+    for seed in range(200):
+        rows_QC = random_passages(queries, taken_QD, 10, seed)
+        assert (rows_QC >= 0).all() and all(len(set(row)) == 10 for row in rows_QC.tolist())
+        np.add.at(counts, rows_QC, 1)
+    assert counts[:5].sum() == 0
+    expected = 200 * 18 * 10 / 995
+    assert abs(counts[30:].mean() - expected) < 0.5 and counts[30:].max() < expected + 6 * expected**0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("absolute", [0.5 - 0.1, -0.4 - 0.1]),
+        ("relative", [0.5 - 0.2 * 0.5, -0.4 - 0.2 * 0.4]),
+        ("both", [0.5 - 0.1, -0.4 - 0.1]),
+    ],
+)
+def test_limits_by_hand(kind: str, expected: list[float]) -> None:
+    """Query 0 has positives of 0.9 and 0.5: the lowest counts. Query 1 has one below 0."""
+    scores = np.array([0.9, 0.5, -0.4], dtype=np.float32)
+    assert limits(kind, 0.1, 0.2, scores, np.array([0, 2, 3])) == pytest.approx(expected)
+    accept = below(lambda query_P, row_P: row_P.astype(np.float32) / 10, np.array([0.4, 0.2], dtype=np.float32))
+    assert accept(np.array([0, 0, 1, 1]), np.array([3, 5, 2, 3], dtype=np.int32)).tolist() == [True, False, True, False]

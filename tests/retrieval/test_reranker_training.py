@@ -1,0 +1,221 @@
+"""Training the cross-encoder: R-Drop, forward many and backward few, parts of a batch, the models to start from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stillhouse.artifacts import digest_files
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.errors import InputError
+from stillhouse.retrieval.cross_encoder import CrossEncoder
+from stillhouse.retrieval.group_training import open_samplers
+from stillhouse.retrieval.listwise import disagreement
+from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.reranker_training import Drawing, RerankerLoss
+from stillhouse.training import loop
+
+Run = Callable[..., dict[str, Path]]
+SHORT = {"max_steps": 4, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 6, "precision": "fp32"}
+SHORT |= {"max_length": 32, "heldout_every": 2}
+
+
+@pytest.fixture
+def negatives(run_step: Run, small_corpus: Path) -> Path:
+    return run_step("lexical", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
+
+
+def slow_disagreement(one, other, candidate) -> float:  # type: ignore[no-untyped-def]
+    """The mean of KL(p || q) and KL(q || p), a candidate at a time."""
+    total = 0.0
+    for a, b, c in zip(one, other, candidate):
+        kept = [k for k in range(len(c)) if c[k]]
+        p = [math.exp(a[k]) / sum(math.exp(a[j]) for j in kept) for k in kept]
+        q = [math.exp(b[k]) / sum(math.exp(b[j]) for j in kept) for k in kept]
+        total += sum(x * math.log(x / y) + y * math.log(y / x) for x, y in zip(p, q)) / 2
+    return total / len(one)
+
+
+def test_disagreement_is_the_mean_of_both_divergences() -> None:
+    generator = torch.Generator().manual_seed(3)
+    one, other = (torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    candidate = torch.tensor([[True] * 4, [True, True, False, True], [True, False, False, False]])
+    made = disagreement(one, other, candidate)
+    assert made.item() == pytest.approx(slow_disagreement(one.tolist(), other.tolist(), candidate.tolist()), abs=1e-12)
+    assert disagreement(one, one + 3, candidate).item() == pytest.approx(0, abs=1e-12)
+    assert torch.autograd.gradcheck(lambda a, b: disagreement(a, b, candidate), (one, other))
+
+
+class Setting:
+    """A loss on a tiny cross-encoder, its samplers and its texts."""
+
+    def __init__(self, corpus: Path, negatives: Path, start: Path, dropout: float, count: int) -> None:
+        torch.manual_seed(1)
+        self.model = CrossEncoder.start(start, 32)
+        for module in self.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = dropout
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                parameter.mul_(10 if parameter.ndim > 1 else 1)
+        self.model.train()
+        opened = Corpus.open(corpus)
+        self.texts = np.array(passage_texts(opened), dtype=object)
+        context = Context(Path(), "cpu", quiet=True)
+        self.samplers = open_samplers(opened, Negatives.read(negatives), count, 6, 1, context)
+        self.examples = np.arange(7)
+        self.times = np.arange(7)
+
+    def loss(self, drawing: Drawing, r_drop: float = 0, pairs_at_once: int = 0) -> RerankerLoss:
+        device = torch.device("cpu")
+        return RerankerLoss(self.model, self.texts, self.samplers, drawing, r_drop, pairs_at_once, device)
+
+    def scores(self, query: int, rows: list[int]) -> torch.Tensor:
+        pairs = self.model.pairs([self.samplers["train"].texts[query]] * len(rows), list(self.texts[rows]))
+        return self.model(*pairs.batch(range(len(rows)), torch.device("cpu")))
+
+
+def gradients(setting: Setting, loss: RerankerLoss) -> tuple[float, list[torch.Tensor], int]:
+    """The sum of a training step's parts, its gradients, and how many parts there were."""
+    setting.model.zero_grad()
+    total, parts = 0.0, 0
+    for part in loss("train", setting.examples, setting.times):
+        part.backward()
+        total, parts = total + part.item(), parts + 1
+    return (
+        total,
+        [parameter.grad.clone() for parameter in setting.model.parameters() if parameter.grad is not None],
+        parts,
+    )
+
+
+@pytest.mark.parametrize(("pairs_at_once", "parts"), [(0, 1), (1000, 1), (9, 3), (3, 7), (1, 7)])
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+def test_parts_of_a_batch_add_up_to_its_gradient(
+    small_corpus: Path, negatives: Path, tiny_model: Path, pairs_at_once: int, parts: int, r_drop: float
+) -> None:
+    setting = Setting(small_corpus, negatives, tiny_model, dropout=0, count=2)
+    drawing = Drawing(negatives=2, depth=6)
+    whole, expected, _ = gradients(setting, setting.loss(drawing))
+    value, found, made = gradients(setting, setting.loss(drawing, r_drop, pairs_at_once))
+    assert made == parts and value == pytest.approx(whole, abs=1e-6)  # R-Drop adds 0 where there is no dropout
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found, expected, strict=True))
+    assert sum(grad.abs().sum().item() for grad in expected) > 0.1
+
+
+def test_r_drop_is_the_mean_of_two_passes_and_their_disagreement(
+    small_corpus: Path, negatives: Path, tiny_model: Path
+) -> None:
+    setting = Setting(small_corpus, negatives, tiny_model, dropout=0.3, count=2)
+    passes: list[torch.Tensor] = []
+    loss = setting.loss(Drawing(negatives=2, depth=6), r_drop=0.7)
+    real = loss._scores
+    loss._scores = lambda *given: passes.append(real(*given)) or passes[-1]  # type: ignore[method-assign,func-returns-value]
+    (made,) = loss("train", setting.examples, setting.times)
+    one, other = (scores.detach().double() for scores in passes)
+    assert (one - other).abs().max() > 1e-3
+    expected = -(one.log_softmax(1)[:, 0].mean() + other.log_softmax(1)[:, 0].mean()) / 2
+    expected += 0.7 * slow_disagreement(one.tolist(), other.tolist(), [[True] * 3] * 7)
+    assert made.item() == pytest.approx(expected.item(), abs=1e-5)
+    setting.model.eval()
+    passes.clear()
+    list(loss("dev", np.arange(6), np.zeros(6, np.int64)))
+    assert len(passes) == 1, "a held-out loss reads every pair once"
+
+
+def test_only_the_hardest_of_many_are_trained_on(small_corpus: Path, negatives: Path, tiny_model: Path) -> None:
+    """6 drawn, 2 of them trained on: chosen and weighed here one query at a time. Dropout is on in training alone."""
+    setting = Setting(small_corpus, negatives, tiny_model, dropout=0.0, count=6)
+    loss = setting.loss(Drawing(negatives=2, forward=6, depth=6), pairs_at_once=7)
+    value, found, parts = gradients(setting, loss)
+    assert parts == 4 and setting.model.training, "3 candidates of 7 queries, at most 7 pairs at once"
+    groups = setting.samplers["train"].draw(setting.examples, setting.times)
+    setting.model.zero_grad()
+    total = torch.zeros(())
+    for query, rows in zip(setting.examples, groups.rows_BK.tolist()):
+        scores = setting.scores(query, [row for row in rows if row >= 0])
+        hardest = scores[1:].detach().argsort(descending=True)[:2] + 1
+        total = total - torch.cat([scores[:1], scores[hardest]]).log_softmax(0)[0] / 7
+    total.backward()
+    assert value == pytest.approx(total.item(), abs=1e-5)
+    expected = [parameter.grad for parameter in setting.model.parameters() if parameter.grad is not None]
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True))
+    setting.model.eval()
+    heldout = sum(part.item() for part in loss("dev", np.arange(6), np.zeros(6, np.int64)))
+    groups = setting.samplers["dev"].draw(np.arange(6), np.zeros(6, np.int64))
+    assert groups.candidate_BK.sum(axis=1).min() == 7 and heldout > 0
+
+
+def test_the_choice_of_the_hardest_is_made_without_dropout_and_draws_nothing(
+    small_corpus: Path, negatives: Path, tiny_model: Path
+) -> None:
+    setting = Setting(small_corpus, negatives, tiny_model, dropout=0.5, count=6)
+    loss = setting.loss(Drawing(negatives=2, forward=6, depth=6))
+    groups = setting.samplers["train"].draw(setting.examples, setting.times)
+    state = torch.get_rng_state()
+    rows, candidate = loss._hardest("train", groups)
+    assert torch.equal(state, torch.get_rng_state())
+    assert np.array_equal(rows, loss._hardest("train", groups)[0]) and rows[:, 0].tolist() == list(range(7))
+    assert rows.shape == candidate.shape == (7, 3)
+
+
+def test_the_step_with_every_option_and_the_same_parameters_after_a_kill(
+    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
+    options = SHORT | {"forward_per_query": 4, "r_drop": 1.0, "pairs_at_once": 6}
+    whole = run_step("train-reranker", inputs, "whole", **options)["reranker"]
+    other = run_step("train-reranker", inputs, "other", **(options | {"r_drop": 0.0}))["reranker"]
+    assert digest_files(whole)["model.safetensors"] != digest_files(other)["model.safetensors"]
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    real, drawn = RerankerLoss.__call__, []
+
+    def killed(self: RerankerLoss, split: str, *given: np.ndarray):  # type: ignore[no-untyped-def]
+        drawn.append(split)
+        if drawn.count("train") == 4:
+            raise KeyboardInterrupt
+        return real(self, split, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RerankerLoss, "__call__", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_step("train-reranker", inputs, "resumed", **options)
+    resumed = run_step("train-reranker", inputs, "resumed", **options)["reranker"]
+    assert digest_files(resumed) == digest_files(whole)
+
+
+def test_fewer_drawn_than_trained_on_is_refused(run_step: Run, small_corpus: Path, negatives: Path) -> None:
+    with pytest.raises(InputError, match="forward_per_query 1 is below negatives_per_query 2"):
+        run_step("train-reranker", {}, **SHORT, forward_per_query=1)
+
+
+@pytest.mark.parametrize("start", ["bare", "with a head", "of fetch-model", "retriever"])
+def test_a_re_ranker_starts_from_any_encoder(
+    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, tmp_path: Path, start: str
+) -> None:
+    """Its encoder has the very weights of the folder, whether a language-model head lies beside them or not."""
+    from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+    folder = tiny_model
+    if start == "with a head":
+        torch.manual_seed(5)
+        folder = tmp_path / "headed"
+        AutoModelForMaskedLM.from_pretrained(tiny_model).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(tiny_model).save_pretrained(folder)
+    elif start != "bare":
+        folder = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)["encoder"]
+    if start == "retriever":
+        inputs = {"corpus": small_corpus, "encoder": folder, "negatives": negatives}
+        own = {"max_steps": 1, "negatives_per_query": 1, "learning_rate": 0.01}
+        folder = run_step("train-retriever", inputs, **own)["retriever"]
+    inputs = {"corpus": small_corpus, "negatives": negatives, "init": folder}
+    made = run_step("train-reranker", inputs, **(SHORT | {"learning_rate": 0.0, "max_steps": 1}))["reranker"]
+    expected = AutoModel.from_pretrained(folder, add_pooling_layer=False).state_dict()
+    found = AutoModel.from_pretrained(made, add_pooling_layer=False).state_dict()
+    assert expected.keys() == found.keys() and all(torch.equal(expected[name], found[name]) for name in expected)

@@ -1,0 +1,342 @@
+"""The loss of a step: parts, gradient caching, several processes and Matryoshka widths change no gradient.
+
+Run by torchrun, this file computes the gradients of `CASES` in several processes: `python FILE FOLDER`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.context import Context, rank
+from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.errors import InputError
+from stillhouse.retrieval.contrastive import contrastive_loss
+from stillhouse.retrieval.distillation import distillation_loss
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.groups import GroupSampler
+from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.retriever_training import RetrieverLoss, train_retriever
+from stillhouse.retrieval.settings import RetrieverConfig, read_widths
+from stillhouse.retrieval.teacher import Teacher, TeacherScores
+from stillhouse.training.precision import autocast
+from stillhouse.training.processes import add_gradients, add_up, join
+
+CPU = torch.device("cpu")
+SETTINGS: Mapping[str, Any] = {"temperature": 0.1, "alpha": 0.3, "precision": "fp32", "seed": 3}
+EXAMPLES = np.array([0, 4, 2, 1, 5])
+PARTS = {"texts_at_once": 2}
+CACHED = {"texts_at_once": 2, "gradient_cache": True}
+STEP = 7
+
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "eq. 3": {},
+    "the authors' form": {"contrastive": "simlm_code"},
+    "plain": {"contrastive": "plain"},
+    "teacher": {"teacher": True},
+    "teacher, dot product": {"teacher": True, "similarity": "dot", "temperature": 2.0},
+    "teacher, the authors' form, separate towers": {
+        "teacher": True,
+        "contrastive": "simlm_code",
+        "towers": "separate",
+    },
+    "widths": {"matryoshka_widths": "4+16"},
+    "widths, teacher, separate towers": {"matryoshka_widths": "4+16", "teacher": True, "towers": "separate"},
+    "widths, dot product": {"matryoshka_widths": "8", "similarity": "dot", "temperature": 2.0},
+    "one query": {"examples": EXAMPLES[:1], "teacher": True},
+}
+"""What is not a setting of the loss: `teacher`, `towers`, `similarity`, `examples`."""
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus whose queries share answers, negatives of it, and an encoder."""
+    folder = tmp_path_factory.mktemp("shared")
+    words = [f"{colour} {thing}" for colour in ("red", "green", "blue") for thing in ("bird", "fish", "tree")]
+    names = [f"{number}" for number in range(9)]
+    passages = {
+        "passage_id": names,
+        "title": [""] * 9,
+        "text": [f"the {word} sings" + " and swims in the tree" * (n % 4) for n, word in enumerate(words)],
+        "article_id": names,
+        "section": [""] * 9,
+        "position": [0] * 9,
+    }
+    splits = ["train"] * 6 + ["dev"] * 3
+    queries = {"query_id": names, "text": [f"where does the {word} grow" for word in words], "split": splits}
+    pairs = [(n, n) for n in range(9)] + [(0, 4), (2, 1), (5, 1)]
+    qrels = {
+        "query_id": [names[query] for query, _ in pairs],
+        "passage_id": [names[passage] for _, passage in pairs],
+        "relevance": [1] * len(pairs),
+        "split": [splits[query] for query, _ in pairs],
+    }
+    with whole_folder(folder / "corpus") as staging:
+        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
+        write_manifest(staging, "ingest", {}, {}, {"passages": 9})
+    right = set(pairs)
+    rows = [[row for row in range(9) if (query, row) not in right][: 6 - query % 3] for query in range(9)]
+    rows_QD = np.array([row + [-1] * (6 - len(row)) for row in rows], dtype=np.int32)
+    (folder / "negatives").mkdir()
+    Negatives(pd.DataFrame({"query_id": names, "split": splits}), rows_QD).write(folder / "negatives")
+    write_manifest(folder / "negatives", "mine", {}, {}, {})
+    (folder / "encoder").mkdir()
+    BiEncoder.load(tiny_model, pooling="mean", query_length=16, passage_length=24).save(folder / "encoder")
+    return folder
+
+
+def open_loss(folder: Path, case: Mapping[str, Any], **more: Any) -> tuple[RetrieverLoss, BiEncoder]:
+    settings = {**SETTINGS, **case, **more}
+    teacher, towers, cosine = (settings.pop(name, None) for name in ("teacher", "towers", "similarity"))
+    settings.pop("examples", None)
+    corpus, negatives = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
+    torch.manual_seed(5)
+    changes = {"towers": towers} if towers else {}
+    encoder = BiEncoder.load(folder / "encoder", normalize=cosine != "dot", **changes)
+    if towers:  # or both would have the same gradient by the symmetry of the start
+        for values in encoder.tower("query").parameters():
+            values.data += 0.02 * torch.randn(values.shape)
+    sampler = GroupSampler(corpus, negatives, "train", 3, 6, 3)
+    texts = np.array(passage_texts(corpus), dtype=object)
+    loss = RetrieverLoss(
+        encoder, texts, sampler, teacher_of(corpus, negatives) if teacher else None, RetrieverConfig(**settings), CPU
+    )
+    return loss, encoder.train()
+
+
+def teacher_of(corpus: Corpus, negatives: Negatives) -> Teacher:
+    random = np.random.default_rng(0)
+    offsets, positives = corpus.positives(negatives.queries["query_id"])
+    of_query = np.repeat(negatives.queries["query_id"].to_numpy(), np.diff(offsets))
+    scores = random.normal(size=len(positives)).astype(np.float32)
+    negative_scores = random.normal(size=negatives.rows_QD.shape).astype(np.float32)
+    return Teacher(
+        negatives.queries, negative_scores, pd.DataFrame({"query_id": of_query, "row": positives, "score": scores})
+    )
+
+
+def gradients(loss: RetrieverLoss, encoder: BiEncoder, examples: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
+    """What the training loop makes of a step's losses, over all processes."""
+    torch.manual_seed(STEP)
+    total = torch.zeros((), dtype=torch.float64)
+    with autocast(precision, CPU):
+        for part in loss.training(examples, np.full_like(examples, STEP)):
+            total += part.detach()
+            with torch.autocast("cpu", enabled=False):
+                part.backward()
+    add_up(total)
+    add_gradients(list(encoder.parameters()))
+    found = {name: values.grad for name, values in encoder.named_parameters() if values.grad is not None}
+    return {"loss": total, **found}
+
+
+def of_case(folder: Path, name: str, dropout: bool, **more: Any) -> dict[str, Tensor]:
+    loss, encoder = open_loss(folder, CASES[name], **more)
+    encoder.train(dropout)
+    return gradients(loss, encoder, CASES[name].get("examples", EXAMPLES))
+
+
+def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tolerance: float = 1e-5) -> None:
+    assert found.keys() == expected.keys()
+    scale = max(float(values.abs().max()) for name, values in expected.items() if name != "loss")
+    assert scale > 0
+    for name, values in expected.items():
+        torch.testing.assert_close(
+            found[name], values, rtol=0, atol=tolerance * max(1.0, scale), msg=lambda text, name=name: name + text
+        )
+
+
+def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
+    """All texts encoded together without dropout, a loss for each width, one backward pass from end to end."""
+    loss, encoder = open_loss(folder, case)
+    encoder.eval()
+    settings, sampler, examples = loss._config, loss._sampler, case.get("examples", EXAMPLES)
+    groups = sampler.draw(examples, np.full_like(examples, STEP))
+    rows = sorted({int(row) for row in groups.rows_BK.ravel() if row >= 0})
+    place = torch.tensor([[rows.index(row) if row >= 0 else 0 for row in row_K] for row_K in groups.rows_BK.tolist()])
+    offsets, answers = sampler.offsets, sampler.positives
+    right = [set(answers[offsets[query] : offsets[query + 1]].tolist()) for query in examples]
+    negative = torch.tensor([[row not in known for row in rows] for known in right])
+
+    def encode(texts: list[str], role: Any) -> Tensor:
+        return encoder(*encoder.texts(texts, role).batch(range(len(texts)), CPU), role)
+
+    queries, passages = encode(list(sampler.texts[examples]), "query"), encode(list(loss._texts[rows]), "passage")
+    widths = {*read_widths(settings.matryoshka_widths), 32}
+    total = torch.zeros(())
+    for width in widths:
+        q, p = queries[:, :width], passages[:, :width]
+        if encoder.settings.normalize:
+            q, p = q / q.norm(dim=1, keepdim=True), p / p.norm(dim=1, keepdim=True)
+        value = contrastive_loss(q, p, place[:, 0], negative, settings.temperature, settings.contrastive)
+        if case.get("teacher"):
+            scores = torch.stack([q[i] @ p[place[i]].T for i in range(len(q))]) / settings.temperature
+            known = teacher_of(Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives"))
+            teacher_BK, known_BK = map(torch.from_numpy, TeacherScores(known, sampler).of(groups))
+            value = distillation_loss(scores, teacher_BK, known_BK) + settings.alpha * value
+        total = total + value / len(widths)
+    total.backward()
+    found = {name: values.grad for name, values in encoder.named_parameters() if values.grad is not None}
+    return {"loss": total.detach().double(), **found}
+
+
+@pytest.mark.parametrize("way", [{}, PARTS, CACHED], ids=["at once", "in parts", "cached"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_has_the_gradient_of_the_whole_loss(folder: Path, name: str, way: dict[str, Any]) -> None:
+    assert_same(of_case(folder, name, dropout=False, **way), slow_gradients(folder, CASES[name]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cached_gradients_are_those_of_the_same_parts_encoded_once(folder: Path, name: str) -> None:
+    """With dropout: each part has the same in both of its encodings."""
+    once, twice = (of_case(folder, name, dropout=True, **way) for way in (PARTS, CACHED))
+    assert_same(twice, once)
+    without = of_case(folder, name, dropout=False, **PARTS)
+    assert not torch.allclose(without["loss"], once["loss"], rtol=0, atol=1e-3), "there was no dropout"
+
+
+def test_cached_gradients_in_bf16_reach_every_parameter(folder: Path) -> None:
+    """Autocast keeps copies of the weights: those of the encoding without gradients must not serve the second one."""
+    found = []
+    for way in (PARTS, CACHED):
+        loss, encoder = open_loss(folder, CASES["teacher"], **way)
+        found.append(gradients(loss, encoder, EXAMPLES, "bf16"))
+    assert_same(found[1], found[0], tolerance=0.02)
+
+
+def test_cached_steps_keep_no_more_than_a_part(folder: Path) -> None:
+    """What is kept for backward passes between the losses of a step, in bytes."""
+    most = {}
+    for name, way in {"in parts": PARTS, "cached": CACHED}.items():
+        loss, _ = open_loss(folder, CASES["eq. 3"], **way)
+        kept = [0]
+
+        def count(values: Tensor, kept: list[int] = kept) -> Tensor:
+            kept[-1] += values.nbytes
+            return values
+
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda values: values):
+            for part in loss.training(EXAMPLES, np.full_like(EXAMPLES, STEP)):
+                part.backward()
+                kept.append(0)
+        most[name] = max(kept)
+    assert most["cached"] < most["in parts"] / 2
+
+
+def start(processes: int, *command: str) -> str:
+    """The output of a Python command in several processes."""
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}
+    done = subprocess.run(
+        [sys.executable, *launch, *command], capture_output=True, text=True, env=environment, timeout=240
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_several_processes_have_the_gradient_of_one(folder: Path, processes: int) -> None:
+    """5 queries and one among 2 and 4 processes: parts of unlike size, and a process without any."""
+    log = start(processes, __file__, str(folder))
+    for number, (name, more, dropout) in enumerate(shared_cases()):
+        path = folder / f"{processes}-{number}.safetensors"
+        assert path.is_file(), log
+        assert_same(load_file(path), of_case(folder, name, dropout, **more))
+
+
+def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
+    """Cases, settings and whether there is dropout: parts of a given size have the same in any process."""
+    whole = [(name, {}, False) for name in CASES]
+    return whole + [(name, way, True) for way in (PARTS, CACHED) for name in ("widths, teacher, separate towers",)]
+
+
+def test_two_processes_train_the_retriever_of_one(
+    folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
+) -> None:
+    """With dropout, from step to step: the curves and the parameters in the end."""
+    inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
+    settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "towers": "separate"}
+    settings |= {"matryoshka_widths": "8+16", "contrastive": "simlm_code", "learning_rate": 0.001, "heldout_every": 1}
+    settings |= {"precision": "fp32", **CACHED}
+    alone = run_step("train-retriever", inputs, "alone", **settings)
+    both = {name: tmp_path / "both" / name for name in alone}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**inputs, **both, **settings}.items()]
+    log = start(2, "-m", "stillhouse.cli", "train-retriever", *flags, f"--work={tmp_path / 'work'}")
+    assert both["retriever"].is_dir(), log
+    assert log.count("[train-retriever] read") == 1, "one process alone writes and logs"
+    one, two = (BiEncoder.load(made["retriever"]).state_dict() for made in (alone, both))
+    for name, values in one.items():
+        if not name.endswith("key.bias"):  # has no slope: AdamW makes steps of what rounding leaves
+            torch.testing.assert_close(two[name], values, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
+    curves = [pd.read_csv(made["curves"] / "curves.csv") for made in (alone, both)]
+    assert len(curves[0]) == 4 and np.allclose(curves[0], curves[1], atol=1e-4)
+
+
+def test_a_vector_that_is_no_number_ends_the_training(folder: Path, tmp_path: Path) -> None:
+    _, encoder = open_loss(folder, {})
+    forward = encoder.forward
+    encoder.forward = lambda *inputs: forward(*inputs) * (float("nan") if encoder.training else 1.0)  # type: ignore[method-assign]
+    with pytest.raises(FloatingPointError, match="the loss is nan at step 0"):
+        train(folder, encoder, tmp_path, **CACHED)
+
+
+def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int = 3, **more: Any) -> None:
+    corpus, negatives = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
+    config = RetrieverConfig(**{**SETTINGS, "max_steps": 1, **more})
+    train_retriever(encoder, corpus, negatives, None, config, negatives_per_query, 6, Context(work, "cpu", True))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"matryoshka_widths": "8+33"}, "'8\\+33': the encoder's vectors have width 32"),
+        ({"matryoshka_widths": "16+8"}, "must ascend, each named once: '16\\+8'"),
+        ({"matryoshka_widths": "8 8"}, "must ascend, each named once"),
+        ({"matryoshka_widths": "8,16"}, "whole numbers above 0 with \\+ between them, not '8,16'"),
+        ({"matryoshka_widths": "0+8"}, "whole numbers above 0"),
+        ({"matryoshka_widths": "+"}, "whole numbers above 0"),
+        ({"gradient_cache": True}, "saves no memory without texts_at_once"),
+        ({"batch_size": 1, "negatives_per_query": 0}, "a batch of one query without negatives teaches nothing"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    folder: Path, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        train(folder, open_loss(folder, {})[1], tmp_path, **settings)
+
+
+def test_the_whole_width_counts_once(folder: Path) -> None:
+    """Whether it is named or not."""
+    named, left_out = (open_loss(folder, {"matryoshka_widths": text})[0] for text in ("8 32", " 8 "))
+    value = partial(RetrieverLoss.heldout, examples_B=EXAMPLES, times_B=np.zeros_like(EXAMPLES))
+    assert value(open_eval(named)) == value(open_eval(left_out))
+
+
+def open_eval(loss: RetrieverLoss) -> RetrieverLoss:
+    loss._encoder.eval()
+    return loss
+
+
+def main(folder: Path) -> None:
+    join(CPU)
+    for number, (name, more, dropout) in enumerate(shared_cases()):
+        found = of_case(folder, name, dropout, **more)
+        if not rank():
+            save_file(found, folder / f"{os.environ['WORLD_SIZE']}-{number}.safetensors")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

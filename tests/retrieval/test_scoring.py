@@ -1,0 +1,167 @@
+"""Scoring pairs: a kill changes no bit, a text that is too long is cut, a score that is no number is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stillhouse.artifacts import digest_files
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.retrieval import cross_encoder
+from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.group_training import open_samplers
+from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.score_log import HEADER, ScoreLog
+from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.teacher import Teacher
+from stillhouse.training.batches import epoch_batches, times_seen
+
+Run = Callable[..., dict[str, Path]]
+CONFIG = InferenceConfig(precision="fp32", batch_tokens=128)
+
+
+@pytest.fixture(scope="module")
+def reranker(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(1)
+    model = CrossEncoder.start(tiny_model, 32)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10 if parameter.ndim > 1 else 1)
+    folder = tmp_path_factory.mktemp("scoring") / "reranker"
+    model.save(folder)
+    return folder
+
+
+class Killed(Exception):
+    """In the place of a kill."""
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, stop_at: int = 0) -> list[int]:
+    """Counts batches that are computed and stops before batch `stop_at`."""
+    batches: list[int] = []
+    real = CrossEncoder.forward
+
+    def forward(self: CrossEncoder, *batch: torch.Tensor) -> torch.Tensor:
+        if len(batches) + 1 == stop_at:
+            raise Killed
+        batches.append(len(batch[0]))
+        return real(self, *batch)
+
+    monkeypatch.setattr(CrossEncoder, "forward", forward)
+    return batches
+
+
+def test_a_killed_scoring_goes_on_to_the_same_bytes(
+    run_step: Run, small_corpus: Path, reranker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
+    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
+    inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
+    settings = {"precision": "fp32", "batch_tokens": 128}
+    with monkeypatch.context() as patch:
+        all_batches = counted(patch)
+        whole = run_step("score", inputs, "whole", **settings)["teacher"]
+    assert sum(all_batches) == 18 * 7 and len(all_batches) > 20
+    done = 0
+    for stop_at in (3, 8, 1, 6):
+        with monkeypatch.context() as patch:
+            batches = counted(patch, stop_at)
+            with pytest.raises(Killed):
+                run_step("score", inputs, "resumed", **settings)
+        assert batches == all_batches[done : done + stop_at - 1]
+        done += stop_at - 1
+    with monkeypatch.context() as patch:
+        batches = counted(patch)
+        resumed = run_step("score", inputs, "resumed", **settings)["teacher"]
+    assert batches == all_batches[done:]
+    assert digest_files(resumed) == digest_files(whole)
+    assert (resumed / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "zeros"])
+def test_a_block_that_is_not_whole_is_computed_again(tmp_path: Path, damage: str) -> None:
+    query_P, row_P = np.arange(10), np.arange(10)
+    with ScoreLog(tmp_path, query_P, row_P) as log:
+        log.add(np.array([4, 1]), np.array([0.5, -1.0], dtype=np.float32))
+        log.add(np.array([0, 9, 3]), np.array([2.0, 3.0, np.inf], dtype=np.float32))
+    file = next(tmp_path.iterdir())
+    data = file.read_bytes()
+    second = 2 * HEADER.itemsize + 2 * 8
+    damaged = {"cut": data[:-1], "changed": data[:second] + b"x" + data[second + 1 :], "zeros": data + bytes(64)}[
+        damage
+    ]
+    file.write_bytes(damaged)
+    with ScoreLog(tmp_path, query_P, row_P) as log:
+        known = [1, 4] if damage != "zeros" else [0, 1, 3, 4, 9]
+        assert np.flatnonzero(log.done_P).tolist() == known and log.scores_P[4] == 0.5
+        log.add(np.array([7]), np.array([7.0], dtype=np.float32))
+    with ScoreLog(tmp_path, query_P, row_P) as log:
+        assert np.flatnonzero(log.done_P).tolist() == sorted([*known, 7]) and log.scores_P[7] == 7
+    with ScoreLog(tmp_path, query_P, row_P + 1) as log:
+        assert not log.done_P.any(), "other pairs have a log of their own"
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_a_training_reads_exactly_the_pairs_that_were_scored(
+    run_step: Run, small_corpus: Path, reranker: Path, tmp_path: Path, split: str
+) -> None:
+    """2 negatives of a query in each of 3 epochs = 6 scored of 8; dev queries are seen as for the first time alone."""
+    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=9)["negatives"]
+    inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
+    scored = run_step("score", inputs, depth=8, negatives_scored=6, dev_negatives_scored=2, seed=5)["teacher"]
+    teacher = Teacher.read(scored)
+    context = Context(tmp_path, "cpu", quiet=True)
+    made = Negatives.read(negatives)
+    sampler = open_samplers(Corpus.open(small_corpus), made, 2, 8, 5, context, teacher)[split]
+    read = []
+    batch, times = epoch_batches(len(sampler), 5, seed=5), times_seen(len(sampler), 5)
+    steps = -(-3 * len(sampler) // 5)
+    for step in range(steps):
+        # The last batch may reach into a fourth epoch, which is left out here.
+        seen = times(step) < (3 if split == "train" else 1)
+        groups = sampler.draw(batch(step)[seen], times(step)[seen])
+        read += zip(np.repeat(sampler.query_numbers_Q[groups.examples_B], 2), groups.columns_BK[:, 1:].ravel())
+    assert len(set(read)) == len(read)
+    known = zip(*np.nonzero(~np.isnan(teacher.negative_scores_QD)))
+    assert set(read) == {(q, d) for q, d in known if made.queries["split"][q] == split}
+    # What a training without a teacher draws in these epochs, it reads too.
+    plain = open_samplers(Corpus.open(small_corpus), made, 2, 8, 5, context)[split]
+    groups = plain.draw(np.arange(len(plain)), np.zeros(len(plain), np.int64))
+    assert {(q, d) for q, row in zip(plain.query_numbers_Q, groups.columns_BK[:, 1:]) for d in row} <= set(read)
+
+
+def test_scores_are_those_of_sentence_transformers_whatever_the_batch(
+    small_corpus: Path, reranker: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import CrossEncoder as Other
+
+    queries = np.array(["where does the red bird sing", "", "what " * 10_000], dtype=object)
+    passages = np.array(["the red bird sings", "", "a tree grows " * 3000], dtype=object)
+    query_P, row_P = (grid.ravel() for grid in np.meshgrid(np.arange(3), np.arange(3)))
+    model = CrossEncoder.load(reranker)
+    scores = score_pairs(model, queries, passages, query_P, row_P, Context(tmp_path, "cpu", True), "scoring", CONFIG)
+    # A query of 10,000 words is cut to half of the pair's 32 tokens, the passage to what the query and 3 special tokens
+    # leave; a word is a token here. The other library shortens the longer of both instead.
+    cut = [query.split()[:16] for query in queries]
+    pairs = [(cut[query], passages[row].split()[: 29 - len(cut[query])]) for query, row in zip(query_P, row_P)]
+    other = Other(str(reranker), device="cpu")
+    expected = other.predict([(" ".join(query), " ".join(passage)) for query, passage in pairs])
+    assert np.allclose(scores, expected, atol=1e-5) and np.isfinite(scores).all()
+    lengths = model.pairs([queries[2]], [passages[2]]).ids.lengths()
+    assert lengths.tolist() == [32]
+
+
+def test_a_score_that_is_no_number_is_refused(reranker: Path, tmp_path: Path) -> None:
+    model = CrossEncoder.load(reranker)
+    with torch.no_grad():
+        next(model.parameters())[5] = torch.nan
+    pairs = (np.array(["red red", "blue"], dtype=object), np.array(["fish"], dtype=object))
+    context = Context(tmp_path, "cpu", quiet=True)
+    with pytest.raises(InputError, match=r"query 'red red' with passage 'fish' is no number.*fp32"):
+        score_pairs(model, *pairs, np.array([1, 0]), np.array([0, 0]), context, "scoring", CONFIG)

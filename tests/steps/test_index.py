@@ -1,0 +1,347 @@
+"""The steps `encode` and `index`, and those that search: changed corpora, shards, processes, kinds, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.context import Context, embeddings_root
+from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.errors import InputError
+from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.runs import read_run
+from stillhouse.retrieval.search import Searcher
+from stillhouse.retrieval.shards import shard_rows
+from stillhouse.retrieval.vector_index import VectorIndex
+
+Run = Callable[..., dict[str, Path]]
+FP32 = {"precision": "fp32"}
+
+
+@pytest.fixture
+def retriever(run_step: Run, tiny_model: Path) -> Path:
+    settings = {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24}
+    return run_step("fetch-model", {}, **settings)["encoder"]
+
+
+def corpus_of(small: Path, folder: Path, passages: pd.DataFrame) -> Path:
+    """A corpus of other passages, with the queries whose relevant passage is still there."""
+    corpus = Corpus.open(small)
+    qrels = corpus.qrels[corpus.qrels["passage_id"].isin(passages["passage_id"])]
+    queries = corpus.queries[corpus.queries["query_id"].isin(qrels["query_id"])]
+    tables = {"passages": passages, "queries": queries, "qrels": qrels}
+    with whole_folder(folder) as staging:
+        write_tables(staging, {name: {key: list(table[key]) for key in table} for name, table in tables.items()})
+        write_manifest(staging, "ingest", {}, {}, {"passages": len(passages)})
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def fresh_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / name))
+
+
+def test_an_index_of_a_changed_corpus_is_that_of_a_full_build(
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passages deleted, changed, added, renamed and moved: only the changed and added ones are encoded."""
+    monkeypatch.setenv("STILLHOUSE_QUIET", "")
+    run_step("index", {"corpus": small_corpus, "retriever": retriever}, "first", **FP32)
+    passages = Corpus.open(small_corpus).passages
+    changed = passages.drop(index=[3, 9, 20]).reset_index(drop=True).iloc[::-1].reset_index(drop=True)
+    changed.loc[4, "text"] = "the two fish of the green tree sing"
+    changed.loc[5, "title"] = "another tree"
+    changed.loc[6, "passage_id"] = "renamed"
+    added = changed.iloc[:1].assign(passage_id="new", text="a new bird in a new tree")
+    corpus = corpus_of(small_corpus, tmp_path / "changed", pd.concat([changed, added], ignore_index=True))
+    inputs = {"corpus": corpus, "retriever": retriever}
+    computed = encoded_texts(monkeypatch)
+    after = run_step("index", inputs, "after", **FP32)["index"]
+    assert len(computed) == 3
+    fresh_work(tmp_path, monkeypatch, "nothing kept")
+    full = run_step("index", inputs, "full", **FP32)["index"]
+    assert len(computed) == 3 + 22
+    assert contents(after) == contents(full)
+
+
+def test_an_index_that_was_interrupted_is_finished(
+    run_step: Run, small_corpus: Path, retriever: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stillhouse.retrieval import corpus_encoding
+
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    whole = contents(run_step("index", inputs, "whole", cache_gib=0.0, **FP32)["index"])
+    monkeypatch.setattr(corpus_encoding, "BLOCK", 8)
+    write, written = corpus_encoding.write_segment, []
+
+    def failing(*arguments: object) -> None:
+        if len(written) == 2:
+            raise OSError("no space left")
+        written.append(arguments)
+        write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(corpus_encoding, "write_segment", failing)
+    with pytest.raises(OSError, match="no space left"):
+        run_step("index", inputs, cache_gib=0.0, **FP32)
+    monkeypatch.setattr(corpus_encoding, "write_segment", write)
+    computed = encoded_texts(monkeypatch)
+    again = run_step("index", inputs, cache_gib=0.0, **FP32)["index"]
+    assert len(computed) == 24 - 16 and contents(again) == whole
+
+
+def encoded_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Notes the passages that are tokenized from now on."""
+    from stillhouse.retrieval.encoder import BiEncoder
+
+    noted: list[str] = []
+    passages = BiEncoder.passages
+
+    def noting(self: BiEncoder, texts: list[str]) -> object:
+        noted.extend(texts)
+        return passages(self, texts)
+
+    monkeypatch.setattr(BiEncoder, "passages", noting)
+    return noted
+
+
+def test_nothing_is_kept_where_nothing_may_be(
+    run_step: Run, small_corpus: Path, retriever: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    computed = encoded_texts(monkeypatch)
+    kept = contents(run_step("index", inputs, "one", cache_gib=0.0, **FP32)["index"])
+    assert not embeddings_root().exists()
+    run_step("index", inputs, "two", cache_gib=1e-9, **FP32)
+    assert not list(embeddings_root().rglob("*.npy"))
+    run_step("index", inputs, "three", **FP32)
+    assert len(computed) == 3 * 24 and list(embeddings_root().rglob("*.npy"))
+    assert contents(run_step("index", inputs, "four", cache_gib=0.0, **FP32)["index"]) == kept
+    assert len(computed) == 4 * 24
+
+
+def test_what_was_kept_is_said(
+    run_step: Run,
+    small_corpus: Path,
+    retriever: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_QUIET", "")
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    run_step("index", inputs, "one", **FP32)
+    assert "24 of them encoded now" in capsys.readouterr().err
+    run_step("index", inputs, "two", **FP32)
+    assert "of 24 passages 24 are known from earlier runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [1, 3, 30])
+def test_shards_divide_the_passages(count: int) -> None:
+    rows = [shard_rows(24, shard, count) for shard in range(1, count + 1)]
+    assert np.concatenate(rows).tolist() == list(range(24))
+    assert np.ptp([len(part) for part in rows]) <= 1
+
+
+@pytest.fixture
+def shards(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path) -> Path:
+    for shard in (1, 2, 3):
+        inputs = {"corpus": small_corpus, "retriever": retriever}
+        run_step("encode", inputs, f"shards/{shard}", shard=shard, shards=3, cache_gib=0.0, **FP32)
+    for shard in (1, 2, 3):  # as a cluster hands them over: a folder of vectors folders
+        (tmp_path / "shards" / str(shard) / "vectors").rename(tmp_path / "shards" / f"of {shard}")
+        (tmp_path / "shards" / str(shard)).rmdir()
+    return tmp_path / "shards"
+
+
+def test_an_index_of_shards_is_that_of_one_machine(
+    run_step: Run, small_corpus: Path, retriever: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    whole = contents(run_step("index", inputs, "whole", **FP32)["index"])
+    computed = encoded_texts(monkeypatch)
+    joined = run_step("index", inputs | {"vectors": shards}, "joined", **FP32)["index"]
+    assert not computed
+    found = contents(joined)
+    manifests = [json.loads(files.pop("manifest.json")) for files in (found, whole)]
+    assert found == whole
+    assert manifests[0]["files"] == manifests[1]["files"]
+    assert manifests[0]["inputs"].keys() - manifests[1]["inputs"].keys() == {"vectors"}
+
+
+def test_one_shard_alone_is_given_as_it_is(run_step: Run, small_corpus: Path, retriever: Path) -> None:
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    vectors = run_step("encode", inputs, **FP32)["vectors"]
+    stored = np.load(vectors / "passages.vectors.npy")
+    index = VectorIndex(run_step("index", inputs | {"vectors": vectors}, **FP32)["index"])
+    assert np.array_equal(np.concatenate([block for _, block in index.blocks()]), stored) and stored.shape == (24, 32)
+
+
+def missing(shards: Path) -> None:
+    shutil.rmtree(shards / "of 2")
+
+
+def twice(shards: Path) -> None:
+    shutil.copytree(shards / "of 2", shards / "copy of 2")
+
+
+def damaged(shards: Path) -> None:
+    path = shards / "of 1" / "passages.vectors.npy"
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def nothing(shards: Path) -> None:
+    for path in shards.iterdir():
+        shutil.rmtree(path)
+    (shards / "notes.txt").write_text("no vectors")
+
+
+def mixed(shards: Path) -> None:
+    shutil.rmtree(shards / "of 3")
+    manifest = json.loads((shards / "of 2" / "manifest.json").read_text())
+    manifest["facts"]["shards"] = 2
+    (shards / "of 2" / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (missing, "lacks shard 2; run `stillhouse encode` for it"),
+        (twice, "shard 2 is there twice"),
+        (damaged, "passages.vectors.npy changed after it was written"),
+        (nothing, "holds no vectors"),
+        (mixed, "mixes divisions into 2 and 3 shards"),
+    ],
+)
+def test_shards_that_do_not_make_a_whole_are_refused(
+    run_step: Run, small_corpus: Path, retriever: Path, shards: Path, spoil: Callable[[Path], None], message: str
+) -> None:
+    spoil(shards)
+    with pytest.raises(InputError, match=message):
+        run_step("index", {"corpus": small_corpus, "retriever": retriever, "vectors": shards}, **FP32)
+
+
+def test_shards_of_something_else_are_refused(
+    run_step: Run, small_corpus: Path, retriever: Path, tiny_model: Path, shards: Path, tmp_path: Path
+) -> None:
+    other = corpus_of(small_corpus, tmp_path / "other", Corpus.open(small_corpus).passages.iloc[:20])
+    with pytest.raises(InputError, match="encoded from another corpus"):
+        run_step("index", {"corpus": other, "retriever": retriever, "vectors": shards}, **FP32)
+    with pytest.raises(InputError, match="encoded by another model, or in another precision"):
+        run_step("index", {"corpus": small_corpus, "retriever": tiny_model, "vectors": shards}, **FP32)
+    with pytest.raises(InputError, match="in another precision"):
+        run_step("index", {"corpus": small_corpus, "retriever": retriever, "vectors": shards}, precision="bf16")
+    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, "index", **FP32)["index"]
+    with pytest.raises(InputError, match="written by step 'index'"):
+        run_step("index", {"corpus": small_corpus, "retriever": retriever, "vectors": index}, "again", **FP32)
+
+
+def test_there_is_no_shard_beyond_the_last(run_step: Run, small_corpus: Path, retriever: Path) -> None:
+    with pytest.raises(InputError, match="no shard 3 of 2"):
+        run_step("encode", {"corpus": small_corpus, "retriever": retriever}, shard=3, shards=2)
+
+
+def test_two_processes_write_the_index_of_one(
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
+) -> None:
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    alone = contents(run_step("index", inputs, "alone", **FP32)["index"])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["-m", "stillhouse.cli", "index", "--corpus", str(small_corpus), "--retriever", str(retriever)]
+    command += ["--index", str(tmp_path / "both"), "--work", str(tmp_path / "own work"), "--precision", "fp32"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert contents(tmp_path / "both") == alone
+    assert len(list((tmp_path / "own work" / "embeddings").rglob("*.texts.npy"))) == 2
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "sq8"])
+def test_every_kind_is_searched_by_every_step(
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path, kind: str
+) -> None:
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    index = run_step("index", inputs, kind=kind, width=20, **FP32)["index"]
+    facts = read_manifest(index).facts
+    assert facts["kind"] == kind and facts["width"] == 20 and facts["bytes"] == (index / "index.faiss").stat().st_size
+    assert ("recall@10" in facts) == (kind != "flat")
+    assert kind == "flat" or (facts["recall@10"] > 0.8 and facts["measured_with"] == "held-out queries")
+    run = run_step("retrieve", inputs | {"index": index}, depth=50, **FP32)["run"]
+    lines = read_run(run / "test.trec")
+    assert lines.groupby("query_id").size().tolist() == [24] * 6
+    negatives = Negatives.read(run_step("mine", inputs | {"index": index}, negatives_depth=4, **FP32)["negatives"])
+    assert negatives.rows_QD.shape[1] == 4 and (negatives.rows_QD >= 0).all()
+    searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
+    hits = searcher.search("where does the red bird one sing", 30)
+    assert len(hits) == 24 and [hit.rank for hit in hits] == list(range(1, 25))
+    first = lines[lines["query_id"] == lines["query_id"].iloc[0]]
+    question = Corpus.open(small_corpus).queries.set_index("query_id")["text"][first["query_id"].iloc[0]]
+    best = searcher.search(question, 1)[0]
+    assert best.score == pytest.approx(float(first["score"].iloc[0]), abs=1e-5)
+    assert best.score <= (1.01 if kind == "sq8" else 1.00001)
+
+
+def test_an_index_tells_the_same_whatever_the_clock_says(run_step: Run, small_corpus: Path, retriever: Path) -> None:
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    one, two = (run_step("index", inputs, name, kind="hnsw", **FP32)["index"] for name in ("one", "two"))
+    assert contents(one) == contents(two)
+
+
+def test_a_corpus_without_held_out_queries_is_measured_on_passages(
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
+) -> None:
+    corpus = corpus_of(small_corpus, tmp_path / "train only", Corpus.open(small_corpus).passages.iloc[:12])
+    index = run_step("index", {"corpus": corpus, "retriever": retriever}, kind="sq8", **FP32)["index"]
+    assert json.loads((index / "index.json").read_text())["measured_with"] == "passages"
+
+
+def test_an_index_of_another_model_or_corpus_is_refused(
+    run_step: Run, small_corpus: Path, retriever: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
+    for step in ("retrieve", "mine"):
+        with pytest.raises(InputError, match="--index was made from another retriever"):
+            run_step(step, {"corpus": small_corpus, "retriever": tiny_model, "index": index})
+    other = corpus_of(small_corpus, tmp_path / "other", Corpus.open(small_corpus).passages.iloc[:20])
+    with pytest.raises(InputError, match="--index was made from another corpus"):
+        run_step("retrieve", {"corpus": other, "retriever": retriever, "index": index})
+
+
+def test_a_width_beyond_the_models_is_refused(run_step: Run, small_corpus: Path, retriever: Path) -> None:
+    with pytest.raises(InputError, match="width is 33 and the model's vectors have 32 dimensions"):
+        run_step("index", {"corpus": small_corpus, "retriever": retriever}, width=33)
+    with pytest.raises(InputError, match="at least 256 passages and the corpus has 24; choose kind flat"):
+        run_step("index", {"corpus": small_corpus, "retriever": retriever}, kind="ivfpq")
+
+
+def test_questions_of_nothing_and_of_ten_thousand_words(
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
+) -> None:
+    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
+    searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
+    for empty in ("", " \n"):
+        with pytest.raises(InputError, match="the question is empty"):
+            searcher.search(empty, 3)
+    long = searcher.search("the red bird " * 3334, 3)
+    assert [hit.score for hit in long] == [hit.score for hit in searcher.search("the red bird " * 5, 3)]
+
+
+def test_a_model_of_another_width_is_refused_before_the_search(
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
+) -> None:
+    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
+    about = json.loads((index / "index.json").read_text())
+    (index / "index.json").write_text(json.dumps(about | {"model_width": 48}))
+    with pytest.raises(InputError, match="have 32 dimensions and the index was made by a model with 48"):
+        Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))

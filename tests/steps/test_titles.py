@@ -1,0 +1,92 @@
+"""`titles` of `ingest`: set once, recorded in the corpus, and what every reader of passages goes by."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import read_manifest, write_json
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.errors import InputError
+from stillhouse.steps import ingest, lexical, tokenize
+from stillhouse.steps.execute import execute
+
+ROOT = Path(__file__).resolve().parents[2]
+READ = {"space": "red bird", "colon": "red: bird", "line": "red\nbird", "left_out": "bird"}
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+
+
+def ingested(folder: Path, titles: str) -> Path:
+    source = folder / "source"
+    (source / "qrels").mkdir(parents=True)
+    rows = [
+        {"_id": "a", "title": "red", "text": "bird"},
+        {"_id": "b", "text": "red fish"},
+        {"_id": "c", "text": "tree"},
+    ]
+    (source / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queries = [{"_id": "q", "text": "red"}, {"_id": "r", "text": "fish"}]
+    (source / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    (source / "qrels" / "test.tsv").write_text("q\ta\t1\nr\tb\t1\n")
+    config = ingest.Config(source=str(source), titles=titles, queries="source")
+    execute(ingest.STEP, config, {}, {"corpus": folder / "corpus"})
+    return folder / "corpus"
+
+
+@pytest.mark.parametrize("titles", READ)
+def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_model: Path) -> None:
+    folder = ingested(tmp_path, titles)
+    assert read_manifest(folder).facts["titles"] == titles
+    assert passage_texts(Corpus.open(folder)) == [READ[titles], "red fish", "tree"]
+    # BM25: the first passage is found by its title's word, or not at all.
+    execute(
+        lexical.STEP, lexical.Config(), {"corpus": folder}, {name: tmp_path / name for name in ("run", "negatives")}
+    )
+    found = [line.split()[2] for line in (tmp_path / "run" / "test.trec").read_text().splitlines() if line[:2] == "q "]
+    assert ("a" in found, "b" in found) == (titles != "left_out", True)
+    # Tokens: what joins the title to the text belongs to the title.
+    inputs = {"corpus": folder, "tokenizer": tiny_model}
+    execute(tokenize.STEP, tokenize.Config(), inputs, {"tokens": tmp_path / "tokens"})
+    lengths = np.load(tmp_path / "tokens" / "title_lengths.npy")
+    assert lengths.tolist() == [{"colon": 2, "left_out": 0}.get(titles, 1), 0, 0]
+
+
+def test_a_corpus_of_an_unknown_way_is_refused(tmp_path: Path) -> None:
+    folder = ingested(tmp_path, "space")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["facts"]["titles"] = "glued"
+    write_json(folder / "manifest.json", manifest)
+    with pytest.raises(InputError, match="titles is 'glued'"):
+        passage_texts(Corpus.open(folder))
+    del manifest["facts"]["titles"]
+    write_json(folder / "manifest.json", manifest)
+    assert Corpus.open(folder).titles == "space"
+
+
+# Who may look at the column `title`, and why.
+ALLOWED = {
+    "stillhouse/corpus/store.py",  # passage_texts
+    "stillhouse/pretraining/token_files.py",  # passage_text, a part of the passages at a time
+    "stillhouse/evaluation/report/examples.py",  # shown to a person
+}
+
+
+def test_no_one_else_joins_titles_to_texts() -> None:
+    """The code outside the readers of sources takes texts from `passage_texts`, never from the column of titles."""
+    found = set()
+    for path in (ROOT / "stillhouse").rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(("stillhouse/corpus/sources/", "stillhouse/comparison/", "stillhouse/surfaces/")):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "title":
+                found.add(name)
+    assert found <= ALLOWED and ALLOWED - found <= {"stillhouse/evaluation/report/examples.py"}

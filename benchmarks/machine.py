@@ -11,11 +11,13 @@ import torch
 
 
 def machine(*packages: str) -> str:
-    """A line: processor, cores, GPU, Python, and the versions of `packages`."""
+    """A line: processor, cores, the threads that PyTorch computes with, GPU, Python, and the versions of `packages`."""
     cores = len(os.sched_getaffinity(0))
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    return f"Machine: {processor()}, {cores} cores, {gpu}; Python {platform.python_version()}, {versions}."
+    used = torch.get_num_threads()
+    threads = "1 thread" if used == 1 else f"{used} threads"
+    return f"Machine: {processor()}, {cores} cores, {threads}, {gpu}; Python {platform.python_version()}, {versions}."
 
 
 def processor() -> str:

@@ -54,7 +54,7 @@ def main() -> int:
         "of encoder and decoder together; a generator's forward pass is left out."
     )
     lines = ["# What masking costs", "", "Command: `python benchmarks/masking.py`.", ""]
-    lines += [machine("numpy", "torch") + " One core is used.", "", about, ""]
+    lines += [machine("numpy", "torch"), "", about, ""]
     lines += ["| objective | tokens | whole words |", "|---|---|---|"]
     for objective in TABLE:
         cells = []

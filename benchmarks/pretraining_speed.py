@@ -245,10 +245,9 @@ def page(
     """The lines of the results page; `larger` is the arithmetic at the size of 002 Table 4, empty to leave it out."""
     cuda = torch.cuda.is_available()
     precision = "bf16" if has_bf16(torch.device("cuda" if cuda else "cpu")) else "fp32"
-    threads = "" if cuda else f" {torch.get_num_threads()} threads."
     command = " ".join(["python benchmarks/pretraining_speed.py", *arguments])
     yield from ["# How fast each objective trains", "", f"Command: `{command}`.", ""]
-    yield f"{machine('numpy', 'torch', 'transformers')}{threads} Precision: {precision}."
+    yield f"{machine('numpy', 'torch', 'transformers')} Precision: {precision}."
     yield from [
         "",
         f"An encoder of {size.layers} layers × {size.width}, vocabulary {VOCABULARY:,}, {size.batch} passages of up to",

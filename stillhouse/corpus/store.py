@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.table_file import TableFile
+from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
 from stillhouse.errors import InputError
 
@@ -91,8 +92,19 @@ def passage_texts(corpus: Corpus, rows: NDArray[np.integer] | None = None) -> li
 
 def read_passage_texts(corpus: Corpus) -> Iterator[str]:
     """What is read of every passage, one after the other: for a corpus of any size."""
+    for block in passage_text_blocks(corpus):
+        yield from block
+
+
+def passage_text_blocks(corpus: Corpus) -> Iterator[list[str]]:
+    """What is read of every passage, some at a time."""
     for block in corpus.passage_blocks("title", "text"):
-        yield from (passage_text(*both, corpus.titles) for both in zip(block["title"].array, block["text"].array))
+        yield [passage_text(*both, corpus.titles) for both in zip(block["title"].array, block["text"].array)]
+
+
+def open_passage_texts(corpus: Corpus, work: Path) -> TextFile:
+    """What is read of every passage, by row, from a nameless file in the folder `work`."""
+    return TextFile(passage_text_blocks(corpus), work)
 
 
 def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
@@ -167,6 +179,16 @@ class Corpus:
         with self._open("passages") as file:
             for block in file.iter_batches(rows, columns=list(columns)):
                 yield block.to_pandas()
+
+    def passages_at(self, rows: NDArray[np.integer], *columns: str) -> pd.DataFrame:
+        """Some columns of the passages `rows`, in their order; the others are read past and not kept."""
+        kept, first = [pd.DataFrame({column: pd.Series(dtype="str") for column in columns})], 0
+        wanted = np.unique(rows)
+        for block in self.passage_blocks(*columns) if len(wanted) else ():
+            begin, end = np.searchsorted(wanted, (first, first + len(block)))
+            kept.append(block.iloc[wanted[begin:end] - first])
+            first += len(block)
+        return pd.concat(kept, ignore_index=True).iloc[np.searchsorted(wanted, rows)]
 
     @cached_property
     def titles(self) -> str:

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from stillhouse.corpus.cleaning import normalise
-from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.titles import passage_text
 from stillhouse.retrieval.runs import places
 
 
@@ -29,11 +30,10 @@ def same_as(corpus: Corpus, queries: pd.DataFrame) -> pd.DataFrame:
     """
     rows = corpus.passage_row.get_indexer(pd.Index(queries["query_id"], dtype=object))
     asked, rows = queries[rows >= 0], rows[rows >= 0]
+    passages = corpus.passages_at(rows, "title", "text")
     same = [
-        normalise(query) in (normalise(text), normalise(whole))
-        for query, text, whole in zip(
-            asked["text"], corpus.passages["text"].array[rows], passage_texts(corpus, rows), strict=True
-        )
+        normalise(query) in (normalise(text), normalise(passage_text(title, text, corpus.titles)))
+        for query, title, text in zip(asked["text"], passages["title"], passages["text"], strict=True)
     ]
     query_ids = asked["query_id"].to_numpy(dtype=object)[np.array(same, dtype=np.bool_)]
     return pd.DataFrame({"query_id": query_ids, "passage_id": query_ids})

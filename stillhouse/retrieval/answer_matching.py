@@ -73,7 +73,7 @@ class AnswerMatcher:
             else:
                 assert kind == TEXT, kind
                 tokens = spaced_tokens(answer)
-                if tokens.strip():
+                if tokens.strip() and tokens not in self._texts[query]:  # SQuAD gives an answer several times
                     self._texts[query].append(tokens)
 
     @classmethod

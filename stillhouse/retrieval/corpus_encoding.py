@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 
 from stillhouse.artifacts import digest_bytes, digest_json
 from stillhouse.context import Context, embeddings_root, rank, world_size
-from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import Embeddings, move_segments, prune, text_digests, touch, write_segment
 from stillhouse.retrieval.encoder import BiEncoder, encode, inference
@@ -134,9 +134,8 @@ def encode_corpus(
     # Under the same name in the work folder: a run that is taken up on other hardware begins anew.
     new = context.work / kept.name
     passage_ids = corpus.passage_ids.array
-    encoded = encode_passages(
-        encoder, lambda part: passage_texts(corpus, part), passage_ids, rows, known, new, context, config
-    )
+    texts = open_passage_texts(corpus, context.work)
+    encoded = encode_passages(encoder, lambda part: list(texts[part]), passage_ids, rows, known, new, context, config)
     if keep and rank() == 0:
         touch(segment for segment in encoded.embeddings.used if segment.parent == kept)
         move_segments(new, kept)

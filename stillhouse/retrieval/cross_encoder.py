@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from stillhouse.context import Context
+from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import TokenizedTexts, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
@@ -131,7 +132,7 @@ class PairTexts:
 def score_pairs(
     model: CrossEncoder,
     queries: np.ndarray,
-    passages: np.ndarray,
+    passages: TextFile | np.ndarray,
     query_P: np.ndarray,
     row_P: np.ndarray,
     context: Context,
@@ -164,9 +165,10 @@ def score_pairs(
                     scores = model(*texts.batch(rows, device)).float().cpu().numpy()
                     if not np.isfinite(scores).all():
                         wrong = part[rows[np.argmin(np.isfinite(scores))]]
+                        passage = passages[row_P[wrong : wrong + 1]][0]
                         raise InputError(
                             f"the cross-encoder's score of query {queries[query_P[wrong]][:80]!r} with passage "
-                            f"{passages[row_P[wrong]][:80]!r} is no number; train the re-ranker again with a lower "
+                            f"{passage[:80]!r} is no number; train the re-ranker again with a lower "
                             "learning rate, or score in fp32 (`precision: fp32`)"
                         )
                     log.add(part[rows], scores)

@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.pair_queries import not_negatives
-from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.corpus.store import Corpus, passage_text_blocks
 
 
 class AnswerSets:
@@ -37,6 +38,13 @@ class AnswerSets:
         return found
 
 
+def numbers_of_texts(corpus: Corpus) -> NDArray[np.int64]:
+    """A number for the text of every passage, int64 [N]; equal texts have equal numbers. It keeps digests alone."""
+    numbers = DigestNumbers()
+    blocks = [numbers.add(digests_of(texts)) for texts in passage_text_blocks(corpus)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *blocks])
+
+
 def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The passages that are right answers to each query, as far as the corpus tells.
 
@@ -46,7 +54,7 @@ def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np
     those of query i are `rows[offsets[i]:offsets[i + 1]]`.
     """
     text_of_query = pd.Series(pd.factorize(corpus.queries["text"].map(normalise))[0], index=corpus.queries["query_id"])
-    text_of_row = pd.factorize(pd.Series(passage_texts(corpus)))[0]
+    text_of_row = numbers_of_texts(corpus)
     qrels = corpus.qrels[corpus.qrels["relevance"] > 0]
     related = not_negatives(corpus)
     query_ids_right = np.concatenate([qrels["query_id"], related["query_id"]])

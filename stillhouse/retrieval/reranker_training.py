@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from stillhouse.context import Context
-from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.corpus.store import Corpus, open_passage_texts
+from stillhouse.corpus.text_file import TextFile
 from stillhouse.retrieval.cross_encoder import CrossEncoder
 from stillhouse.retrieval.group_training import open_samplers, train_on_groups
 from stillhouse.retrieval.groups import Groups, GroupSampler
@@ -43,7 +44,7 @@ class RerankerLoss:
     def __init__(
         self,
         model: CrossEncoder,
-        texts: np.ndarray,
+        texts: TextFile | np.ndarray,
         samplers: Mapping[str, GroupSampler],
         drawing: Drawing,
         r_drop: float,
@@ -121,7 +122,7 @@ def train_reranker(
     The held-out loss is of all candidates that are drawn, read once without dropout.
     Raises `InputError` as `GroupSampler`. A query without negatives teaches nothing and adds 0 to the loss.
     """
-    texts = np.array(passage_texts(corpus), dtype=object)
+    texts = open_passage_texts(corpus, context.work)
     drawn = drawing.forward or drawing.negatives
     samplers = open_samplers(corpus, negatives, drawn, drawing.depth, config.seed, context)
     loss = RerankerLoss(model, texts, samplers, drawing, r_drop, pairs_at_once, context.torch_device())

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stillhouse.context import Context, world_size
-from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.corpus.store import Corpus, open_passage_texts
+from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
 from stillhouse.retrieval.contrastive import contrastive_loss
 from stillhouse.retrieval.distillation import distillation_loss
@@ -46,7 +47,7 @@ class RetrieverLoss:
     def __init__(
         self,
         encoder: BiEncoder,
-        texts: np.ndarray,
+        texts: TextFile | np.ndarray,
         sampler: GroupSampler,
         teacher: Teacher | None,
         config: RetrieverConfig,
@@ -164,7 +165,7 @@ def train_retriever(
 
     Raises `InputError` for a split without queries, and where batches would hold one passage alone.
     """
-    texts = np.array(passage_texts(corpus), dtype=object)
+    texts = open_passage_texts(corpus, context.work)
     samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
     train = samplers["train"]
     if min(config.batch_size, len(train)) == 1 and (not negatives_per_query or train.without_negatives() == len(train)):

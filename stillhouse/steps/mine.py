@@ -62,7 +62,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import numpy as np
     from numpy.typing import NDArray
 
-    from stillhouse.corpus.store import Corpus, passage_texts
+    from stillhouse.corpus.store import Corpus, open_passage_texts
     from stillhouse.retrieval import mining
     from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
     from stillhouse.retrieval.dense import check_index, query_vectors
@@ -113,7 +113,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     above_reranker = 0
     if "filter_reranker" in inputs:
         reranker = CrossEncoder.load(inputs["filter_reranker"])
-        passages_N = np.array(passage_texts(corpus), dtype=object)
+        passages_N = open_passage_texts(corpus, context.work)
 
         def score(query_P: NDArray[np.int64], row_P: NDArray[np.int32]) -> NDArray[np.float32]:
             return score_pairs(reranker, texts_Q, passages_N, query_P, row_P, context, "filtering", config)

@@ -24,14 +24,14 @@ class Config(InferenceConfig):
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     import numpy as np
 
-    from stillhouse.corpus.store import Corpus, passage_texts
+    from stillhouse.corpus.store import Corpus, open_passage_texts
     from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
     from stillhouse.retrieval.runs import read_run, reordered, top_rows, write_run
 
     corpus = Corpus.open(inputs["corpus"])
     passage_ids = list(corpus.passage_row)
     model = CrossEncoder.load(inputs["reranker"])
-    texts = np.array(passage_texts(corpus), dtype=object)
+    texts = open_passage_texts(corpus, context.work)
     scored = 0
     for split in ("dev", "test"):
         path = inputs["candidates"] / f"{split}.trec"

@@ -33,7 +33,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import numpy as np
     import pandas as pd
 
-    from stillhouse.corpus.store import Corpus, passage_texts
+    from stillhouse.corpus.store import Corpus, open_passage_texts
     from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
     from stillhouse.retrieval.negatives import Negatives, training_queries
     from stillhouse.retrieval.rotation import first_turn
@@ -56,7 +56,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     scores = score_pairs(
         CrossEncoder.load(inputs["reranker"]),
         queries["text"].to_numpy(dtype=object),
-        np.array(passage_texts(corpus), dtype=object),
+        open_passage_texts(corpus, context.work),
         np.concatenate([query_of_positive, np.nonzero(scored_QD)[0]]),
         np.concatenate([positives, rows_QD[scored_QD]]),
         context,

@@ -1,0 +1,51 @@
+"""Texts by row from a memory-mapped file: what is not asked for takes no memory."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+class TextFile:
+    """Texts numbered from 0. `texts[rows]` gives those of an integer array as an object array of its shape.
+
+    `blocks` are the texts, some at a time. They lie in two nameless files in `folder`, their UTF-8 and where each one
+    begins, which are gone when this object or its process is.
+    """
+
+    def __init__(self, blocks: Iterable[Sequence[str]], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as data, tempfile.TemporaryFile(dir=folder) as places:
+            end = np.zeros(1, dtype=np.int64)
+            places.write(end.tobytes())
+            for part in blocks:
+                _, starts, content = pa.array(part, pa.large_string()).buffers()
+                starts_S = np.frombuffer(starts, dtype=np.int64)[: len(part) + 1]
+                if content is not None:
+                    data.write(memoryview(content)[: int(starts_S[-1])])
+                places.write((starts_S[1:] + end).tobytes())
+                end = end + starts_S[-1]
+            count = places.tell() // 8 - 1
+            self._array = pa.LargeStringArray.from_buffers(count, _mapped(places), _mapped(data))
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, rows: NDArray[np.integer]) -> NDArray[np.object_]:
+        rows = np.asarray(rows)
+        found = np.empty(rows.size, dtype=object)
+        found[:] = self._array.take(pa.array(rows.reshape(-1))).to_pylist()
+        return found.reshape(rows.shape)
+
+
+def _mapped(file: IO[bytes]) -> pa.Buffer:
+    """What was written to a file, read by the system as it is asked for; it stays when the file is closed."""
+    file.flush()
+    return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b"")

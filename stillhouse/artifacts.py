@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
+from stillhouse.lock import only_process
 
 MANIFEST = "manifest.json"
 
@@ -63,10 +64,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """Gives a folder beside `path` to write into and renames it to `path` once the block ends without an error.
 
     A reader sees the old folder, none, or the whole new one; a killed process leaves `path` as it was and a
-    `.NAME.partial` folder that the next run removes.
+    `.NAME.partial` folder that the next run removes. Raises `InputError` while another process writes to `path`.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with only_process(Path(path)), _staged(Path(path)) as staging:
+        yield staging
+
+
+@contextmanager
+def _staged(path: Path) -> Iterator[Path]:
     staging = path.with_name(f".{path.name}.partial")
     previous = path.with_name(f".{path.name}.previous")
     if previous.exists() and not path.exists():

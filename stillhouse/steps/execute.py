@@ -25,6 +25,7 @@ from stillhouse.artifacts import (
 from stillhouse.config import recorded
 from stillhouse.context import Context
 from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.lock import only_process
 from stillhouse.steps.spec import Report, Step
 
 VERDICT = "validation"
@@ -35,7 +36,8 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
 
     Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and `ValidationFailed`
     after the outputs were written when the step reports the fact `passed` as false. Progress that outlives a
-    kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success.
+    kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success. While
+    another process does the same work, or writes to one of the outputs, it raises `InputError`.
     """
     started = time.monotonic()
     surroundings.hush_libraries()
@@ -52,15 +54,17 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
         device=surroundings.device(),
         quiet=surroundings.quiet() or surroundings.rank() > 0,
     )
-    context.work.mkdir(parents=True, exist_ok=True)
     if surroundings.rank() > 0:  # works with the first process, which alone writes
+        context.work.mkdir(parents=True, exist_ok=True)
         return run_beside(step, config, inputs, context)
-    with ExitStack() as stack:
-        staged = {port.name: stack.enter_context(whole_folder(Path(outputs[port.name]))) for port in step.outputs}
-        report = step.run(config, inputs, staged, context)
-        for folder in staged.values():
-            write_manifest(folder, step.name, recorded(config), digests, report.facts)
-    shutil.rmtree(context.work, ignore_errors=True)
+    with only_process(context.work):
+        context.work.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            staged = {port.name: stack.enter_context(whole_folder(Path(outputs[port.name]))) for port in step.outputs}
+            report = step.run(config, inputs, staged, context)
+            for folder in staged.values():
+                write_manifest(folder, step.name, recorded(config), digests, report.facts)
+        shutil.rmtree(context.work, ignore_errors=True)
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)
     read = ", ".join(str(path) for path in inputs.values()) or "its source"
     context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {time.monotonic() - started:.1f} s")

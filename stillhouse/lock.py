@@ -1,0 +1,55 @@
+"""One process at a time on a folder."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stillhouse.errors import InputError
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+"""What file systems say that cannot lock, as some that stand for object stores: nobody is refused there."""
+
+
+@contextmanager
+def only_process(folder: Path) -> Iterator[None]:
+    """Holds `folder` for this process until the block ends; the system lets go of it when the process is killed.
+
+    The lock is on the file `.NAME.lock` beside the folder, which need not exist.
+    Raises `InputError` while another process holds it.
+    """
+    path = folder.with_name(f".{folder.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        file = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise InputError(
+                f"another process is writing {folder}; wait until it has ended, or name another folder"
+            ) from None
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                os.close(file)
+                raise
+        if _is(file, path):
+            break
+        os.close(file)  # its last holder removed it between our opening and locking it
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def _is(file: int, path: Path) -> bool:
+    """Whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False

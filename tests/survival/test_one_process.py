@@ -1,0 +1,59 @@
+"""Two processes on one folder: the first works, the other says so; nobody is kept out by one that was killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from stillhouse.artifacts import whole_folder
+from stillhouse.errors import InputError
+from stillhouse.lock import only_process
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def hold(folder: Path, talk: Connection) -> None:
+    with only_process(folder):
+        talk.send("held")
+        talk.recv()
+
+
+def add_one(folder: Path, counter: Path, times: int) -> None:
+    """Adds 1 to a number, again and again, each time with the folder held."""
+    done = 0
+    while done < times:
+        try:
+            with only_process(folder):
+                counter.write_text(str(int(counter.read_text()) + 1))
+                done += 1
+        except InputError:
+            continue
+
+
+@pytest.mark.parametrize("end", ["ends", "is killed"])
+def test_the_second_process_says_so_until_the_first_one(end: str, tmp_path: Path) -> None:
+    folder, (mine, its) = tmp_path / "corpus", SPAWN.Pipe()
+    process = SPAWN.Process(target=hold, args=(folder, its))
+    process.start()
+    assert mine.recv() == "held"
+    with pytest.raises(InputError, match=r"another process is writing .*corpus; wait"), whole_folder(folder):
+        pytest.fail("two processes write one folder")
+    mine.send("enough") if end == "ends" else process.kill()
+    process.join()
+    with whole_folder(folder) as staging:
+        (staging / "file").write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+def test_many_processes_never_hold_a_folder_together(tmp_path: Path) -> None:
+    folder, counter = tmp_path / "work", tmp_path / "counter"
+    counter.write_text("0")
+    processes = [SPAWN.Process(target=add_one, args=(folder, counter, 300)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert counter.read_text() == "900"

@@ -164,9 +164,9 @@ def encode_passages(
     known = list(known)
     join(context.torch_device())
     digests_N, lengths_N = digests_of(texts, rows)
-    kept = Embeddings(known, digests_N, encoder.width).known
-    found = Embeddings([*known, new], digests_N, encoder.width)
-    resumed = found.known - kept
+    before = Embeddings(known, digests_N, encoder.width)
+    found = Embeddings([*known, new], digests_N, encoder.width, checked=before.used)
+    kept, resumed = before.known, found.known - before.known
     if kept or resumed:
         context.log(f"of {len(rows)} passages {kept} are known from earlier runs, {resumed} from before this one ended")
     # All have seen the same segments before any adds one: blocks must be the same everywhere.
@@ -184,7 +184,7 @@ def encode_passages(
     wait_for_all()
     if rank() > 0:  # the first process alone goes on
         return Encoded(found, digests_N, kept, resumed, len(missing))
-    done = Embeddings([*known, new], digests_N, encoder.width)
+    done = Embeddings([*known, new], digests_N, encoder.width, checked=found.used)
     assert not len(done.missing), f"{len(done.missing)} passages were not encoded"
     return Encoded(done, digests_N, kept, resumed, len(missing))
 

@@ -1,8 +1,10 @@
 """Embeddings on disk, found by the digest of their text: progress of one run, and what later runs need not compute.
 
 A *segment* is two files that are written once: `<name>.vectors.npy` (float32 [S, D]) and `<name>.texts.npy` (the texts'
-digests, 16 bytes each), named by the digest of the latter. The second appears last, so that a segment is there whole or
-not at all. Segments of one folder come from the same model, tokenizer and settings: the folder's name says which.
+digests, 16 bytes each). The second appears last, so that a segment is there whole or not at all. Its name is the digest
+of both, `<texts>-<vectors>`, and is compared with what is read; the one segment of a shard is named otherwise, and
+vouched for by the shard's manifest. Segments of one folder come from the same model, tokenizer and settings: the
+folder's name says which.
 
 Shape suffixes: N texts asked for, S texts of a segment, D width.
 """
@@ -11,17 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.artifacts import digest_bytes
 from stillhouse.errors import InputError
 
 DIGEST = np.dtype("S16")
 TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
+NAMED = re.compile(r"[0-9a-f]{20}-[0-9a-f]{32}")
 GIB = 1 << 30
 
 
@@ -32,17 +35,22 @@ def text_digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
 
 
 def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> None:
-    """Adds a segment; the same texts again replace it."""
+    """Adds a segment; the same texts and vectors again replace it."""
     assert digests_S.dtype == DIGEST and len(digests_S) == len(vectors_SD), (digests_S.dtype, vectors_SD.shape)
     folder.mkdir(parents=True, exist_ok=True)
-    name = digest_bytes(digests_S.tobytes())[:20]
-    for ending, array in ((VECTORS, np.asarray(vectors_SD, dtype=np.float32)), (TEXTS, digests_S)):
+    vectors_SD = np.ascontiguousarray(vectors_SD, dtype=np.float32)
+    name = _name(digests_S, vectors_SD)
+    for ending, array in ((VECTORS, vectors_SD), (TEXTS, digests_S)):
         unfinished = folder / f".{name}{ending}.{os.getpid()}"
         with unfinished.open("wb") as file:
             np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(folder / f"{name}{ending}")
+
+
+def _name(digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> str:
+    return f"{hashlib.sha256(digests_S.tobytes()).hexdigest()[:20]}-{hashlib.sha256(vectors_SD.data).hexdigest()[:32]}"
 
 
 def segments_of(folder: Path) -> list[Path]:
@@ -68,11 +76,15 @@ class Embeddings:
     """The embeddings of a corpus's passages, in corpus order, wherever they lie; read through memory maps.
 
     `known` passages were found in the folders. `missing` are the rows [M] of those that were not, each text once, in
-    the order of the passages. `used` are the segments that hold any.
+    the order of the passages. `used` are the segments that hold any. `checked` are segments that need not be compared
+    with their names again. Raises `InputError` for a segment that is damaged, if it holds any.
     """
 
-    def __init__(self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int) -> None:
+    def __init__(
+        self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int, checked: Iterable[Path] = ()
+    ) -> None:
         self.width = width
+        self._checked = set(checked)
         self.used: list[Path] = []
         self._files: list[NDArray[np.float32]] = []
         self._file_N = np.full(len(digests_N), -1, dtype=np.int32)
@@ -95,7 +107,7 @@ class Embeddings:
         except (ValueError, OSError):
             whole = False
         if not whole:
-            raise InputError(f"{segment} is damaged; remove it, and its passages are encoded again")
+            raise _damaged(segment)
         wanted = np.flatnonzero(self._file_N < 0)
         if not len(wanted) or not len(digests_S):
             return
@@ -104,6 +116,9 @@ class Embeddings:
         found = digests_S[order[place]] == digests_N[wanted]
         if not found.any():
             return
+        name = segment.name.removesuffix(TEXTS)
+        if segment not in self._checked and NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
+            raise _damaged(segment)
         self._file_N[wanted[found]] = len(self._files)
         self._row_N[wanted[found]] = order[place[found]]
         self._files.append(vectors_SD)
@@ -127,6 +142,10 @@ class Embeddings:
         """All vectors in corpus order: the first row of a block, and its vectors."""
         for start in range(0, len(self), size):
             yield start, self.rows(np.arange(start, min(start + size, len(self))))
+
+
+def _damaged(segment: Path) -> InputError:
+    return InputError(f"{segment} is damaged; remove it, and its passages are encoded again")
 
 
 def touch(segments: Iterable[Path]) -> None:

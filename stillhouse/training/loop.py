@@ -8,18 +8,15 @@ checkpoint to the same parameters that an unbroken run reaches. A `Watch` adds s
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from stillhouse.context import Context, rank
+from stillhouse.training.checkpoint import Checkpoint
 from stillhouse.training.curves import HELDOUT_LOSS, CurveRow, Watch, best_row, stopped
 from stillhouse.training.linear_layers import fast_linear_layers
 from stillhouse.training.memory import freed_memory_kept
@@ -27,7 +24,6 @@ from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.settings import TrainingConfig
 
-CHECKPOINT = "checkpoint.pt"
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
@@ -86,14 +82,14 @@ def train(
 
     def fail(what: str, step: int, of_batch: bool = True) -> FloatingPointError:
         some = "" if examples is None or not of_batch else f", of the examples {', '.join(map(str, examples(step)))}"
-        kept = f"the last good checkpoint, after step {saved_step}, is {checkpoint.path}"
+        kept = f"the last good checkpoint, after step {saved_step}, is {checkpoint.last()}"
         none = "there is no checkpoint yet"
         return FloatingPointError(
             f"{what} at step {step}{some}; {kept if saved_step else none}; lower the learning rate"
         )
 
     with freed_memory_kept(), fast_linear_layers(model, device):
-        checkpoint = Checkpoint(context.work / CHECKPOINT, model, optimizer, schedule)
+        checkpoint = Checkpoint(context.work, model, optimizer, schedule, context.log)
         rows, best, losses, start = checkpoint.restore()
         saved_step = start
         if not rows:
@@ -165,43 +161,3 @@ def _back_propagate(
             with torch.autocast(device.type, enabled=False):
                 loss.backward()
     return total
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Everything that a resumed run needs, replaced whole at every save."""
-
-    path: Path
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    schedule: torch.optim.lr_scheduler.LambdaLR
-
-    def save(self, rows: list[CurveRow], best: dict[str, Tensor], losses: list[float], step: int) -> None:
-        content = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict(),
-            "rows": [[row.step, row.train_loss, row.heldout_loss, dict(row.signals)] for row in rows],
-            "best": best,
-            "losses": losses,
-            "step": step,
-        }
-        partial = self.path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
-
-    def restore(self) -> tuple[list[CurveRow], dict[str, Any], list[float], int]:
-        """The curves so far, the best parameters, the losses since the last row and the number of steps done.
-
-        All empty where there is no checkpoint.
-        """
-        if not self.path.is_file():
-            return [], {}, [], 0
-        content = torch.load(self.path, map_location="cpu", weights_only=True)
-        self.model.load_state_dict(content["model"])
-        self.optimizer.load_state_dict(content["optimizer"])
-        self.schedule.load_state_dict(content["schedule"])
-        return [CurveRow(*row) for row in content["rows"]], content["best"], content["losses"], content["step"]

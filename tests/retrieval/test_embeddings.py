@@ -55,7 +55,7 @@ def test_a_segment_without_its_second_file_is_not_there(tmp_path: Path) -> None:
     assert Embeddings([tmp_path], text_digests(["a"]), 4).missing.tolist() == [0]
 
 
-@pytest.mark.parametrize("damage", ["short", "width", "rubbish"])
+@pytest.mark.parametrize("damage", ["short", "width", "rubbish", "a bit", "a bit of the digests"])
 def test_a_damaged_segment_is_refused(tmp_path: Path, damage: str) -> None:
     segment(tmp_path, ["a", "b"])
     (path,) = segments_of(tmp_path)
@@ -63,6 +63,11 @@ def test_a_damaged_segment_is_refused(tmp_path: Path, damage: str) -> None:
         os.truncate(vectors_of(path), vectors_of(path).stat().st_size - 4)
     elif damage == "rubbish":
         path.write_bytes(b"not an array")
+    elif damage.startswith("a bit"):
+        wrong = path if damage.endswith("digests") else vectors_of(path)
+        content = bytearray(wrong.read_bytes())
+        content[-1] ^= 4
+        wrong.write_bytes(content)
     with pytest.raises(InputError, match="damaged; remove it"):
         Embeddings([tmp_path], text_digests(["a"]), 5 if damage == "width" else 4)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context
 from stillhouse.training.curves import CurveRow, Watch, best_row, stopped, write_curves
-from stillhouse.training.loop import CHECKPOINT, learning_rate_factor, train
+from stillhouse.training.loop import learning_rate_factor, train
 from stillhouse.training.settings import TrainingConfig
 
 CONFIG = TrainingConfig(learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=3, weight_decay=0.01)
@@ -33,15 +34,20 @@ class Regression(nn.Module):
         return ((self.linear(self.dropout(inputs)) - inputs.sum(1, keepdim=True)) ** 2).mean()
 
 
-def run(folder: Path, stop_at: int | None = None) -> tuple[Regression, list]:  # type: ignore[type-arg]
+def run(
+    folder: Path, stop_at: int | None = None, quiet: bool = True, began: list[int] | None = None
+) -> tuple[Regression, list[CurveRow]]:
+    """Trains to the end, or to step `stop_at`; every step that was trained is added to `began`."""
     model = Regression()
 
     def batch_loss(step: int) -> Tensor:
         if step == stop_at:
             raise KeyboardInterrupt
+        if began is not None:
+            began.append(step)
         return model.loss(step)
 
-    rows = train(model, batch_loss, lambda: float(model.loss(-1)), STEPS, CONFIG, Context(folder, "cpu", quiet=True))
+    rows = train(model, batch_loss, lambda: float(model.loss(-1)), STEPS, CONFIG, Context(folder, "cpu", quiet=quiet))
     return model, rows
 
 
@@ -57,13 +63,50 @@ def test_a_killed_run_reaches_the_same_parameters(tmp_path: Path, stop_at: int) 
     expected, expected_rows = run(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "broken", stop_at)
-    assert (tmp_path / "broken" / CHECKPOINT).exists()
+    assert len(list((tmp_path / "broken").glob("checkpoint-*.pt"))) == 1
     resumed, rows = run(tmp_path / "broken")
     for name, value in expected.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], value), name
     # The loss of the interval in which the run was killed is the mean of the same steps.
     assert [row.heldout_loss for row in rows] == [row.heldout_loss for row in expected_rows]
     assert [row.train_loss for row in rows] == [row.train_loss for row in expected_rows]
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a byte less", "empty"])
+def test_a_damaged_checkpoint_is_named_and_never_used(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "broken").mkdir()
+    expected, _ = run(tmp_path / "whole")
+    chance = random.Random(damage)
+    for _ in range(20):
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "broken", 5)
+        (path,) = (tmp_path / "broken").glob("checkpoint-5-*.pt")
+        content = bytearray(path.read_bytes())
+        if damage == "a bit":
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        path.write_bytes(b"" if damage == "empty" else content[:-1] if damage == "a byte less" else content)
+        resumed, _ = run(tmp_path / "broken", quiet=False)
+        assert f"{path} is damaged" in capsys.readouterr().err
+        for name, value in expected.state_dict().items():
+            assert torch.equal(resumed.state_dict()[name], value), name
+        for left in (tmp_path / "broken").iterdir():
+            left.unlink()
+
+
+def test_of_two_checkpoints_the_older_serves_when_the_newer_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    expected, _ = run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, 4)
+    (tmp_path / f"checkpoint-9-{'0' * 64}.pt").write_bytes(b"cut short")
+    begun: list[int] = []
+    resumed, _ = run(tmp_path, began=begun)
+    assert begun[0] == 4
+    for name, value in expected.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], value), name
 
 
 def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> None:
@@ -139,7 +182,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path: Pa
     with pytest.raises(FloatingPointError, match="at step 4"):
         train(model, lambda step: model.loss(step) * (float("nan") if step == 4 else 1.0), lambda: 0.0, STEPS, CONFIG,
               Context(tmp_path, "cpu", quiet=True))  # fmt: skip
-    assert (tmp_path / CHECKPOINT).exists()
+    assert len(list(tmp_path.glob("checkpoint-4-*.pt"))) == 1
 
 
 def test_curves_are_written_for_plots(tmp_path: Path) -> None:
@@ -230,4 +273,4 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_names_what_is_n
     with pytest.raises(FloatingPointError, match=what) as caught:
         train(model, batch_loss, lambda: 1.0, STEPS, CONFIG, context, examples=lambda step: torch.arange(3) + step)  # type: ignore[arg-type,return-value]
     message = str(caught.value)
-    assert "at step 5" in message and "examples" in message and "after step 5" in message and CHECKPOINT in message
+    assert "at step 5" in message and "examples" in message and "after step 5" in message and "checkpoint-5-" in message

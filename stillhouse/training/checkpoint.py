@@ -1,0 +1,105 @@
+"""The checkpoint of a training: everything that a resumed run needs, in one file that is known to be whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from stillhouse.training.curves import CurveRow
+
+NAME = re.compile(r"checkpoint-(\d+)-([0-9a-f]{64})\.pt")
+
+
+class _Hashed:
+    """A file to write to that knows the digest of what was written."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Keeps a training's state in `folder` as `checkpoint-<step>-<SHA-256>.pt`, replaced at every `save`.
+
+    A file whose bytes do not have the digest in its name is named to `log`, removed and never read.
+    """
+
+    folder: Path
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LambdaLR
+    log: Callable[[str], None]
+
+    def save(self, rows: list[CurveRow], best: dict[str, Tensor], losses: list[float], step: int) -> Path:
+        """Writes the state after `step` steps and removes the one before."""
+        content = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "rows": [[row.step, row.train_loss, row.heldout_loss, dict(row.signals)] for row in rows],
+            "best": best,
+            "losses": losses,
+            "step": step,
+        }
+        partial = self.folder / "checkpoint.partial"
+        with partial.open("wb") as file:
+            hashed = _Hashed(file)
+            torch.save(content, hashed)
+            file.flush()
+            os.fsync(file.fileno())
+        before = self._files()
+        path = self.folder / f"checkpoint-{step}-{hashed.digest.hexdigest()}.pt"
+        partial.replace(path)
+        for old in before:
+            if old != path:
+                old.unlink()
+        return path
+
+    def restore(self) -> tuple[list[CurveRow], dict[str, Any], list[float], int]:
+        """The curves so far, the best parameters, the losses since the last row and the number of steps done.
+
+        All empty where there is no checkpoint.
+        """
+        path = next(filter(self._whole, self._files()), None)
+        if path is None:
+            return [], {}, [], 0
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        self.model.load_state_dict(content["model"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        self.schedule.load_state_dict(content["schedule"])
+        return [CurveRow(*row) for row in content["rows"]], content["best"], content["losses"], content["step"]
+
+    def last(self) -> Path | None:
+        """The newest checkpoint."""
+        return next(iter(self._files()), None)
+
+    def _files(self) -> list[Path]:
+        """The checkpoints there are, the newest first: two when a run was killed between writing and removing."""
+        found = {path: NAME.fullmatch(path.name) for path in self.folder.glob("checkpoint-*.pt")}
+        return sorted((path for path in found if found[path]), key=lambda path: -int(path.name.split("-")[1]))
+
+    def _whole(self, path: Path) -> bool:
+        named = NAME.fullmatch(path.name)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if named and named[2] == digest:
+            return True
+        self.log(f"{path} is damaged: its bytes are not those that were written; it is removed and not used")
+        path.unlink()
+        return False

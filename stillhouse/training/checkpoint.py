@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class Checkpoint:
         partial = self.folder / "checkpoint.partial"
         with partial.open("wb") as file:
             hashed = _Hashed(file)
-            torch.save(content, hashed)
+            torch.save(content, cast(IO[bytes], hashed))
             file.flush()
             os.fsync(file.fileno())
         before = self._files()

@@ -43,9 +43,9 @@ def make_workspace(folder: Path, source: str | None, recipe: str) -> None:
     configs(settings, str(path))
 
     # The recipe's own text is edited, so that its comments stay. DVC wants every section that a stage names.
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    text = yaml.load(path.read_text(encoding="utf-8")) or {}
+    round_trip = YAML()
+    round_trip.preserve_quotes = True
+    text = round_trip.load(path.read_text(encoding="utf-8")) or {}
     for name in find_uses():
         text.setdefault(name, {})
         if text[name] is None:
@@ -62,7 +62,7 @@ def make_workspace(folder: Path, source: str | None, recipe: str) -> None:
     (folder / ".dvcignore").write_text(IGNORED_BY_DVC, encoding="utf-8")
     (folder / ".gitignore").write_text(IGNORED_BY_GIT, encoding="utf-8")
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
-        yaml.dump(text, file)
+        round_trip.dump(text, file)
     (folder / "dvc.yaml").write_text(render(settings, folder), encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ comma = ,
 INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
-.PHONY: reproduce test test-full test-kill lint render install clean
+.PHONY: reproduce test test-full test-kill fuzz lint render install clean
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -25,6 +25,12 @@ test-full: lint  ## the same, and the whole sample
 KILLS ?= 20
 test-kill: install  ## every step killed KILLS times at random moments; its outputs must be those of a calm run
 	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival --timeout=36000
+
+FUZZED ?= article-jsonl article-tree beir dpr html-tree msmarco params parquet reqa run squad tables
+SECONDS_EACH ?= 60
+fuzz: install  ## every reader fed by a coverage-guided fuzzer, SECONDS_EACH each
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS),fuzz]"
+	for name in $(FUZZED); do $(RUN) python tests/corpus/fuzz_readers.py $$name --seconds $(SECONDS_EACH) || exit 1; done
 
 lint: install
 	$(RUN) ruff check .

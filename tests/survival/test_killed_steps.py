@@ -6,62 +6,24 @@ printed and that `STILLHOUSE_KILL_SEED` repeats; what the system makes of them d
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
-import time
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+from micro_uses import begin
 
 from stillhouse.graph import USES, Use
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("STILLHOUSE_KILLS", "1"))
 SEED = int(os.environ.get("STILLHOUSE_KILL_SEED") or random.SystemRandom().randrange(2**32))
-FORKS = multiprocessing.get_context("forkserver")
-"""Its children begin with everything imported, so that a kill meets the work and not the imports."""
-FORKS.set_forkserver_preload(["torch", "transformers", "stillhouse.steps.registry", "stillhouse.training.loop"])
-
-
-def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:
-    """Runs a use of the micro recipe on what lies below `root`; training keeps a checkpoint after every step."""
-    os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(work), "1"
-    from stillhouse.graph import find_uses
-    from stillhouse.steps.execute import execute
-    from stillhouse.training import loop
-
-    loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-    use, recipe = find_uses()[name], find_recipe("micro")
-    config = configs(load_recipe(recipe), str(recipe))[name]
-    execute(use.step, config, use.input_paths(root), use.output_paths(outputs))
-
-
-def begin(use: Use, root: Path, outputs: Path, work: Path) -> BaseProcess:
-    process = FORKS.Process(target=run_use, args=(use.name, root, outputs, work))
-    process.start()
-    return process
 
 
 def content(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, hidden ones too."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
-    """The artifacts of a run that nobody disturbs, and the seconds that each use takes."""
-    folder, seconds = tmp_path_factory.mktemp("calm"), {}
-    for use in USES:
-        started = time.monotonic()
-        process = begin(use, folder / "artifacts", folder / "artifacts", folder / "work")
-        process.join()
-        assert process.exitcode == 0, use.name
-        seconds[use.name] = time.monotonic() - started
-    return folder / "artifacts", seconds
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.name)

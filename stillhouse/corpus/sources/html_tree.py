@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stillhouse.corpus.sources.article_tree import article_id, article_paths, link_target
-from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.article_tree import link_target, open_tree
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Rejected, Row, Source
 from stillhouse.errors import InputError
 
@@ -38,29 +37,11 @@ def open_html_tree(folder: Path) -> Source:
     is read. The title is its first `h1`, else the page's `title`, else the file's name.
     Raises `InputError` when `lxml` is missing.
     """
-    root = folder / "articles" if (folder / "articles").is_dir() else folder
-    paths = article_paths(root, SUFFIXES)
-    if not paths:
-        raise InputError(f"{root} has no article: no file that ends in {', '.join(SUFFIXES)}")
     try:
         import lxml.html  # noqa: F401
     except ImportError:
         raise InputError("reading HTML needs the package lxml; `pip install lxml` gets it") from None
-    labels = find_labels(folder)
-    files = {path.relative_to(folder).as_posix(): path for path in paths}
-    ids = {path.relative_to(root).as_posix(): article_id(path.relative_to(root)) for path in paths}
-
-    def rows() -> Iterator[Row]:
-        seen: set[str] = set()
-        for (name, path), (relative, id) in zip(files.items(), ids.items()):
-            if id in seen:
-                yield Rejected("passage", id, "duplicate article id", f"{name}:1", "")
-                continue
-            seen.add(id)
-            yield from _read_page(path.read_bytes(), name, relative, id, ids)
-        yield from read_labels(labels)
-
-    return Source(HTML_TREE, files | labels, rows)
+    return open_tree(folder, HTML_TREE, SUFFIXES, _read_page)
 
 
 @dataclass
@@ -73,7 +54,8 @@ class _Block:
     links: list[str] = field(default_factory=list)
 
 
-def _read_page(data: bytes, name: str, relative: str, id: str, ids: dict[str, str]) -> Iterator[Row]:
+def _read_page(path: Path, name: str, relative: str, id: str, ids: Mapping[str, str]) -> Iterator[Row]:
+    data = path.read_bytes()
     page = _parse(data)
     if page is None:
         content = data[:CONTENT_LENGTH].decode("utf-8", errors="replace")

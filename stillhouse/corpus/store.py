@@ -181,14 +181,17 @@ class Corpus:
                 yield block.to_pandas()
 
     def passages_at(self, rows: NDArray[np.integer], *columns: str) -> pd.DataFrame:
-        """Some columns of the passages `rows`, in their order; the others are read past and not kept."""
-        kept, first = [pd.DataFrame({column: pd.Series(dtype="str") for column in columns})], 0
-        wanted = np.unique(rows)
-        for block in self.passage_blocks(*columns) if len(wanted) else ():
-            begin, end = np.searchsorted(wanted, (first, first + len(block)))
-            kept.append(block.iloc[wanted[begin:end] - first])
-            first += len(block)
-        return pd.concat(kept, ignore_index=True).iloc[np.searchsorted(wanted, rows)]
+        """Some columns of the passages `rows`, in their order, from the row groups that hold any of them."""
+        wanted, first = np.unique(rows), 0
+        with self._open("passages") as file:
+            kept = [file.schema_arrow.empty_table().select(list(columns))]
+            for group in range(file.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                begin, end = np.searchsorted(wanted, (first, first + size))
+                if begin < end:
+                    kept.append(file.read_row_group(group, list(columns)).take(wanted[begin:end] - first))
+                first += size
+        return pa.concat_tables(kept).to_pandas().iloc[np.searchsorted(wanted, rows)]
 
     @cached_property
     def titles(self) -> str:

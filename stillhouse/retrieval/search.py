@@ -33,7 +33,7 @@ class Searcher:
 
     def __init__(self, corpus: Path, retriever: Path, index: Path, context: Context) -> None:
         opened = Corpus.open(corpus)
-        self._passages = opened.passages
+        self._corpus = opened
         self._encoder = BiEncoder.load(retriever)
         self._index = VectorIndex(index)
         self._context = context
@@ -50,8 +50,6 @@ class Searcher:
         if not question.strip():
             raise InputError("the question is empty; type what you want to find")
         rows_QK, scores_QK = retrieve(self._encoder, self._index, [question], top, self._context, EXACT)
-        hits = self._passages.iloc[rows_QK[0][rows_QK[0] >= 0]]
-        return [
-            Hit(rank, float(score), hit.passage_id, hit.title, hit.text)
-            for rank, (hit, score) in enumerate(zip(hits.itertuples(), scores_QK[0]), 1)
-        ]
+        hits = self._corpus.passages_at(rows_QK[0][rows_QK[0] >= 0], "passage_id", "title", "text")
+        columns = zip(scores_QK[0].tolist(), *(hits[name].tolist() for name in ("passage_id", "title", "text")))
+        return [Hit(rank, *hit) for rank, hit in enumerate(columns, 1)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillhouse.corpus.store import Corpus, open_passage_texts, passage_texts
+from stillhouse.corpus.store import Corpus, open_passage_texts, passage_texts, write_tables
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.retrieval.relevance import numbers_of_texts
 
@@ -17,9 +18,9 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 
 @given(st.lists(st.lists(TEXT, max_size=4), max_size=5), st.data())
 def test_it_gives_the_texts_of_any_rows_in_their_shape(
-    tmp_path_factory: object, blocks: list[list[str]], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[list[str]], data: st.DataObject
 ) -> None:
-    folder = tmp_path_factory.mktemp("texts")  # type: ignore[attr-defined]
+    folder = tmp_path_factory.mktemp("texts")
     texts, everything = TextFile(blocks, folder), [text for block in blocks for text in block]
     assert len(texts) == len(everything)
     rows = data.draw(st.lists(st.integers(0, len(everything) - 1), max_size=6)) if everything else []
@@ -58,6 +59,23 @@ def test_passages_are_read_as_the_corpus_joins_them(small_corpus: Path, tmp_path
     chosen = corpus.passages_at(np.array([2, 0, 2]), "text", "passage_id")
     assert chosen["text"].tolist() == [corpus.passages["text"][row] for row in (2, 0, 2)]
     assert corpus.passages_at(np.array([], dtype=np.int64), "text")["text"].tolist() == []
+
+
+@given(st.integers(0, 9), st.lists(st.integers(0, 99), max_size=8))
+def test_passages_come_from_any_row_groups(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, rows: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("groups")
+    ids = [f"p{i}" for i in range(100)]
+    columns = {"passage_id": ids, "title": ids, "text": [f"{seed} {id}" for id in ids], "article_id": ids}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stillhouse.corpus.table_file.ROW_GROUP", 1 + seed * 7)
+        write_tables(folder, {"passages": columns | {"section": [""] * 100, "position": [0] * 100}})
+    found = Corpus.open(folder).passages_at(np.array(rows, dtype=np.int32), "text", "passage_id")
+    assert found["text"].tolist() == [f"{seed} p{row}" for row in rows] and list(found.columns) == [
+        "text",
+        "passage_id",
+    ]
 
 
 def test_equal_texts_have_equal_numbers(small_corpus: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a step is given beside its data: a durable work folder, the device, progress bars, and a log line."""
+"""What a step is given beside its data: a durable work folder, the device, progress bars, a log line, its watcher."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stillhouse.errors import InputError
+from stillhouse.monitoring.monitor import SILENT, Monitor
 
 T = TypeVar("T")
 
@@ -20,11 +21,15 @@ QUIET = "STILLHOUSE_QUIET"
 
 @dataclass(frozen=True)
 class Context:
-    """`work` is a folder that outlives a killed run; its name is the digest of code, settings and inputs."""
+    """`work` is a folder that outlives a killed run; its name is the digest of code, settings and inputs.
+
+    `monitor` hears of every bar's progress, and of what a training tells it.
+    """
 
     work: Path
     device: str = "auto"
     quiet: bool = False
+    monitor: Monitor = SILENT
 
     def torch_device(self) -> Any:
         """The `torch.device` to compute on: the one asked for, or a GPU where there is one.
@@ -48,12 +53,11 @@ class Context:
 
     def bar(self, what: str, total: int | None, unit: str = "it", done: int = 0) -> Any:
         """A tqdm bar for work that is counted by the caller: `bar.update(n)`. `done` was done by an earlier run."""
-        from tqdm import tqdm
+        from stillhouse.monitoring.bar import WatchedBar
 
         interval = 0.5 if sys.stderr.isatty() else 30.0
-        return tqdm(
-            total=total, initial=done, desc=what, unit=unit, disable=self.quiet, mininterval=interval, leave=False
-        )
+        how = {"total": total, "initial": done, "unit": unit, "disable": self.quiet, "mininterval": interval}
+        return WatchedBar(what, self.monitor, leave=False, **how)
 
     def log(self, line: str) -> None:
         if not self.quiet:
@@ -97,3 +101,9 @@ def device() -> str:
 
 def quiet() -> bool:
     return os.environ.get(QUIET, "") not in ("", "0")
+
+
+def say(line: str) -> None:
+    """A log line of what has no context."""
+    if not quiet():
+        print(line, file=sys.stderr, flush=True)

@@ -26,6 +26,8 @@ from stillhouse.config import recorded
 from stillhouse.context import Context
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.lock import only_process
+from stillhouse.monitoring.monitor import Monitor
+from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.spec import Report, Step
 
 VERDICT = "validation"
@@ -38,7 +40,16 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     after the outputs were written when the step reports the fact `passed` as false. Progress that outlives a
     kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success. While
     another process does the same work, or writes to one of the outputs, it raises `InputError`.
+    Prometheus is told of it where the environment asks for that.
     """
+    with watch_step(step.name, surroundings.say) as watched:
+        watched.report = _execute(step, config, inputs, outputs, watched.monitor)
+    return watched.report
+
+
+def _execute(
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], monitor: Monitor
+) -> Report:
     started = time.monotonic()
     surroundings.hush_libraries()
     inputs = {name: Path(path) for name, path in inputs.items() if path}
@@ -53,6 +64,7 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
         work=surroundings.work_root() / f"{step.name}-{key}",
         device=surroundings.device(),
         quiet=surroundings.quiet() or surroundings.rank() > 0,
+        monitor=monitor,
     )
     if surroundings.rank() > 0:  # works with the first process, which alone writes
         context.work.mkdir(parents=True, exist_ok=True)

@@ -110,6 +110,7 @@ def train(
                 length = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf)
                 # The only wait for the device in a step, when all of its work has been handed over.
                 loss, norm = torch.stack([total, length.to(total)]).tolist()
+                context.monitor.trained(loss, norm, float(schedule.get_last_lr()[0]), config.batch_size)
                 if not math.isfinite(loss):
                     raise fail(f"the loss is {loss}", step)
                 losses.append(loss)
@@ -123,6 +124,7 @@ def train(
                     heldout = measure(step)
                     rows.append(CurveRow(step + 1, sum(losses) / len(losses), heldout, signals()))
                     losses = []
+                    context.monitor.measured(heldout, rows[-1].signals)
                     shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
                     bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}", **shown)
                     if best_row(rows, watch.stop_on) is rows[-1]:

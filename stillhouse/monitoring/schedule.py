@@ -1,0 +1,34 @@
+"""What the watcher tells Prometheus of a schedule: when it looked for a new corpus, and what it found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from stillhouse.errors import InputError
+from stillhouse.monitoring.settings import label, monitoring_settings
+
+
+def tell_schedule(schedule: str, interval_seconds: float, fresh: bool, log: Callable[[str], None]) -> bool:
+    """Pushes that `schedule` looked just now, where the environment names a gateway; says whether it was told.
+
+    `fresh`: the release is of the corpus as it is now. While it is not, the time when it last was stays as it is, and
+    grows old.
+    """
+    settings = monitoring_settings()
+    if not settings.gateway:
+        return False
+    try:
+        from stillhouse.monitoring.gateway import push
+        from stillhouse.monitoring.table import SCHEDULES
+
+        now = time.time()
+        values = {
+            "stillhouse_schedule_interval_seconds": interval_seconds,
+            "stillhouse_schedule_checked_timestamp_seconds": now,
+        }
+        if fresh:
+            values["stillhouse_schedule_fresh_timestamp_seconds"] = now
+        return push(settings.gateway, SCHEDULES, values, {"schedule": label(schedule)}, log, keep=True)
+    except ImportError:
+        raise InputError("metrics need prometheus-client: pip install 'stillhouse[metrics]'") from None

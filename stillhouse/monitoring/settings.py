@@ -1,0 +1,71 @@
+"""Whether a step tells Prometheus anything, and under which labels: the environment says so, on a cluster its pod.
+
+| variable | meaning |
+|---|---|
+| `STILLHOUSE_METRICS_PORT` | serve live figures on this port, at `/metrics` |
+| `STILLHOUSE_PUSHGATEWAY` | push results there: `http://host:port` |
+| `STILLHOUSE_PIPELINE`, `STILLHOUSE_TASK`, `STILLHOUSE_RUN` | the labels `pipeline`, `step` and `run` |
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from stillhouse.errors import InputError
+
+PORT = "STILLHOUSE_METRICS_PORT"
+GATEWAY = "STILLHOUSE_PUSHGATEWAY"
+PIPELINE = "STILLHOUSE_PIPELINE"
+TASK = "STILLHOUSE_TASK"
+RUN = "STILLHOUSE_RUN"
+LONGEST_LABEL = 63
+"""Kubernetes' limit for labels, so that what a pod says of itself and what it tells Prometheus are the same."""
+
+
+@dataclass(frozen=True)
+class MonitoringSettings:
+    """Port 0: nothing is served. No gateway: nothing is pushed."""
+
+    port: int = 0
+    gateway: str = ""
+    pipeline: str = "none"
+    task: str = ""
+    run: str = "none"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise InputError(f"{PORT} is {self.port}; give a port from 1 to 65535, as in {PORT}=9464")
+        parts = urlsplit(self.gateway)
+        if self.gateway and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise InputError(f"{GATEWAY} is {self.gateway!r}; give an address as in {GATEWAY}=http://pushgateway:9091")
+
+    @property
+    def asked_for(self) -> bool:
+        return bool(self.port or self.gateway)
+
+    def labels(self, step: str) -> dict[str, str]:
+        """The common labels of a step's metrics."""
+        return {"pipeline": label(self.pipeline), "step": label(self.task or step), "run": label(self.run)}
+
+
+def monitoring_settings(environment: Mapping[str, str] = os.environ) -> MonitoringSettings:
+    """What the environment asks for. Raises `InputError` for a port or an address that is none."""
+    port = environment.get(PORT) or "0"
+    if not port.isdecimal():
+        raise InputError(f"{PORT} is {port!r}; give a port from 1 to 65535, as in {PORT}=9464")
+    return MonitoringSettings(
+        port=int(port),
+        gateway=environment.get(GATEWAY, ""),
+        pipeline=environment.get(PIPELINE) or "none",
+        task=environment.get(TASK, ""),
+        run=environment.get(RUN) or "none",
+    )
+
+
+def label(text: str) -> str:
+    """A label's value: letters, digits and `._@-`, not longer than Kubernetes' own labels."""
+    return re.sub(r"[^A-Za-z0-9._@-]+", "_", text)[:LONGEST_LABEL] or "none"

@@ -1,0 +1,80 @@
+"""Every metric that Stillhouse has: one table, which the code, the alert rules and the dashboard go by.
+
+Live metrics are served on `/metrics` while a step runs and vanish with it. Results are pushed once, at the end, and
+stay at the Pushgateway until the same step of the same pipeline pushes again. No metric is both, so that nothing is
+counted twice.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+COMMON = ("pipeline", "step", "run")
+"""Labels of every metric of a step: which pipeline, which task of it, and which run."""
+GROUPED_BY = ("pipeline", "step")
+"""What names a step's group at the Pushgateway. The run is not in it: a new run's results replace the last one's."""
+KINDS = ("counter", "gauge")
+NAME = re.compile(r"stillhouse_[a-z0-9]+(_[a-z0-9]+)*")
+LABEL_VALUES = 64
+"""So many values of a metric's own labels one step may use; what comes later is left out, and the log says so."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric. `labels` are its own, beside the common ones of its group."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert NAME.fullmatch(self.name), f"{self.name}: metrics are called stillhouse_<what>_<unit>"
+        assert self.kind in KINDS, f"{self.name}: {self.kind} is no kind of metric"
+        assert (self.kind == "counter") == self.name.endswith("_total"), f"{self.name}: counters, and they alone, total"
+        assert not set(self.labels) & {*COMMON, "schedule"}, f"{self.name}: a common label is there already"
+
+
+LIVE = (
+    Metric("stillhouse_examples_total", "counter", "Training examples, texts, pairs or rows done", ("work",)),
+    Metric("stillhouse_progress_ratio", "gauge", "Done part of the work at hand, where its whole is known", ("work",)),
+    Metric("stillhouse_last_progress_timestamp_seconds", "gauge", "When the work at hand last got on"),
+    Metric("stillhouse_training_steps_total", "counter", "Optimiser steps since the process started"),
+    Metric("stillhouse_training_loss", "gauge", "Training loss of the last step"),
+    Metric("stillhouse_heldout_loss", "gauge", "Held-out loss, as last measured"),
+    Metric("stillhouse_learning_rate", "gauge", "Learning rate of the last step"),
+    Metric("stillhouse_gradient_norm", "gauge", "Norm of the last step's gradient, before it was clipped"),
+    Metric("stillhouse_signal", "gauge", "Retrieval signals of a training, as last measured", ("signal",)),
+    Metric("stillhouse_gpu_memory_bytes", "gauge", "Memory of the GPU: allocated, reserved, peak, total", ("kind",)),
+)
+RESULTS = (
+    Metric("stillhouse_step_success", "gauge", "1 when the step's last run ended well, else 0"),
+    Metric("stillhouse_step_failure", "gauge", "1 for the reason that the step's last run failed for", ("reason",)),
+    Metric("stillhouse_step_finished_timestamp_seconds", "gauge", "When the step's last run ended"),
+    Metric("stillhouse_step_duration_seconds", "gauge", "How long the step's last run took"),
+    Metric("stillhouse_step_examples_per_second", "gauge", "Throughput of the step's last run", ("work",)),
+    Metric("stillhouse_step_figure", "gauge", "A figure of the step's report, as in its metrics file", ("figure",)),
+    Metric("stillhouse_validation_passed", "gauge", "1 when the corpus passed validation, 0 when it did not"),
+    Metric("stillhouse_promotion_accepted", "gauge", "1 when the challenger became the release, 0 when it was refused"),
+)
+SCHEDULES = (
+    Metric("stillhouse_schedule_interval_seconds", "gauge", "How often a schedule looks for a new corpus"),
+    Metric("stillhouse_schedule_checked_timestamp_seconds", "gauge", "When a schedule last looked for a new corpus"),
+    Metric(
+        "stillhouse_schedule_fresh_timestamp_seconds", "gauge", "When the release was last seen to be of the corpus"
+    ),
+)
+"""What the watcher pushes, one group a schedule, named by the label `schedule` alone."""
+
+REASONS = ("bad_input", "validation", "not_finite", "out_of_memory", "interrupted", "crash")
+"""Values of `reason`."""
+
+
+def all_metrics() -> dict[str, Metric]:
+    return {metric.name: metric for metric in (*LIVE, *RESULTS, *SCHEDULES)}
+
+
+def labels_of(metric: Metric) -> tuple[str, ...]:
+    """Every label of a metric, as Prometheus sees it."""
+    return (*(("schedule",) if metric in SCHEDULES else COMMON), *metric.labels)

@@ -1,0 +1,175 @@
+"""What is pushed at a step's end, to a gateway that keeps what it got, and to gateways that fail."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.monitoring.schedule import tell_schedule
+from stillhouse.monitoring.watch import watch_step
+from stillhouse.steps.spec import Report
+
+Samples = dict[tuple[str, str], float]
+
+
+class Gateway:
+    """Takes pushes as a Pushgateway does, and remembers them: (method, path, samples)."""
+
+    def __init__(self, status: int = 202) -> None:
+        self.pushes: list[tuple[str, str, Samples]] = []
+        pushes = self.pushes
+
+        class Handler(BaseHTTPRequestHandler):
+            def take(self) -> None:
+                text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                samples: Samples = {}
+                for family in text_string_to_metric_families(text):
+                    for sample in family.samples:
+                        own = {name: value for name, value in sample.labels.items() if name != "run"}
+                        samples[sample.name, next(iter(own.values()), "")] = sample.value
+                pushes.append((self.command, self.path, samples))
+                self.send_response(status)
+                self.end_headers()
+
+            do_PUT = do_POST = take
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    made = Gateway()
+    monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", made.url)
+    monkeypatch.setenv("STILLHOUSE_PIPELINE", "refresh")
+    monkeypatch.setenv("STILLHOUSE_RUN", "run-1")
+    yield made
+    made.server.shutdown()
+
+
+def test_a_step_pushes_one_group_without_its_run(
+    gateway: Gateway, small_corpus: Path, run_step: Callable[..., dict[str, Path]]
+) -> None:
+    run_step("lexical", {"corpus": small_corpus})
+    [(method, path, samples)] = gateway.pushes
+    assert (method, path) == ("PUT", "/metrics/job/stillhouse/pipeline/refresh/step/lexical")
+    assert samples["stillhouse_step_success", ""] == 1
+    assert abs(samples["stillhouse_step_finished_timestamp_seconds", ""] - time.time()) < 60
+    assert 0 < samples["stillhouse_step_duration_seconds", ""] < 60
+    assert sum(value for (name, _), value in samples.items() if name == "stillhouse_step_failure") == 0
+
+
+def test_the_task_of_the_graph_names_the_group(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_TASK", "retriever_2")
+    with watch_step("train-retriever", print) as watched:
+        watched.report = Report("done", metrics={"heldout_loss": 1.5})
+    assert gateway.pushes[0][1].endswith("/step/retriever_2")
+    assert gateway.pushes[0][2]["stillhouse_step_figure", "heldout_loss"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (InputError("no such file"), "bad_input"),
+        (FloatingPointError("the loss is nan at step 3"), "not_finite"),
+        (RuntimeError("broken"), "crash"),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
+)
+def test_a_failed_step_says_so(gateway: Gateway, error: BaseException, reason: str) -> None:
+    with pytest.raises(type(error)), watch_step("mine", print):
+        raise error
+    samples = gateway.pushes[0][2]
+    assert samples["stillhouse_step_success", ""] == 0
+    assert [own for (name, own), value in samples.items() if name == "stillhouse_step_failure" and value] == [reason]
+
+
+def test_a_failed_validation_pushes_its_verdict(
+    gateway: Gateway, small_corpus: Path, run_step: Callable[..., dict[str, Path]]
+) -> None:
+    with pytest.raises(ValidationFailed):
+        run_step("validate", {"corpus": small_corpus}, min_passages=1000)
+    run_step("validate", {"corpus": small_corpus}, "again")
+    verdicts = [samples["stillhouse_validation_passed", ""] for _, _, samples in gateway.pushes]
+    assert verdicts == [0, 1]
+    assert gateway.pushes[0][2]["stillhouse_step_failure", "validation"] == 1
+
+
+@pytest.mark.parametrize("promoted", [True, False])
+def test_a_promotion_pushes_its_outcome(gateway: Gateway, promoted: bool) -> None:
+    with watch_step("promote", print) as watched:
+        watched.report = Report("refused", facts={"promoted": promoted})
+    assert gateway.pushes[0][2]["stillhouse_promotion_accepted", ""] == float(promoted)
+
+
+def test_work_pushes_its_throughput(gateway: Gateway) -> None:
+    with watch_step("score", print) as watched:
+        watched.monitor.began("scoring", 100, 0)
+        watched.monitor.advanced("scoring", 100)
+        time.sleep(0.05)
+        watched.monitor.ended("scoring")
+    throughput = gateway.pushes[0][2]["stillhouse_step_examples_per_second", "scoring"]
+    assert 100 / 1.0 < throughput <= 100 / 0.05
+
+
+@pytest.mark.parametrize("where", ["nobody there", "refuses"])
+def test_a_failed_push_costs_a_line_and_nothing_more(
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
+    small_corpus: Path,
+    run_step: Callable[..., dict[str, Path]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    refusing = Gateway(status=500)
+    url = refusing.url if where == "refuses" else "http://127.0.0.1:1"
+    monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", url)
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+    outputs = run_step("lexical", {"corpus": small_corpus})
+    refusing.server.shutdown()
+    assert read_manifest(outputs["run"]).step == "lexical"
+    said = [line for line in capsys.readouterr().err.splitlines() if "not pushed" in line]
+    assert len(said) == 1
+    assert url in said[0]
+
+
+def test_a_taken_port_costs_a_line_and_nothing_more(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_METRICS_PORT", str(gateway.server.server_port))
+    lines: list[str] = []
+    with watch_step("mine", lines.append) as watched:
+        watched.monitor.advanced("mining", 1)
+    assert "no metrics are served" in lines[0]
+    assert gateway.pushes[0][2]["stillhouse_step_success", ""] == 1
+
+
+def test_only_the_first_of_several_processes_pushes(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with watch_step("pretrain", print):
+        pass
+    assert gateway.pushes == []
+
+
+def test_a_schedule_that_is_behind_keeps_the_time_when_it_was_not(gateway: Gateway) -> None:
+    assert tell_schedule("nightly", 3600, True, print)
+    assert tell_schedule("nightly", 3600, False, print)
+    (method, path, fresh), (_, _, behind) = gateway.pushes
+    assert (method, path) == ("POST", "/metrics/job/stillhouse/schedule/nightly"), "POST keeps what it does not name"
+    assert ("stillhouse_schedule_fresh_timestamp_seconds", "") in fresh
+    assert behind.keys() == fresh.keys() - {("stillhouse_schedule_fresh_timestamp_seconds", "")}
+    assert behind["stillhouse_schedule_interval_seconds", ""] == 3600
+
+
+def test_a_schedule_tells_nothing_where_no_gateway_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STILLHOUSE_PUSHGATEWAY", raising=False)
+    assert not tell_schedule("nightly", 3600, True, print)

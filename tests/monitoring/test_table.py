@@ -1,0 +1,111 @@
+"""The table of metrics, and the environment that asks for them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.monitoring.settings import LONGEST_LABEL, MonitoringSettings, label, monitoring_settings
+from stillhouse.monitoring.table import LIVE, REASONS, RESULTS, SCHEDULES, Metric, all_metrics, labels_of
+from stillhouse.monitoring.watch import reason, watch_step
+
+
+def test_every_metric_is_declared_once() -> None:
+    assert len(all_metrics()) == len(LIVE) + len(RESULTS) + len(SCHEDULES)
+
+
+def test_nothing_is_both_served_and_pushed() -> None:
+    """Or a sum over all series would count it twice."""
+    assert not {metric.name for metric in LIVE} & {metric.name for metric in (*RESULTS, *SCHEDULES)}
+
+
+@pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.name)
+def test_labels_name_what_a_series_is_of(metric: Metric) -> None:
+    labels = labels_of(metric)
+    assert len(set(labels)) == len(labels)
+    assert ("schedule" in labels) != ({"pipeline", "step", "run"} <= set(labels))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("stillhouse_loss_total", "gauge"), ("stillhouse_steps", "counter"), ("loss", "gauge")]
+)
+def test_names_follow_the_rules(name: str, kind: str) -> None:
+    with pytest.raises(AssertionError):
+        Metric(name, kind, "a metric")
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, MonitoringSettings()),
+        ({"STILLHOUSE_METRICS_PORT": "9464"}, MonitoringSettings(port=9464)),
+        (
+            {"STILLHOUSE_PUSHGATEWAY": "http://gateway:9091", "STILLHOUSE_TASK": "mine_2", "STILLHOUSE_RUN": "r"},
+            MonitoringSettings(gateway="http://gateway:9091", task="mine_2", run="r"),
+        ),
+    ],
+)
+def test_the_environment_asks(environment: dict[str, str], expected: MonitoringSettings) -> None:
+    assert monitoring_settings(environment) == expected
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"STILLHOUSE_METRICS_PORT": "metrics"},
+        {"STILLHOUSE_METRICS_PORT": "70000"},
+        {"STILLHOUSE_PUSHGATEWAY": "gateway:9091"},
+        {"STILLHOUSE_PUSHGATEWAY": "http://"},
+    ],
+)
+def test_a_wrong_environment_is_refused_with_an_example(environment: dict[str, str]) -> None:
+    [variable] = environment
+    with pytest.raises(InputError, match=f"as in {variable}="):
+        monitoring_settings(environment)
+
+
+def test_labels_are_short_and_plain() -> None:
+    assert label('a "run"\n{of} mine') == "a_run_of_mine"
+    assert len(label("x" * 500)) == LONGEST_LABEL
+    assert label("") == "none"
+
+
+def test_a_step_is_named_by_its_task() -> None:
+    assert MonitoringSettings(task="retriever_1").labels("train-retriever")["step"] == "retriever_1"
+    assert MonitoringSettings().labels("train-retriever")["step"] == "train-retriever"
+
+
+def test_without_prometheus_client_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_METRICS_PORT", "9464")
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(InputError, match=r"pip install 'stillhouse\[metrics\]'"), watch_step("mine", print):
+        pytest.fail("the step began")
+
+
+def test_a_step_that_nobody_watches_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with watch_step("mine", print) as watched:
+        watched.monitor.trained(1.0, 1.0, 1.0, 1)
+
+
+class OutOfMemoryError(RuntimeError):
+    """As PyTorch calls its own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (InputError("wrong"), "bad_input"),
+        (ValidationFailed("wrong"), "validation"),
+        (FloatingPointError("the loss is nan"), "not_finite"),
+        (OutOfMemoryError("no memory"), "out_of_memory"),
+        (MemoryError(), "out_of_memory"),
+        (KeyboardInterrupt(), "interrupted"),
+        (OSError("disk"), "crash"),
+    ],
+)
+def test_every_failure_has_a_reason_of_the_table(error: BaseException, expected: str) -> None:
+    assert reason(error) == expected
+    assert expected in REASONS

@@ -52,6 +52,7 @@ class Exporter(Tally):
     def ended(self, work: str) -> None:
         super().ended(work)
         self.totals.pop(work, None)
+        self.instruments.forget("stillhouse_progress_ratio", work)
         if not self.totals:
             # Nothing is at hand whose standstill would mean anything.
             self.instruments.forget("stillhouse_last_progress_timestamp_seconds")

@@ -52,10 +52,10 @@ class Instruments:
         """Asks `function` for the value whenever Prometheus asks for it."""
         self._child(name, own).set_function(function)
 
-    def forget(self, name: str) -> None:
-        """Takes a metric back, with all its labels."""
-        self.made[name].clear()
-        self.children[name].clear()
+    def forget(self, name: str, *own: str) -> None:
+        """Takes back a metric of these label values; it counts no more among them."""
+        if self.children[name].pop(own, None) is not None:
+            self.made[name].remove(*self.common, *map(label, own))
 
     def _child(self, name: str, own: tuple[str, ...]) -> Any:
         """The instrument of these label values; None where there are too many."""

@@ -89,7 +89,7 @@ def push_results(
         "stillhouse_step_examples_per_second": tally.throughput(),
     }
     if watched.report is not None:
-        verdicts = {"passed": "stillhouse_validation_passed", "promoted": "stillhouse_promotion_accepted"}
+        verdicts = {"passed": "stillhouse_validation_passed", "accepted": "stillhouse_promotion_accepted"}
         said = {name: watched.report.facts[fact] for fact, name in verdicts.items() if fact in watched.report.facts}
         figures = {"stillhouse_step_figure": watched.report.metrics}
         values = {**values, **figures, **{name: float(bool(value)) for name, value in said.items()}}

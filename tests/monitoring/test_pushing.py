@@ -107,11 +107,11 @@ def test_a_failed_validation_pushes_its_verdict(
     assert gateway.pushes[0][2]["stillhouse_step_failure", "validation"] == 1
 
 
-@pytest.mark.parametrize("promoted", [True, False])
-def test_a_promotion_pushes_its_outcome(gateway: Gateway, promoted: bool) -> None:
-    with watch_step("promote", print) as watched:
-        watched.report = Report("refused", facts={"promoted": promoted})
-    assert gateway.pushes[0][2]["stillhouse_promotion_accepted", ""] == float(promoted)
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_promotion_pushes_its_outcome(gateway: Gateway, accepted: bool) -> None:
+    with watch_step("judge", print) as watched:
+        watched.report = Report("refused", facts={"accepted": accepted})
+    assert gateway.pushes[0][2]["stillhouse_promotion_accepted", ""] == float(accepted)
 
 
 def test_work_pushes_its_throughput(gateway: Gateway) -> None:

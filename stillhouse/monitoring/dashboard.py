@@ -1,0 +1,156 @@
+"""The Grafana dashboard, from a table of panels: `python -m stillhouse.monitoring.dashboard FILE` writes it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CHOSEN = '{pipeline=~"$pipeline",run=~"$run"}'
+"""What the variables at the top of the page choose."""
+WIDTH, HEIGHT, COLUMNS = 8, 8, 3
+SOURCE = {"type": "prometheus", "uid": "${source}"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel: its title, Grafana's name of the unit, and (query, legend) pairs.
+
+    Kind "newest" shows a bar for the newest value of each series, "timeseries" all of them over time.
+    """
+
+    title: str
+    unit: str
+    queries: tuple[tuple[str, str], ...]
+    kind: str = "timeseries"
+
+
+OF_STEP = "{{step}} {{run}}"
+PANELS = (
+    Panel("Progress", "percentunit", ((f"stillhouse_progress_ratio{CHOSEN}", "{{step}} {{work}}"),)),
+    Panel(
+        "Throughput, and that of the release",
+        "none",
+        (
+            (f"stillhouse:examples:rate10m{CHOSEN}", "{{step}} {{work}}"),
+            ('stillhouse:release_examples_per_second{pipeline=~"$pipeline"}', "release: {{step}} {{work}}"),
+        ),
+    ),
+    Panel("Since the last progress", "s", ((f"time() - stillhouse_last_progress_timestamp_seconds{CHOSEN}", OF_STEP),)),
+    Panel(
+        "Loss",
+        "none",
+        (
+            (f"stillhouse_training_loss{CHOSEN}", "training, {{step}}"),
+            (f"stillhouse_heldout_loss{CHOSEN}", "held out, {{step}}"),
+        ),
+    ),
+    Panel("Gradient norm", "none", ((f"stillhouse_gradient_norm{CHOSEN}", OF_STEP),)),
+    Panel("Learning rate", "sci", ((f"stillhouse_learning_rate{CHOSEN}", OF_STEP),)),
+    Panel("Retrieval signals", "none", ((f"stillhouse_signal{CHOSEN}", "{{signal}}, {{step}}"),)),
+    Panel("Optimiser steps a second", "none", ((f"rate(stillhouse_training_steps_total{CHOSEN}[5m])", OF_STEP),)),
+    Panel("GPU memory", "bytes", ((f"stillhouse_gpu_memory_bytes{CHOSEN}", "{{kind}}, {{step}}"),)),
+    Panel("Ended well", "bool_yes_no", ((f"stillhouse_step_success{CHOSEN}", OF_STEP),), "newest"),
+    Panel("Failed for", "none", ((f"stillhouse_step_failure{CHOSEN} == 1", "{{step}}: {{reason}}"),), "newest"),
+    Panel(
+        "Duration and end",
+        "s",
+        (
+            (f"stillhouse_step_duration_seconds{CHOSEN}", "{{step}} took"),
+            (f"time() - stillhouse_step_finished_timestamp_seconds{CHOSEN}", "{{step}} ended before"),
+        ),
+        "newest",
+    ),
+    Panel("Figures of the last run", "none", ((f"stillhouse_step_figure{CHOSEN}", "{{step}}: {{figure}}"),), "newest"),
+    Panel(
+        "Throughput of the last run",
+        "none",
+        ((f"stillhouse_step_examples_per_second{CHOSEN}", "{{step}}: {{work}}"),),
+        "newest",
+    ),
+    Panel(
+        "Validation passed, challenger accepted",
+        "bool_yes_no",
+        (
+            (f"stillhouse_validation_passed{CHOSEN}", "validation, {{run}}"),
+            (f"stillhouse_promotion_accepted{CHOSEN}", "promotion, {{run}}"),
+        ),
+        "newest",
+    ),
+    Panel(
+        "Age of the release's corpus, and how often a schedule looks",
+        "s",
+        (
+            ("time() - stillhouse_schedule_fresh_timestamp_seconds", "{{schedule}}: not of its corpus since"),
+            ("time() - stillhouse_schedule_checked_timestamp_seconds", "{{schedule}}: not looked since"),
+            ("stillhouse_schedule_interval_seconds", "{{schedule}}: looks every"),
+        ),
+    ),
+)
+
+
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana reads it."""
+    variables = [
+        {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
+        *(
+            {
+                "name": name,
+                "type": "query",
+                "datasource": SOURCE,
+                "query": {"query": f"label_values(stillhouse_step_success, {name})", "refId": name},
+                "includeAll": True,
+                "allValue": ".*",
+                "multi": True,
+                "current": {"text": "All", "value": "$__all"},
+                "refresh": 2,
+            }
+            for name in ("pipeline", "run")
+        ),
+    ]
+    return {
+        "uid": "stillhouse",
+        "title": "Stillhouse",
+        "tags": ["stillhouse"],
+        "schemaVersion": 39,
+        "time": {"from": "now-6h", "to": "now"},
+        "refresh": "30s",
+        "templating": {"list": variables},
+        "panels": [_panel(number, panel) for number, panel in enumerate(PANELS)],
+    }
+
+
+def _panel(number: int, panel: Panel) -> dict[str, Any]:
+    targets = [
+        {
+            "refId": chr(ord("A") + place),
+            "datasource": SOURCE,
+            "expr": query,
+            "legendFormat": legend,
+            "instant": panel.kind == "newest",
+            "format": "time_series",
+        }
+        for place, (query, legend) in enumerate(panel.queries)
+    ]
+    shape: dict[str, Any] = {
+        "id": number + 1,
+        "title": panel.title,
+        "type": "bargauge" if panel.kind == "newest" else panel.kind,
+        "datasource": SOURCE,
+        "gridPos": {"x": number % COLUMNS * WIDTH, "y": number // COLUMNS * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
+        "targets": targets,
+    }
+    if panel.kind == "newest":
+        shape["options"] = {"displayMode": "basic", "orientation": "horizontal", "reduceOptions": {"calcs": ["last"]}}
+    return shape
+
+
+def render() -> str:
+    return json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(render(), encoding="utf-8")

@@ -8,7 +8,11 @@ comma = ,
 INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
-.PHONY: reproduce test test-full test-kill fuzz lint render install clean
+OVERLAY ?= single-node
+# What the tests of the cluster's side run for real; where one is absent, its tests say so and are skipped.
+CLUSTER_TOOLS = prometheus prometheus-pushgateway
+
+.PHONY: reproduce test test-full test-kill fuzz lint render install clean cluster-tools deploy undeploy images
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -41,6 +45,21 @@ render: install  ## dvc.yaml and components/ from the graph and the steps
 	$(RUN) python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml.new
 	mv dvc.yaml.new dvc.yaml
 	$(RUN) python -m components.render
+	$(RUN) python -m stillhouse.monitoring.dashboard manifests/components/monitoring/dashboard.json
+	$(RUN) python -m pipelines.resources
+
+deploy:  ## everything that Stillhouse needs on the cluster that kubectl points at: OVERLAY=single-node, gpu, …
+	kubectl apply --server-side -k manifests/overlays/$(OVERLAY)
+
+undeploy:  ## and away with it, unfinished work included
+	kubectl delete --ignore-not-found -k manifests/overlays/$(OVERLAY)
+
+images:  ## both images from a Debian base made here; BASE and VARIANT as docs/cluster.md says
+	images/build
+
+cluster-tools:  ## Prometheus, promtool and the Pushgateway, from Debian; needs root
+	@missing=""; for tool in $(CLUSTER_TOOLS) promtool; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ]; then apt-get update && apt-get install -y --no-install-recommends $(CLUSTER_TOOLS); fi
 
 install: $(INSTALLED)
 

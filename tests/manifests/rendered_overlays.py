@@ -1,0 +1,73 @@
+"""What the manifests' tests share: overlays as kustomize renders them, and programs that a machine may lack."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
+Resource = dict[str, Any]
+
+
+def program(name: str) -> str:
+    """The path of a program, or a skip that says how to get it."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed; `make cluster-tools` installs it on Debian")
+    return found
+
+
+@cache
+def kustomize() -> tuple[str, ...]:
+    """The command that renders a folder; a kubectl from before 1.22 knows no components and will not do."""
+    if shutil.which("kustomize"):
+        return ("kustomize", "build")
+    said = subprocess.run(
+        [program("kubectl"), "version", "--client", "-o", "json"], capture_output=True, text=True, check=True
+    )
+    version = re.match(r"v(\d+)\.(\d+)", json.loads(said.stdout)["clientVersion"]["gitVersion"])
+    assert version is not None
+    if (int(version[1]), int(version[2])) < (1, 22):
+        pytest.skip(f"kubectl is {version[0]}; its kustomize knows no components, 1.22 or later does")
+    return ("kubectl", "kustomize")
+
+
+@cache
+def rendered(overlay: str) -> tuple[Resource, ...]:
+    """Every resource of an overlay."""
+    made = subprocess.run(
+        [*kustomize(), str(MANIFESTS / "overlays" / overlay)], capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    assert "deprecated" not in made.stderr.lower(), made.stderr
+    return tuple(yaml.safe_load_all(made.stdout))
+
+
+def rule_groups() -> dict[str, Any]:
+    """The groups of the PrometheusRule, as a Prometheus without an operator reads them."""
+    text = (MANIFESTS / "components" / "monitoring" / "rules.yaml").read_text(encoding="utf-8")
+    return {"groups": yaml.safe_load(text)["spec"]["groups"]}
+
+
+def pod_specs(resources: tuple[Resource, ...]) -> dict[str, Resource]:
+    """The specs of all pods that the resources make, by kind and name."""
+    found = {}
+    for resource in resources:
+        name, spec = f"{resource['kind']}/{resource['metadata']['name']}", resource.get("spec", {})
+        if resource["kind"] == "CronJob":
+            found[name] = spec["jobTemplate"]["spec"]["template"]["spec"]
+        elif resource["kind"] in ("Deployment", "Job", "StatefulSet", "DaemonSet"):
+            found[name] = spec["template"]["spec"]
+        elif resource["kind"] == "TrainingRuntime":
+            for job in spec["template"]["spec"]["replicatedJobs"]:
+                found[f"{name}/{job['name']}"] = job["template"]["spec"]["template"]["spec"]
+    return found

@@ -1,0 +1,142 @@
+"""Every overlay renders, every resource has the fields of its kind, and what one names is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from rendered_overlays import OVERLAYS, Resource, pod_specs, rendered
+
+CUSTOM = yaml.safe_load((Path(__file__).parent / "custom_resources.yaml").read_text(encoding="utf-8"))
+KUBERNETES = ("1.30", "1.37")
+"""The oldest and the newest version that the manifests are for."""
+
+
+def key(resource: Resource) -> str:
+    return f"{resource['apiVersion']}/{resource['kind']}"
+
+
+def is_custom(resource: Resource) -> bool:
+    return "." in resource["apiVersion"].split("/")[0] and not resource["apiVersion"].split("/")[0].endswith(".k8s.io")
+
+
+def is_kueue(resource: Resource) -> bool:
+    return bool(resource["apiVersion"].startswith("kueue.x-k8s.io/"))
+
+
+def check_custom(resource: Resource) -> None:
+    """Raises for a custom resource that has not the fields of its kind."""
+    kind = key(resource)
+    assert {"apiVersion", "kind", "metadata"} <= set(resource)
+    if kind.startswith("trainer.kubeflow.org/"):
+        import kubeflow_trainer_api.models as models
+
+        model = {"TrainingRuntime": models.TrainerV1alpha1TrainingRuntime}[resource["kind"]]
+        read: Any = model.from_dict(resource)
+        unknown = _lost(resource, read.to_dict())
+        assert not unknown, f"{kind} has no fields {unknown}"
+        return
+    own = {name: value for name, value in resource.items() if name not in ("apiVersion", "kind", "metadata")}
+    if kind in CUSTOM["whole"]:
+        schema, content = CUSTOM["whole"][kind], own
+    else:
+        assert own.keys() <= {"spec"}, f"{kind} has no fields {own.keys()}"
+        schema, content = CUSTOM["kinds"][kind], own.get("spec", {})
+    jsonschema.validate(content, schema | {"definitions": CUSTOM["definitions"]})
+
+
+def _lost(given: Any, kept: Any, where: str = "") -> list[str]:
+    """Fields that a model did not keep, since it does not know them. An empty object counts as kept."""
+    if isinstance(given, dict):
+        kept = kept or {}
+        missing = [f"{where}.{name}" for name in given if name not in kept and given[name] != {}]
+        return missing + [
+            path for name in given if name in kept for path in _lost(given[name], kept[name], f"{where}.{name}")
+        ]
+    if isinstance(given, list):
+        return [path for number, one in enumerate(given) for path in _lost(one, kept[number], f"{where}[{number}]")]
+    return []
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_built_in_kinds_have_the_fields_of_kubernetes(overlay: str, version: str) -> None:
+    checked = 0
+    for resource in rendered(overlay):
+        if not is_custom(resource) and not is_kueue(resource):
+            kubernetes_validate.validate(resource, version, strict=True)
+            checked += 1
+    assert checked > 5
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_custom_resources_have_the_fields_of_their_kinds(overlay: str) -> None:
+    for resource in rendered(overlay):
+        if is_custom(resource) or is_kueue(resource):
+            check_custom(resource)
+
+
+def test_the_single_node_needs_no_operator() -> None:
+    for overlay in ("single-node", "shared-namespace"):
+        assert not [key(resource) for resource in rendered(overlay) if is_custom(resource) or is_kueue(resource)]
+
+
+def test_the_checks_see_a_wrong_field() -> None:
+    for resource in rendered("gpu"):
+        if not (is_custom(resource) or is_kueue(resource)):
+            continue
+        wrong = dict(resource)
+        if "spec" in wrong:
+            wrong["spec"] = {**wrong["spec"], "nosuch": 1}
+        else:
+            wrong["nosuch"] = 1
+        with pytest.raises((AssertionError, jsonschema.ValidationError, ValueError)):
+            check_custom(wrong)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_no_resource_is_there_twice_and_each_is_in_its_namespace(overlay: str) -> None:
+    cluster_wide = {"Namespace", "ResourceFlavor", "ClusterQueue", "WorkloadPriorityClass"}
+    resources = rendered(overlay)
+    names = [(key(one), one["metadata"]["name"]) for one in resources]
+    assert len(set(names)) == len(names)
+    namespaces = {one["metadata"].get("namespace") for one in resources if one["kind"] not in cluster_wide}
+    assert len(namespaces) == 1
+    own = [one["metadata"]["name"] for one in resources if one["kind"] == "Namespace"]
+    assert own in ([], [*namespaces])
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_what_a_pod_names_is_there(overlay: str) -> None:
+    """Volume claims, config maps and accounts; secrets are the installer's, and a pod starts without them."""
+    resources = rendered(overlay)
+    there = {(one["kind"], one["metadata"]["name"]) for one in resources}
+    for name, spec in pod_specs(resources).items():
+        wanted = {("ServiceAccount", spec["serviceAccountName"])} if "serviceAccountName" in spec else set()
+        mounted = {mount["name"] for container in spec["containers"] for mount in container.get("volumeMounts", [])}
+        assert mounted == {volume["name"] for volume in spec.get("volumes", [])}, name
+        for volume in spec.get("volumes", []):
+            if "persistentVolumeClaim" in volume:
+                wanted.add(("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]))
+            if "configMap" in volume:
+                wanted.add(("ConfigMap", volume["configMap"]["name"]))
+            if "secret" in volume:
+                assert volume["secret"]["optional"], name
+        assert wanted <= there, f"{name}: {wanted - there}"
+
+
+def test_the_queue_of_placements_is_there() -> None:
+    [queue] = [one for one in rendered("gpu") if one["kind"] == "LocalQueue"]
+    [cluster] = [one for one in rendered("gpu") if one["kind"] == "ClusterQueue"]
+    [flavor] = [one for one in rendered("gpu") if one["kind"] == "ResourceFlavor"]
+    [namespace] = [one for one in rendered("gpu") if one["kind"] == "Namespace"]
+    assert queue["spec"]["clusterQueue"] == cluster["metadata"]["name"]
+    [group] = cluster["spec"]["resourceGroups"]
+    assert [one["name"] for one in group["flavors"]] == [flavor["metadata"]["name"]]
+    for one in group["flavors"]:
+        assert [resource["name"] for resource in one["resources"]] == group["coveredResources"]
+    assert cluster["spec"]["namespaceSelector"]["matchLabels"].items() <= namespace["metadata"]["labels"].items()

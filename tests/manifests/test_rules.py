@@ -1,0 +1,128 @@
+"""The alert rules, by promtool; and that rules and dashboard go by the metrics that the code has."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from rendered_overlays import MANIFESTS, program, rule_groups
+
+from stillhouse.monitoring.dashboard import PANELS, render
+from stillhouse.monitoring.table import COMMON, Metric, all_metrics, labels_of
+
+TESTS = Path(__file__).parent / "rules_test.yaml"
+SCRAPED = {"job", "instance", "namespace", "pod"}
+"""Labels that Prometheus adds."""
+NAME = re.compile(r"\bstillhouse[_:][a-z0-9_:]+")
+WORDS = re.compile(r"\b(?:by|on|without|ignoring) \(([^)]*)\)")
+SELECTOR = re.compile(r"(\bstillhouse[_:][a-z0-9_:]+)\{([^}]*)\}")
+
+
+def rules() -> list[dict[str, str]]:
+    return [rule for group in rule_groups()["groups"] for rule in group["rules"]]
+
+
+def recorded() -> dict[str, str]:
+    return {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
+
+
+def expressions() -> dict[str, str]:
+    """Every expression of the rules and the dashboard, by where it stands."""
+    found = {f"rule {rule.get('alert') or rule['record']}": rule["expr"] for rule in rules()}
+    panels = json.loads((MANIFESTS / "components" / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))[
+        "panels"
+    ]
+    return found | {
+        f"panel {panel['title']} {target['refId']}": target["expr"] for panel in panels for target in panel["targets"]
+    }
+
+
+@pytest.fixture
+def rule_file(tmp_path: Path) -> Path:
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump(rule_groups()), encoding="utf-8")
+    return path
+
+
+def test_promtool_takes_the_rules(rule_file: Path) -> None:
+    done = subprocess.run(
+        [program("promtool"), "check", "rules", rule_file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_fires_when_it_must_and_only_then(rule_file: Path) -> None:
+    shutil.copy(TESTS, rule_file.parent)
+    command = [program("promtool"), "test", "rules", rule_file.parent / TESTS.name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_is_tested_firing() -> None:
+    tests = yaml.safe_load(TESTS.read_text(encoding="utf-8"))["tests"]
+    fired = {case["alertname"] for test in tests for case in test.get("alert_rule_test", []) if case["exp_alerts"]}
+    assert fired == {rule["alert"] for rule in rules() if "alert" in rule}
+
+
+def test_alerts_say_what_is_wrong_and_what_to_do() -> None:
+    for rule in rules():
+        if "alert" in rule:
+            assert rule["labels"].keys() == {"severity"}
+            assert rule["annotations"].keys() == {"summary", "remedy"}
+
+
+@pytest.mark.parametrize(("where", "expression"), expressions().items(), ids=expressions())
+def test_every_name_is_of_the_table(where: str, expression: str) -> None:
+    names = set(NAME.findall(expression))
+    assert names, where
+    assert names <= all_metrics().keys() | recorded().keys(), where
+
+
+@pytest.mark.parametrize(("where", "expression"), expressions().items(), ids=expressions())
+def test_every_label_is_one_of_the_metric(where: str, expression: str) -> None:
+    made = {"stillhouse:release_examples_per_second": {"pipeline", "step", "work"}}
+    made["stillhouse:examples:rate10m"] = made["stillhouse:release_examples_per_second"] | {"run"}
+    known = {name: set(labels_of(metric)) for name, metric in all_metrics().items()} | made
+    for name, selectors in SELECTOR.findall(expression):
+        used = set(re.findall(r"([a-z_]+)\s*(?:=~|!~|!=|=)", selectors))
+        assert used <= known[name] | SCRAPED, f"{where}: {name} has no labels {used - known[name]}"
+    joined = {word.strip() for words in WORDS.findall(expression) for word in words.split(",")}
+    there = set().union(*(known[name] for name in NAME.findall(expression)))
+    assert joined <= there, f"{where}: nothing has the labels {joined - there}"
+
+
+@pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.name)
+def test_every_metric_is_on_the_dashboard(metric: Metric) -> None:
+    """Throughput is there as the rate that a rule records."""
+    shown = " ".join(query for panel in PANELS for query, _ in panel.queries)
+    for name in NAME.findall(shown):
+        shown += " " + recorded().get(name, "")
+    assert metric.name in NAME.findall(shown)
+
+
+def test_legends_use_labels_of_the_metrics() -> None:
+    for panel in PANELS:
+        for query, legend in panel.queries:
+            labels = set(COMMON) | {"work", "schedule"}
+            for name in NAME.findall(query):
+                labels |= set(labels_of(all_metrics()[name])) if name in all_metrics() else set()
+            assert set(re.findall(r"{{(\w+)}}", legend)) <= labels, panel.title
+
+
+def test_the_dashboard_is_what_the_panels_say() -> None:
+    committed = (MANIFESTS / "components" / "monitoring" / "dashboard.json").read_text(encoding="utf-8")
+    assert committed == render(), "run `make render`"
+
+
+def test_panels_do_not_overlap() -> None:
+    places = [panel["gridPos"] for panel in json.loads(render())["panels"]]
+    cells = [
+        (x, y) for at in places for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert all(at["x"] + at["w"] <= 24 for at in places)

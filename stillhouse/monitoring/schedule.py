@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
 from stillhouse.errors import InputError
 from stillhouse.monitoring.settings import label, monitoring_settings
+
+WATCH_SECONDS = "STILLHOUSE_WATCH_SECONDS"
+
+
+def watch_interval() -> float:
+    """How often the watcher is run, in seconds, as its pod says: an hour where it does not."""
+    text = os.environ.get(WATCH_SECONDS) or "3600"
+    if not text.isdecimal() or int(text) == 0:
+        raise InputError(f"{WATCH_SECONDS} is {text!r}; give whole seconds, as in {WATCH_SECONDS}=3600")
+    return float(text)
 
 
 def tell_schedule(schedule: str, interval_seconds: float, fresh: bool, log: Callable[[str], None]) -> bool:

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError, ValidationFailed
-from stillhouse.monitoring.schedule import tell_schedule
+from stillhouse.monitoring.schedule import tell_schedule, watch_interval
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.spec import Report
 
@@ -173,3 +173,16 @@ def test_a_schedule_that_is_behind_keeps_the_time_when_it_was_not(gateway: Gatew
 def test_a_schedule_tells_nothing_where_no_gateway_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STILLHOUSE_PUSHGATEWAY", raising=False)
     assert not tell_schedule("nightly", 3600, True, print)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", 3600), ("600", 600)])
+def test_the_watchers_pod_says_how_often_it_runs(text: str, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_WATCH_SECONDS", text)
+    assert watch_interval() == expected
+
+
+@pytest.mark.parametrize("text", ["hourly", "0", "-5"])
+def test_an_interval_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_WATCH_SECONDS", text)
+    with pytest.raises(InputError, match="STILLHOUSE_WATCH_SECONDS=3600"):
+        watch_interval()

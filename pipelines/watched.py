@@ -1,0 +1,34 @@
+"""What a task's pod needs so that Prometheus hears of it: its labels, and where it is scraped.
+
+Whether it tells anything is the placement's affair: its environment names a port to serve figures on
+(`STILLHOUSE_METRICS_PORT`), a Pushgateway for results (`STILLHOUSE_PUSHGATEWAY`), both or neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kfp import kubernetes
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK, monitoring_settings
+
+RUN_LABEL = "pipeline/runid"
+"""The label of a pod that Kubeflow Pipelines keeps the run's id in."""
+
+
+def watch(task: PipelineTask, environment: Mapping[str, str], pipeline: str, label: str) -> PipelineTask:
+    """Names `pipeline`, task and run in the pod, and its port for Prometheus, where `environment` asks for metrics.
+
+    Raises `InputError` for a port or an address that is none.
+    """
+    if not {PORT, GATEWAY} & environment.keys():
+        return task
+    settings = monitoring_settings(environment)
+    task.set_env_variable(PIPELINE, pipeline).set_env_variable(TASK, label)
+    kubernetes.use_field_path_as_env(task, RUN, f"metadata.labels['{RUN_LABEL}']")
+    if settings.port:
+        # A task can declare no container port; the monitor in manifests/ reads these instead.
+        kubernetes.add_pod_annotation(task, "prometheus.io/scrape", "true")
+        kubernetes.add_pod_annotation(task, "prometheus.io/port", str(settings.port))
+    return task

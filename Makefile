@@ -12,7 +12,7 @@ OVERLAY ?= single-node
 # What the tests of the cluster's side run for real; where one is absent, its tests say so and are skipped.
 CLUSTER_TOOLS = prometheus prometheus-pushgateway
 
-.PHONY: reproduce test test-full test-kill fuzz lint render install clean cluster-tools deploy undeploy images
+.PHONY: reproduce test test-full test-kill fuzz lint render install clean cluster-tools deploy undeploy images locks
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -56,6 +56,10 @@ undeploy:  ## and away with it, unfinished work included
 
 images:  ## both images from a Debian base made here; BASE and VARIANT as docs/cluster.md says
 	images/build
+
+locks: install  ## the images' locks, resolved anew
+	$(VENV)/bin/python -m pip install --quiet uv
+	$(RUN) images/locks/resolve
 
 cluster-tools:  ## Prometheus, promtool and the Pushgateway, from Debian; needs root
 	@missing=""; for tool in $(CLUSTER_TOOLS) promtool; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \

@@ -1,0 +1,108 @@
+"""The images' locks: every package by its hash, at the versions of the tests; and what the Dockerfiles promise."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = sorted(path.stem for path in (ROOT / "images" / "locks").glob("*.txt"))
+DOCKERFILES = {path.parent.name: path.read_text(encoding="utf-8") for path in (ROOT / "images").glob("*/Dockerfile")}
+
+
+def lock(name: str) -> dict[str, tuple[str, int]]:
+    """The packages of a lock: version and number of hashes."""
+    text = (ROOT / "images" / "locks" / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ")
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        match = re.fullmatch(r"([A-Za-z0-9._-]+)==([^\s;]+)(?: ;[^-]*)?((?:\s+--hash=sha256:[0-9a-f]{64})+)", line)
+        assert match, f"{name}: {line[:80]}"
+        found[canonicalize_name(match[1])] = match[2], match[3].count("--hash")
+    return found
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines if not line.startswith("#")}
+
+
+def project() -> dict[str, list[Requirement]]:
+    """The project's dependencies: its own under "", those of extras under their names."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = {"": content["dependencies"]} | content["optional-dependencies"]
+    return {name: [Requirement(line) for line in lines] for name, lines in groups.items()}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_package_has_its_hash_and_no_address(name: str) -> None:
+    packages = lock(name)
+    assert packages
+    assert all(count for _, count in packages.values())
+    text = (ROOT / "images" / "locks" / f"{name}.txt").read_text(encoding="utf-8")
+    assert not re.search(r"https?://|file:|index-url|find-links", text)
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_versions_are_those_of_the_tests(name: str) -> None:
+    known = pins()
+    both = [(package, version) for package, (version, _) in lock(name).items() if package in known]
+    assert len(both) > len(lock(name)) / 2
+    differing = {package for package, version in both if Version(version).public != Version(known[package]).public}
+    assert not differing
+
+
+@pytest.mark.parametrize(("name", "extras"), [("gpu", ("gpu",)), ("cpu", ("cpu",))])
+def test_the_steps_find_what_the_project_asks_for(name: str, extras: tuple[str, ...]) -> None:
+    packages = lock(name)
+    for extra in ("", "validation", "metrics", *extras):
+        for wanted in project()[extra]:
+            version, _ = packages[canonicalize_name(wanted.name)]
+            assert wanted.specifier.contains(Version(version).public), wanted
+
+
+def test_the_cpu_variant_has_nothing_of_a_gpu() -> None:
+    packages = lock("cpu")
+    assert not [package for package in packages if package.startswith(("nvidia-", "cuda-", "triton", "faiss-gpu"))]
+    assert packages["torch"][0].endswith("+cpu")
+    assert [package for package in lock("gpu") if package.startswith("nvidia-")]
+
+
+def test_the_steps_have_kfp_alone_of_the_platform() -> None:
+    assert lock("kfp").keys() == {"kfp"}
+    for name in ("gpu", "cpu"):
+        assert not {"kfp", "kfp-kubernetes", "kubernetes"} & lock(name).keys()
+    assert {"kfp", "kfp-kubernetes", "kubernetes", "dvc"} <= lock("ops").keys()
+    assert "torch" not in lock("ops")
+    [wanted] = [one for one in project()["platform"] if one.name == "kfp"]
+    assert wanted.specifier.contains(lock("kfp")["kfp"][0])
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_dockerfiles_keep_what_is_promised(name: str) -> None:
+    text = DOCKERFILES[name]
+    final = text.split("\nFROM ")[-1]
+    assert text.count("\nFROM ") == 2
+    assert re.search(r"^ARG BASE$", text, re.MULTILINE), "no default: nobody builds on a moving tag"
+    assert re.search(r"^USER 10001:10001$", final, re.MULTILINE)
+    assert re.search(r"^VOLUME .*\"/scratch\"", final, re.MULTILINE)
+    assert "org.opencontainers.image.revision" in final
+    assert "STILLHOUSE_REVISION=${REVISION}" in final
+    assert "gcc" not in text
+    assert "build-essential" not in text
+    for command in re.findall(r"pip install [^&]*", text.replace("\\\n", " ")):
+        assert "--require-hashes" in command or "--no-deps --no-build-isolation /source" in command, command
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_what_is_copied_is_there_and_not_left_out(name: str) -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    for sources in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILES[name], re.MULTILINE):
+        for source in sources.replace("${VARIANT}", "gpu").split():
+            assert (ROOT / source).exists(), source
+            assert source.split("/")[0] not in ignored, source

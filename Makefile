@@ -46,7 +46,6 @@ render: install  ## dvc.yaml and components/ from the graph and the steps
 	mv dvc.yaml.new dvc.yaml
 	$(RUN) python -m components.render
 	$(RUN) python -m stillhouse.monitoring.dashboard manifests/components/monitoring/dashboard.json
-	$(RUN) python -m pipelines.resources
 
 deploy:  ## everything that Stillhouse needs on the cluster that kubectl points at: OVERLAY=single-node, gpu, …
 	kubectl apply --server-side -k manifests/overlays/$(OVERLAY)

@@ -9,7 +9,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from rendered_overlays import OVERLAYS, Resource, pod_specs, rendered
+from rendered_overlays import MANIFESTS, OVERLAYS, Resource, pod_specs, rendered
 
 CUSTOM = yaml.safe_load((Path(__file__).parent / "custom_resources.yaml").read_text(encoding="utf-8"))
 KUBERNETES = ("1.30", "1.37")
@@ -140,3 +140,15 @@ def test_the_queue_of_placements_is_there() -> None:
     for one in group["flavors"]:
         assert [resource["name"] for resource in one["resources"]] == group["coveredResources"]
     assert cluster["spec"]["namespaceSelector"]["matchLabels"].items() <= namespace["metadata"]["labels"].items()
+
+
+def test_the_gpu_overlay_has_every_compiled_pipeline_unchanged() -> None:
+    """Versions are named by their content and cannot be changed, so kustomize must leave them as they were compiled."""
+    compiled = {
+        resource["metadata"]["name"]: resource["spec"]
+        for path in (MANIFESTS / "pipelines" / "gpu").glob("*.yaml")
+        for resource in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if resource["kind"] == "PipelineVersion"
+    }
+    there = {one["metadata"]["name"]: one["spec"] for one in rendered("gpu") if one["kind"] == "PipelineVersion"}
+    assert there == compiled

@@ -1,0 +1,137 @@
+"""The fingerprint of a corpus, and what changed from one corpus to another: passages added, changed and removed.
+
+A passage is known by its id; what is read of it is its title and text. Only digests are held, 32 bytes a passage, so
+that two corpora of any size can be compared.
+
+Shapes: N passages of one corpus, each with two 64-bit halves of a digest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.artifacts import digest_bytes, digest_json
+from stillhouse.corpus.digest_numbers import digests_of
+from stillhouse.corpus.store import Corpus
+
+PAIR = np.dtype([("high", "<u8"), ("low", "<u8")])
+"""A digest that NumPy sorts and compares as one value."""
+SEPARATOR = "\x1f"
+"""Between the parts of what is digested; a control character that no id or text is cut at."""
+LABELS = {"queries": ("query_id", "text", "split"), "qrels": ("query_id", "passage_id", "relevance", "split")}
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The digests of a corpus's passage ids and of their texts, in corpus order."""
+
+    ids_N: NDArray[np.void]
+    texts_N: NDArray[np.void]
+
+    @classmethod
+    def of(cls, corpus: Corpus) -> Passages:
+        ids, texts = [np.empty(0, PAIR)], [np.empty(0, PAIR)]
+        for block in corpus.passage_blocks("passage_id", "title", "text"):
+            ids.append(_pairs(list(block["passage_id"])))
+            both = zip(block["title"].array, block["text"].array)
+            texts.append(_pairs([f"{title}{SEPARATOR}{text}" for title, text in both]))
+        return cls(np.concatenate(ids), np.concatenate(texts))
+
+    def __len__(self) -> int:
+        return len(self.ids_N)
+
+
+def _pairs(texts: list[str]) -> NDArray[np.void]:
+    return np.ascontiguousarray(digests_of(texts)).view(PAIR).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What changed from an old corpus to a new one.
+
+    `added` and `changed` are rows of the new corpus, `removed` rows of the old one: by passage id. `new_texts` and
+    `gone_texts` count texts whatever their id, since a passage that was only renamed needs no encoding and no training.
+    """
+
+    added: NDArray[np.int64]
+    changed: NDArray[np.int64]
+    removed: NDArray[np.int64]
+    old: int
+    new: int
+    new_texts: int
+    gone_texts: int
+    labels_changed: bool
+
+    @property
+    def none(self) -> bool:
+        """Whether both corpora hold the same passages, queries and qrels."""
+        return not (len(self.added) or len(self.changed) or len(self.removed) or self.labels_changed)
+
+    @property
+    def share(self) -> float:
+        """Texts that came or went, as a part of the larger corpus: 0 for none, at most 2 when nothing is left."""
+        return (self.new_texts + self.gone_texts) / max(self.old, self.new, 1)
+
+    def __str__(self) -> str:
+        counts = f"{len(self.added):,} passages added, {len(self.changed):,} changed, {len(self.removed):,} removed"
+        labels = ", queries or qrels changed" if self.labels_changed else ""
+        return f"{counts} (texts: {self.new_texts:,} new, {self.gone_texts:,} gone: {self.share:.2%}){labels}"
+
+    def plain(self) -> dict[str, int | float | bool]:
+        """As a manifest or a release records it."""
+        return {
+            "added": len(self.added),
+            "changed": len(self.changed),
+            "removed": len(self.removed),
+            "new_texts": self.new_texts,
+            "gone_texts": self.gone_texts,
+            "share": round(self.share, 6),
+            "labels_changed": self.labels_changed,
+        }
+
+
+def fingerprint(corpus: Corpus) -> str:
+    """The digest of a corpus's passages, queries and qrels, whatever their order and wherever they came from."""
+    passages = Passages.of(corpus)
+    rows = np.stack([passages.ids_N, passages.texts_N], axis=1).view(np.uint64).reshape(len(passages), 4)
+    rows = rows[np.lexsort(rows.T)]
+    return digest_json([corpus.titles, digest_bytes(rows.tobytes()), _labels(corpus)])
+
+
+def difference(old: Corpus, new: Corpus) -> Difference:
+    """What changed from the corpus `old` to the corpus `new`; two of the same fingerprint differ in nothing."""
+    before, after = Passages.of(old), Passages.of(new)
+    order = np.argsort(before.ids_N)
+    place = np.minimum(np.searchsorted(before.ids_N, after.ids_N, sorter=order), max(len(before) - 1, 0))
+    known = np.zeros(len(after), dtype=bool)
+    same = np.zeros(len(after), dtype=bool)
+    if len(before):
+        rows = order[place]
+        known = before.ids_N[rows] == after.ids_N
+        same = known & (before.texts_N[rows] == after.texts_N)
+    if old.titles != new.titles:  # every passage is read otherwise
+        same[:] = False
+    told = old.titles == new.titles
+    return Difference(
+        added=np.flatnonzero(~known),
+        changed=np.flatnonzero(known & ~same),
+        removed=np.flatnonzero(~np.isin(before.ids_N, after.ids_N)),
+        old=len(before),
+        new=len(after),
+        new_texts=int((~np.isin(after.texts_N, before.texts_N)).sum()) if told else len(after),
+        gone_texts=int((~np.isin(before.texts_N, after.texts_N)).sum()) if told else len(before),
+        labels_changed=_labels(old) != _labels(new),
+    )
+
+
+def _labels(corpus: Corpus) -> str:
+    """The digest of what training and evaluation read beside the passages."""
+    found = []
+    for table, columns in LABELS.items():
+        rows = getattr(corpus, table)[list(columns)].astype(str)
+        digests = _pairs([SEPARATOR.join(row) for row in rows.itertuples(index=False)])
+        found.append(digest_bytes(np.sort(digests).tobytes()))
+    return digest_json(found)

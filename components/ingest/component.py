@@ -10,6 +10,8 @@ def ingest(
     corpus: Output[Dataset],
     metrics: Output[Metrics],
     source: str = "sample",
+    repo: str = "",
+    revision: str = "",
     format: str = "auto",
     titles: str = "space",
     splits: str = "",
@@ -41,6 +43,8 @@ def ingest(
         corpus: the corpus folder.
         metrics: the step's figures.
         source: a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`.
+        repo: a DVC repository, a git URL or a folder, in which `source` is a path; empty = source lies here.
+        revision: the repository's branch, tag or commit; empty = its default branch.
         format: how the source is read; `auto` finds out and says so.
         titles: what every model and BM25 read between a passage's title and its text: `space`, `colon` (title:
             text) or `line`; `left_out` leaves titles out.

@@ -42,6 +42,12 @@ class Config:
     source: str = setting(
         "sample", "a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`", location=True
     )
+    repo: str = setting(
+        "",
+        "a DVC repository, a git URL or a folder, in which `source` is a path; empty = source lies here",
+        location=True,
+    )
+    revision: str = setting("", "the repository's branch, tag or commit; empty = its default branch", location=True)
     format: str = setting("auto", "how the source is read; `auto` finds out and says so", choices=FORMATS)
     titles: str = setting(
         "space",
@@ -112,6 +118,8 @@ class Config:
     def __post_init__(self) -> None:
         if self.queries == "source" and self.pair_tasks != "auto":
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
+        if self.revision and not self.repo:
+            raise InputError("revision is one of a DVC repository; name it by `repo`, or leave revision out")
         if self.max_distractors and not self.distractors:
             raise InputError("max_distractors is for `distractors`; leave it out, or name their source")
 
@@ -127,6 +135,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.sources.test_queries import with_test_queries
 
     parse_tasks(config.pair_tasks)
+    place, versioned = _place(config, context)
     options = Options(
         columns=config.columns,
         answer_kind=config.answer_kind,
@@ -134,7 +143,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         reqa_split=config.reqa_split,
     )
     names = parse_splits(config.splits)
-    source = with_splits(open_source(config.source, config.format, options), names)
+    source = with_splits(open_source(place, config.format, options), names)
     if config.distractors:
         other = open_source(config.distractors)
         source = with_distractors(source, other, config.max_distractors, config.seed, config.pair_language)
@@ -162,7 +171,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         ),
     )
     watch = partial(context.progress, what="reading", unit="row")
-    facts = ingest_source(source, choices, outputs["corpus"], watch)
+    facts = ingest_source(source, choices, outputs["corpus"], watch) | versioned
 
     for reason, count in facts["rejected"].items():
         context.log(f"[ingest] rejected {count:,} × {reason}")
@@ -183,6 +192,18 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}
     metrics |= {f"queries_{split}": float(count) for split, count in facts["queries"].items()}
     return Report(summary, metrics | {"rejected": float(rejected)}, facts)
+
+
+def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
+    """Where the source lies on this machine and, of a DVC repository, what it is there."""
+    if not config.repo:
+        return config.source, {}
+    from stillhouse.versions.dvc_source import fetch
+
+    target = context.work / "source" / (Path(config.source).name or "source")
+    found = fetch(config.repo, config.revision, config.source, target)
+    context.log(f"[ingest] {config.source} of {config.repo} at {found.commit}, DVC digest {found.digest or 'none'}")
+    return str(target), {"versioned": found.plain()}
 
 
 def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:

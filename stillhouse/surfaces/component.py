@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from stillhouse.artifacts import read_manifest
 from stillhouse.config import build, field_types
 from stillhouse.errors import ValidationFailed
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
+from stillhouse.versions.lineage import lineage
 
 METRICS = "metrics"
 PAGE = "html"
@@ -33,8 +33,8 @@ class KubeflowArtifact(Protocol):
 def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     """Runs a step with a component's arguments: its input and output artifacts, `metrics`, `html` and its settings.
 
-    Every output artifact gets the digest of its manifest as metadata, so that a run can be tied to the same artifact
-    elsewhere. Figures are logged for Kubeflow and written to the metrics artifact as JSON.
+    Every output artifact gets its lineage as metadata (`stillhouse.versions.lineage`), so that a run can be tied to the
+    same artifact elsewhere. Figures are logged for Kubeflow and written to the metrics artifact as JSON.
     """
     step = find_step(step_name)
     settings = {name: values[name] for name in field_types(step.config)}
@@ -54,7 +54,7 @@ def publish(step: Step, report: Report, outputs: Mapping[str, Path], values: Map
     """Hands a step's outputs over to Kubeflow: digests as metadata, figures, and the page of a step that has one."""
     for port in step.outputs:
         artifact: KubeflowArtifact = values[port.name]
-        artifact.metadata["digest"] = read_manifest(outputs[port.name], verify=False).digest
+        artifact.metadata |= lineage(outputs[port.name])
     metrics = values[METRICS]
     for name, value in report.metrics.items():
         metrics.log_metric(name, value)

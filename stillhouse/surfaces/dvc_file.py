@@ -38,9 +38,11 @@ def render(recipe: Recipe, folder: Path) -> str:
 
 def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
     """One stage. All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache."""
+    elsewhere = recipe.get(use.name, {}).get("repo")  # `source` is then a path there, and `revision` says which
     sources = [
         f"${{{use.name}.{field}}}"
         for field in location_fields(use.step)
+        if not elsewhere
         if (value := recipe.get(use.name, {}).get(field)) and value != SAMPLE and (folder / value).exists()
     ]
     folders = [path.as_posix() for path in use.input_paths().values()]

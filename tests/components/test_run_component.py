@@ -65,7 +65,10 @@ def test_report_reaches_kubeflow(tmp_path: Path, stand_ins: list[Any]) -> None:
     assert validate["metrics"].metadata == json.loads(Path(validate["metrics"].path).read_text()) == {"passages": 3.0}
     assert Path(validate["html"].path).read_text() == "<p>passed</p>"
     assert not Path(ingest["html"].path).exists(), "ingest has no page"
-    assert ingest["corpus"].metadata == {"digest": digest_file(tmp_path / "ingest/corpus/manifest.json")}
+    carried = ingest["corpus"].metadata
+    assert carried["digest"] == digest_file(tmp_path / "ingest/corpus/manifest.json")
+    assert carried.keys() == {"digest", "dvc", "code", "revision", "parameters", "made_from"}
+    assert json.loads(validate["validation"].metadata["made_from"]) == {"corpus": carried["digest"]}
 
 
 def test_wrong_settings_and_inputs_stop_before_any_work(tmp_path: Path, stand_ins: list[Any]) -> None:

@@ -1,0 +1,1 @@
+"""Versions: what git and DVC say a corpus or a model is, and its releases."""

@@ -1,0 +1,116 @@
+"""Data of a DVC repository at a revision: what it is, without reading it, and a copy of it.
+
+The repository is a git URL or a folder; a path in it may be tracked by DVC or by git itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.errors import InputError
+
+
+@dataclass(frozen=True)
+class Found:
+    """A path of a repository at a revision: the commit, and DVC's digest of the path ("" where git tracks it)."""
+
+    repo: str
+    path: str
+    commit: str
+    digest: str
+
+    def plain(self) -> dict[str, str]:
+        """As a manifest records it: not the repository's place, which says nothing of the content."""
+        return {"path": self.path, "commit": self.commit, "digest": self.digest}
+
+
+def look_up(repo: str, revision: str, path: str) -> Found:
+    """What a path is at a revision, without its data. Raises `InputError` for what does not exist."""
+    with _opened(repo, revision, path) as opened:
+        return _found(opened, repo, path)
+
+
+def fetch(repo: str, revision: str, path: str, target: Path) -> Found:
+    """Copies a path of a repository at a revision to `target` and says what it is.
+
+    `target` appears whole or not at all. Raises `InputError` for a repository, revision or path that does not exist,
+    and for data that its remote does not give.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.partial")
+    _remove(unfinished)
+    _remove(target)
+    with _opened(repo, revision, path) as opened:
+        found = _found(opened, repo, path)
+        opened.dvcfs.get(f"/{path.strip('/')}", str(unfinished), recursive=True)
+    unfinished.rename(target)
+    return found
+
+
+def _found(opened: Any, repo: str, path: str) -> Found:
+    place = f"/{path.strip('/')}"
+    if not opened.dvcfs.exists(place):
+        there = sorted(Path(name).name for name in opened.dvcfs.ls("/", detail=False))
+        raise InputError(f"{repo} has no {path!r} at revision {opened.get_rev()}; at its top are: {', '.join(there)}")
+    entry = opened.dvcfs.info(place).get("dvc_info") or {}
+    return Found(repo, path.strip("/"), opened.get_rev() or "", str(entry.get("md5") or ""))
+
+
+@contextmanager
+def _opened(repo: str, revision: str, path: str) -> Iterator[Any]:
+    """The repository, opened by DVC; what goes wrong in it becomes an `InputError` that says what to look at."""
+    try:
+        from dvc.exceptions import DvcException
+        from dvc.repo import Repo
+        from dvc.scm import CloneError, RevError, SCMError
+        from dvc_data.index import DataIndexDirError
+    except ImportError:
+        raise InputError("data of a DVC repository needs DVC: pip install 'stillhouse[platform]'") from None
+    logging.getLogger("dvc").setLevel(logging.ERROR)
+    if not path.strip("/"):
+        raise InputError(f"say which path of {repo} to take")
+    at = f"{repo} at {revision or 'its default branch'}"
+    try:
+        # An own copy of the repository even for a folder here: its working tree may hold what is not committed.
+        with Repo.open(_address(repo), rev=revision or None, uninitialized=True) as opened:
+            yield opened
+    except RevError as error:
+        raise InputError(
+            f"{repo} has no revision {revision!r} ({_reason(error)}); name a branch, tag or commit"
+        ) from None
+    except (CloneError, SCMError) as error:
+        raise InputError(f"cannot read the repository {repo} ({_reason(error)}); is its address right?") from None
+    except (DvcException, DataIndexDirError, FileNotFoundError, PermissionError, ConnectionError) as error:
+        raise InputError(
+            f"cannot read {path} of {at}: {_reason(error)}. Is its data pushed (`dvc push`), and may this machine "
+            "read the remote (credentials, bucket)?"
+        ) from None
+
+
+def _address(repo: str) -> str:
+    folder = Path(repo).expanduser()
+    if folder.is_dir():
+        return f"file://{folder.resolve()}"
+    if "://" not in repo and ":" not in repo:
+        raise InputError(f"the repository {repo} does not exist; name a git URL or a folder")
+    return repo
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of the innermost reason."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

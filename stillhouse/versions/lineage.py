@@ -1,0 +1,56 @@
+"""What every artifact carries, so that one seen anywhere can be found again in git and DVC.
+
+`digest` is Stillhouse's own (its manifest covers all files), `dvc` the name under which DVC keeps the folder, `code`
+the digest of Stillhouse's code, `revision` the git commit it was built from where that is known, and `parameters` the
+digest of the settings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from stillhouse.artifacts import digest_json, read_manifest
+from stillhouse.steps.execute import code_digest
+
+REVISION = "STILLHOUSE_REVISION"
+"""The git commit of the code; an image declares it."""
+AT_ONCE = 1 << 20
+
+
+def lineage(folder: Path) -> dict[str, str]:
+    """The lineage of an artifact folder that a step wrote: flat text, as Kubeflow keeps metadata."""
+    manifest = read_manifest(folder, verify=False)
+    return {
+        "digest": manifest.digest,
+        "dvc": dvc_digest(folder),
+        "code": code_digest(),
+        "revision": os.environ.get(REVISION, ""),
+        "parameters": digest_json([manifest.step, manifest.config]),
+        "made_from": json.dumps(manifest.inputs, sort_keys=True),
+    }
+
+
+def dvc_digest(path: Path) -> str:
+    """What DVC calls a file or folder: the MD5 of a file, or of the list of a folder's files, with `.dir` at its end.
+
+    Computed here because step images need no DVC; the tests hold it to DVC's own.
+    """
+    if path.is_file():
+        return _md5(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    listed = sorted(
+        ({"md5": _md5(file), "relpath": file.relative_to(path).as_posix()} for file in files),
+        key=lambda entry: entry["relpath"],
+    )
+    return hashlib.md5(json.dumps(listed, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
+
+
+def _md5(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(AT_ONCE):
+            digest.update(block)
+    return digest.hexdigest()

@@ -19,11 +19,19 @@ ARTIFACTS = Path("artifacts")
 
 @dataclass(frozen=True)
 class Use:
-    """One use of a step. `inputs` maps an input port to `use/output` of an earlier use."""
+    """One use of a step. `inputs` maps an input port to `use/output` of an earlier use.
+
+    Its settings are the recipe's section of its own name, or another use's that it names as `settings_of`.
+    """
 
     name: str
     step_name: str
     inputs: Mapping[str, str] = field(default_factory=dict)
+    settings_of: str = ""
+
+    @property
+    def section(self) -> str:
+        return self.settings_of or self.name
 
     @property
     def step(self) -> Step:
@@ -106,7 +114,10 @@ USES: tuple[Use, ...] = (
     Use("evaluate", "evaluate", CORPUS | RUNS | CURVES),
 )
 
-APART: tuple[Use, ...] = (Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),)
+APART: tuple[Use, ...] = (
+    Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
+    Use("judge", "judge", CORPUS | {"champion": "champion_run/run", "challenger": "distilled_run/run"}),
+)
 """Uses of steps that a whole run has no need of: examples for the command line."""
 
 

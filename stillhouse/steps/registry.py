@@ -26,6 +26,7 @@ MODULES = (
     "retrieve",
     "rerank",
     "evaluate",
+    "judge",
 )
 
 

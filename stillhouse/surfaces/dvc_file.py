@@ -49,7 +49,7 @@ def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = {"cmd": " ".join(command_of(use))}
     if sources or folders:
         content["deps"] = sources + list(dict.fromkeys(folders))
-    return content | {"params": [use.name], "outs": [path.as_posix() for path in use.output_paths().values()]}
+    return content | {"params": [use.section], "outs": [path.as_posix() for path in use.output_paths().values()]}
 
 
 def _plot(training: str, title: str) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def command_of(use: Use) -> list[str]:
     """The words of the command line that runs one use in a workspace, one list item a flag with its value."""
     folders = use.input_paths() | use.output_paths()
     flags = {port.name: port.flag for port in (*use.step.inputs, *use.step.outputs)}
-    words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.name}"]
+    words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.section}"]
     return words + [f"{flags[name]} {folder.as_posix()}" for name, folder in folders.items()]
 
 

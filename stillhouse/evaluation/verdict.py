@@ -1,0 +1,79 @@
+"""Whether a challenger may take the champion's place, from both systems' values on the same test queries.
+
+It is refused when it is shown to be worse (a paired randomisation test), and when it loses more than `most_loss`
+whether or not so few queries can show it. A challenger that is neither better nor worse is let through: its corpus is
+the newer one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from stillhouse.evaluation.figures import stable
+from stillhouse.evaluation.significance import Comparison, compare
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a challenger must not do. `alpha` is the level of the test; `most_loss` a difference of means."""
+
+    measure: str
+    alpha: float
+    most_loss: float
+    least_queries: int
+    bootstrap_samples: int
+    randomisation_samples: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`accepted`, with the reason as a sentence for a person, and the figures behind it."""
+
+    accepted: bool
+    reason: str
+    queries: int
+    champion: float
+    challenger: float
+    comparison: Comparison
+
+    def plain(self) -> dict[str, Any]:
+        figures = {name: stable(value) for name, value in asdict(self.comparison).items() if "holm" not in name}
+        means = {"champion": stable(self.champion), "challenger": stable(self.challenger)}
+        return {"accepted": self.accepted, "reason": self.reason, "queries": self.queries} | means | figures
+
+
+def judge(champion_Q: np.ndarray, challenger_Q: np.ndarray, rule: Rule, *, same: bool = False) -> Verdict:
+    """Judges a challenger by its values [Q] on the queries that the champion answered too.
+
+    `same` says that both are one retriever, which is let through whatever the queries.
+    """
+    assert champion_Q.shape == challenger_Q.shape and champion_Q.ndim == 1, (champion_Q.shape, challenger_Q.shape)
+    differences_Q1 = (challenger_Q - champion_Q)[:, None]
+    [comparison] = compare(
+        differences_Q1,
+        bootstrap_samples=rule.bootstrap_samples,
+        randomisation_samples=rule.randomisation_samples,
+        seed=rule.seed,
+    )
+    champion, challenger = float(champion_Q.mean()), float(challenger_Q.mean())
+    loss, p, queries = -comparison.difference, comparison.randomisation_p, len(champion_Q)
+    told = f"{rule.measure} {challenger:.4f} against {champion:.4f} on {queries} test queries"
+    interval = f"difference {comparison.difference:+.4f}, 95 % interval {comparison.low:+.4f} to {comparison.high:+.4f}"
+    accepted = False
+    if same:
+        accepted, reason = True, f"the champion's own retriever: {told}"
+    elif queries < rule.least_queries:
+        reason = f"too few test queries to compare on: {queries}, and least_queries is {rule.least_queries}"
+    elif loss > 0 and p <= rule.alpha:
+        reason = f"the challenger is worse: {told} ({interval}, p = {p:.4f}, at most alpha = {rule.alpha})"
+    elif loss > rule.most_loss:
+        reason = f"the challenger loses more than most_loss = {rule.most_loss}: {told} ({interval}, p = {p:.4f})"
+    elif loss < 0 and p <= rule.alpha:
+        accepted, reason = True, f"the challenger is better: {told} ({interval}, p = {p:.4f})"
+    else:
+        accepted, reason = True, f"the challenger is not worse: {told} ({interval}, p = {p:.4f})"
+    return Verdict(accepted, reason, queries, champion, challenger, comparison)

@@ -23,6 +23,9 @@ COMMANDS = {
     "compare": ("compares pre-training objectives, in one table and one page", "stillhouse.surfaces.compare_command"),
     "zero-shot": ("measures retrievers and BM25 on many corpora", "stillhouse.surfaces.zero_shot_command"),
     "search": ("answers a question with ranked passages", "stillhouse.surfaces.search_command"),
+    "refresh": ("brings the released retriever up to date with its corpus", "stillhouse.surfaces.refresh_command"),
+    "release": ("lists, promotes, rolls back and fetches releases", "pipelines.release_command"),
+    "schedule": ("makes the cluster's schedules equal to a file, and watches a corpus", "pipelines.schedule_command"),
     "pipeline": ("compiles the Kubeflow pipeline, or runs it on this machine", "pipelines.command"),
 }
 """Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
@@ -90,7 +93,7 @@ def overview() -> str:
         f"steps, in the order of a whole run:\n{listed[0]}\n\n"
         "Start with `stillhouse new FOLDER --source SOURCE`, then `cd FOLDER && dvc repro`.\n"
         "`stillhouse COMMAND --help` explains a command, its folders and its settings.\n\n"
-        "exit codes: 0 done, 1 crash, 2 bad input, 3 validation failed, 130 interrupted"
+        "exit codes: 0 done, 1 crash, 2 bad input, 3 validation failed, 4 promotion refused, 130 interrupted"
     )
 
 

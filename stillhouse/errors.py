@@ -6,6 +6,7 @@
 | 1 | a crash: a defect of Stillhouse or of the machine (full disk, killed process) |
 | 2 | bad input: a flag, a setting, a file; the message says what to do |
 | 3 | the corpus did not pass validation |
+| 4 | a promotion was refused, and the old release stays; said by the commands that promote |
 """
 
 from __future__ import annotations

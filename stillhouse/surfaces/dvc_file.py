@@ -33,7 +33,7 @@ def render(recipe: Recipe, folder: Path) -> str:
         "metrics": [f"{ARTIFACTS}/evaluate/evaluation/{name}.json" for name in ("metrics", "dev_metrics")],
         "plots": [_plot(training, title) for training, title in TRAININGS.items()],
     }
-    return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=_Indented)
+    return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=Indented)
 
 
 def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _plot(training: str, title: str) -> dict[str, Any]:
     return {training: {"x": "step", "y": {curve: losses}, "title": f"Loss: {title}", "y_label": "loss"}}
 
 
-class _Indented(yaml.SafeDumper):
+class Indented(yaml.SafeDumper):
     """Indents lists below their key, as DVC itself writes them."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,17 +36,18 @@ def look_up(repo: str, revision: str, path: str) -> Found:
         return _found(opened, repo, path)
 
 
-def fetch(repo: str, revision: str, path: str, target: Path) -> Found:
+def fetch(repo: str, revision: str, path: str, target: Path, config: Mapping[str, Any] | None = None) -> Found:
     """Copies a path of a repository at a revision to `target` and says what it is.
 
-    `target` appears whole or not at all. Raises `InputError` for a repository, revision or path that does not exist,
-    and for data that its remote does not give.
+    `target` appears whole or not at all. `config` is DVC configuration that goes before the repository's own.
+    Raises `InputError` for a repository, revision or path that does not exist, and for data that its remote does not
+    give.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.partial")
     _remove(unfinished)
     _remove(target)
-    with _opened(repo, revision, path) as opened:
+    with _opened(repo, revision, path, config) as opened:
         found = _found(opened, repo, path)
         opened.dvcfs.get(f"/{path.strip('/')}", str(unfinished), recursive=True)
     unfinished.rename(target)
@@ -63,7 +64,7 @@ def _found(opened: Any, repo: str, path: str) -> Found:
 
 
 @contextmanager
-def _opened(repo: str, revision: str, path: str) -> Iterator[Any]:
+def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | None = None) -> Iterator[Any]:
     """The repository, opened by DVC; what goes wrong in it becomes an `InputError` that says what to look at."""
     try:
         from dvc.exceptions import DvcException
@@ -78,7 +79,7 @@ def _opened(repo: str, revision: str, path: str) -> Iterator[Any]:
     at = f"{repo} at {revision or 'its default branch'}"
     try:
         # An own copy of the repository even for a folder here: its working tree may hold what is not committed.
-        with Repo.open(_address(repo), rev=revision or None, uninitialized=True) as opened:
+        with Repo.open(_address(repo), rev=revision or None, uninitialized=True, config=dict(config or {})) as opened:
             yield opened
     except RevError as error:
         raise InputError(

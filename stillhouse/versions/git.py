@@ -1,7 +1,7 @@
 """The few things that releases ask of git: read tags, make a commit beside the working tree, push all or nothing.
 
-A commit is made in an index of its own and pushed by its hash: the working tree, the index and the branches of who calls
-stay as they are, and a push that is refused or cut off leaves nothing to clean up.
+A commit is made in an index of its own and pushed by its hash: the working tree, the index and the branches of who
+calls stay as they are, and a push that is refused or cut off leaves nothing to clean up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from stillhouse.errors import InputError
 REMOTE = "origin"
 NOBODY = {"NAME": "Stillhouse", "EMAIL": "stillhouse@localhost"}
 """Who commits where git knows no name, as in a pod."""
-TAKEN = ("already exists", "fetch first", "non-fast-forward", "stale info", "cannot lock ref", "failed to update ref")
+TAKEN = (
+    "already exists",
+    "fetch first",
+    "non-fast-forward",
+    "stale info",
+    "cannot lock ref",
+    "failed to update ref",
+    "incorrect old",
+)
 """What git says of a push that another was faster than; `TAKEN` and no other reason is worth another attempt."""
 
 
@@ -42,8 +50,8 @@ class Git:
             raise InputError("releases need git, which is not installed here") from None
         except GitFailed as error:
             raise InputError(
-                f"{folder} is not in a git work tree ({error}); releases are kept in one: `git init --initial-branch "
-                "main`, commit, and `git remote add origin URL`"
+                f"{folder} is not in a git work tree ({error.first}); releases are kept in one: `git init "
+                "--initial-branch main`, commit, and `git remote add origin URL`"
             ) from None
         if REMOTE not in git("remote").split():
             raise InputError(f"the git repository of {folder} has no remote; `git remote add {REMOTE} URL` names one")
@@ -64,17 +72,14 @@ class Git:
         """The folder's path in the repository: "" or one that ends with a slash."""
         return self("rev-parse", "--show-prefix")
 
-    def fetch(self) -> None:
-        """Brings the remote's branches and tags here. Raises `InputError` when the remote cannot be reached."""
+    def fetch(self, tags: str) -> None:
+        """Brings the remote's branches here, and its tags that begin with `tags`.
+
+        Raises `InputError` when the remote cannot be reached.
+        """
         try:
-            self(
-                "fetch",
-                "--quiet",
-                "--force",
-                REMOTE,
-                "+refs/tags/*:refs/tags/*",
-                f"+refs/heads/*:refs/remotes/{REMOTE}/*",
-            )
+            branches = f"+refs/heads/*:refs/remotes/{REMOTE}/*"
+            self("fetch", "--quiet", "--no-tags", REMOTE, branches, f"+refs/tags/{tags}*:refs/tags/{tags}*")
         except GitFailed as error:
             raise InputError(
                 f"cannot read the git remote {REMOTE} of {self.folder}: {error.last}. Is its address right, and may "
@@ -83,9 +88,8 @@ class Git:
 
     def tags(self, pattern: str) -> dict[str, str]:
         """The annotated tags that match, by name: the full text of each, in no order of note."""
-        text = self(
-            "for-each-ref", f"refs/tags/{pattern}", "--format=%(objecttype) %(refname:strip=2)%00%(contents)%01"
-        )
+        layout = "--format=%(objecttype) %(refname:strip=2)%00%(contents)%01"
+        text = self("for-each-ref", f"refs/tags/{pattern}", layout)
         found = {}
         for entry in text.split("\x01"):
             head, _, message = entry.strip("\n").partition("\x00")
@@ -171,6 +175,10 @@ class Git:
 
 class GitFailed(Exception):
     """A git command failed; the message is what it printed."""
+
+    @property
+    def first(self) -> str:
+        return str(self).splitlines()[0]
 
     @property
     def last(self) -> str:

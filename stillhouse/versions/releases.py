@@ -189,6 +189,21 @@ def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Releas
     return champion, target
 
 
+def note_refusal(git: Git, key: str, champion: Release, reason: str) -> None:
+    """Notes that a challenger was refused, as a tag, so that a schedule does not train it again and again."""
+    name = f"{NAME}#refused#{key}"
+    try:
+        git.push({f"refs/tags/{name}": git.tag_object(name, champion.commit, reason)})
+    except PushTaken:
+        return  # noted before
+    git.fetch(NAME)
+
+
+def find_refusal(git: Git, key: str) -> str:
+    """Why the challenger of that key was refused; "" for one that never was."""
+    return git.tags(f"{NAME}#refused#{key}").get(f"{NAME}#refused#{key}", "")
+
+
 def refuse_overtaken(history: History, against: Release | None) -> None:
     """Raises `Overtaken` when the champion is another than the challenger was compared with."""
     now = history.champion
@@ -196,7 +211,7 @@ def refuse_overtaken(history: History, against: Release | None) -> None:
         assert now is not None
         raise Overtaken(
             f"{now.name} became champion meanwhile, and this challenger was compared with "
-            f"{against.name if against else 'none'}; nothing was released. Repeat the command to compare with {now.name}"
+            f"{against.name if against else 'none'}; nothing was released. Repeat the command, which compares it anew"
         )
 
 

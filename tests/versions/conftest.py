@@ -14,4 +14,5 @@ def git_identity(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"GIT_{role}_NAME", "Stillhouse tests")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_TEMPLATE_DIR", "")  # a repository without a dozen sample hooks
     monkeypatch.setenv("DVC_NO_ANALYTICS", "1")

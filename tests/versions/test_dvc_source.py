@@ -29,6 +29,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str
     """A repository with two revisions of `articles`, and their commits."""
     folder = tmp_path_factory.mktemp("versions")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_TEMPLATE_DIR", "")
         for role in ("AUTHOR", "COMMITTER"):
             patch.setenv(f"GIT_{role}_NAME", "tests")
             patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")

@@ -1,0 +1,139 @@
+"""`stillhouse release`: lists, promotes, rolls back and fetches releases of the retriever."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
+from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.step_command import add_context_flags, environment
+
+HELP = """\
+usage: stillhouse release ACTION [--help] ...
+
+actions:
+  list      shows every release, the one in use first of all
+  promote   releases what `dvc repro` made, unless it is worse than the release in use
+  rollback  puts an earlier release back into use
+  fetch     copies the artifacts of a release here
+
+examples:
+  stillhouse release promote
+  stillhouse release rollback --reason 'slow in production'
+  stillhouse release fetch --target retriever-in-use --only retriever,index
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    actions = {"list": list_action, "promote": promote_action, "rollback": rollback_action, "fetch": fetch_action}
+    if not argv or argv[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    if argv[0] not in actions:
+        raise InputError(f"stillhouse release has no action {argv[0]!r}; {nearest(argv[0], actions)}")
+    return actions[argv[0]](argv[1:])
+
+
+def _parser(action: str, description: str) -> Parser:
+    parser = Parser(f"release {action}", description)
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        type=Path,
+        default=Path(),
+        help="the workspace, in a git work tree (default: here)",
+    )
+    return parser
+
+
+def list_action(argv: Sequence[str]) -> int:
+    parser = _parser("list", "Shows every release, newest first; * marks the one in use.")
+    parser.add_argument("--json", action="store_true", help="as JSON, with all that is recorded")
+    arguments = parser.parse(argv)
+    from stillhouse.versions.git import Git
+    from stillhouse.versions.releases import read_history
+
+    history = read_history(Git.of(arguments.folder))
+    champion = history.champion.tag if history.champion else ""
+    if arguments.json:
+        content = [
+            release.record | {"tag": release.tag, "commit": release.commit, "champion": release.tag == champion}
+            for release in reversed(history.releases)
+        ]
+        print(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False))
+        return 0
+    for release in reversed(history.releases):
+        mark = "*" if release.tag == champion else " "
+        print(f"{mark} {release.name:9} {release.commit[:10]}  {release.record['summary']}")
+    if not history.releases:
+        print("nothing is released yet; `stillhouse release promote` releases what `dvc repro` made")
+    return 0
+
+
+def promote_action(argv: Sequence[str]) -> int:
+    parser = _parser("promote", "Releases what `dvc repro` made, unless it is worse than the release in use.")
+    parser.add_argument("--branch", metavar="NAME", default="", help="commit to it (default: the one worked on)")
+    parser.add_argument(
+        "--bump", choices=("major", "minor", "patch"), default="major", help="which part of the version rises"
+    )
+    add_judge_flags(parser.add_argument_group("when it is refused"))
+    add_context_flags(parser.add_argument_group("how it runs"))
+    arguments = parser.parse(argv)
+    from stillhouse.refresh.whole_run import promote_whole_run
+    from stillhouse.versions.promotion import REFUSED
+
+    with environment(arguments, arguments.folder):
+        outcome = promote_whole_run(
+            arguments.folder, branch=arguments.branch, bump=arguments.bump, judge=judge_settings(arguments), log=_log
+        )
+    print(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
+    return REFUSED_CODE if outcome.kind == REFUSED else 0
+
+
+def rollback_action(argv: Sequence[str]) -> int:
+    parser = _parser("rollback", "Puts the release that was in use before back into use, or the one that is named.")
+    parser.add_argument("--to", metavar="VERSION", default="", help="as v1.2.0 (default: the one before)")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the record")
+    arguments = parser.parse(argv)
+    from stillhouse.versions.git import Git
+    from stillhouse.versions.releases import roll_back
+
+    before, now = roll_back(Git.of(arguments.folder), arguments.to, arguments.reason)
+    if before.tag == now.tag:
+        print(f"{now.name} is in use already; nothing to do")
+    else:
+        print(f"{now.name} is in use again, in the place of {before.name}")
+    return 0
+
+
+def fetch_action(argv: Sequence[str]) -> int:
+    parser = _parser("fetch", "Copies the artifacts of a release, by default of the one in use.")
+    parser.add_argument("version", nargs="?", metavar="VERSION", default="", help="as v1.2.0")
+    parser.add_argument("--target", metavar="FOLDER", type=Path, required=True, help="copy them into this folder")
+    parser.add_argument("--only", metavar="NAMES", default="", help="of them, with commas between: retriever,index")
+    arguments = parser.parse(argv)
+    from stillhouse.versions.data import fetch_release
+    from stillhouse.versions.git import Git
+    from stillhouse.versions.releases import read_history
+
+    git = Git.of(arguments.folder)
+    history = read_history(git)
+    release = history.find(arguments.version) if arguments.version else history.champion
+    if release is None:
+        raise InputError("nothing is released yet; `stillhouse release promote` releases what `dvc repro` made")
+    names = tuple(filter(None, arguments.only.split(",")))
+    for name in names:
+        if name not in release.paths:
+            raise InputError(f"{release.name} holds no {name!r}; {nearest(name, release.paths)}")
+    fetch_release(git, release, arguments.target, names)
+    print(f"{release.name}: {', '.join(names or release.paths)} in {arguments.target}")
+    return 0
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr)

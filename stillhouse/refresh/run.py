@@ -1,0 +1,148 @@
+"""One refresh, from the corpus as it is now to a release, a refusal, or nothing to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import digest_json, read_manifest, write_json
+from stillhouse.errors import InputError
+from stillhouse.graph import ARTIFACTS
+from stillhouse.refresh.graph import BEFORE, CHAMPION, NEEDED, released_by, runs_of, uses_of
+from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, plan
+from stillhouse.refresh.workspace import PARAMS, bring_champion, open_clone, set_source, write_stages
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+from stillhouse.surfaces.in_process import run_uses
+from stillhouse.surfaces.recipes import configs, load_recipe, moved
+from stillhouse.versions.promotion import REFUSED, Candidate, Outcome, promote
+from stillhouse.versions.releases import Overtaken, Release, find_refusal, note_refusal, read_history
+
+VERDICT = Path("judge") / "verdict"
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """How a refresh ended: the rung, why it was that one, and the promotion's outcome where there was one."""
+
+    plan: Plan
+    outcome: Outcome | None = None
+
+    @property
+    def sentence(self) -> str:
+        said = f"{self.plan.rung}: {self.plan.reason}"
+        return f"{said}; {self.outcome.kind}: {self.outcome.reason}" if self.outcome else said
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: the repository of the releases, where the corpus comes from, and the parameters.
+
+    `source` holds the settings of `ingest` that differ from those of the last release, a `revision` say. `again` tries
+    a corpus that was refused before.
+    """
+
+    repo: str
+    folder: Path
+    branch: str = ""
+    source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    thresholds: Thresholds = dataclasses.field(default_factory=Thresholds)
+    judge: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    plan_only: bool = False
+    again: bool = False
+
+
+def refresh(request: Request, log: Callable[[str], None] = lambda line: None) -> Refreshed:
+    """Brings the released retriever up to date with its corpus.
+
+    Raises `InputError` for what cannot be read, `ValidationFailed` for a corpus that does not pass (the old release
+    stays), and `Overtaken` when another release was made meanwhile.
+    """
+    from stillhouse.config import build
+    from stillhouse.corpus.difference import difference, fingerprint
+    from stillhouse.corpus.store import Corpus
+
+    verdict_config = build(find_step("judge").config, request.judge, "judge")
+    git = open_clone(request.repo, request.branch, request.folder)
+    champion = read_history(git).champion
+    if champion is None:
+        raise InputError(
+            f"nothing is released in {request.repo} yet, so there is nothing to refresh; run the whole pipeline "
+            "(`dvc repro`), then `stillhouse release promote`"
+        )
+    root = request.folder / ARTIFACTS
+    set_source(request.folder, request.source)
+    recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
+    settings = configs(recipe, f"{request.folder / PARAMS}")
+    log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
+    bring_champion(git, champion)
+    run_uses(BEFORE, settings, root, log)
+
+    corpora = [Corpus.open(root / place) for place in (f"{CHAMPION}/corpus", "ingest/corpus")]
+    planned = plan(difference(*corpora), request.thresholds)
+    log(f"[refresh] {planned.rung}: {planned.reason}")
+    rules = [dataclasses.asdict(verdict_config), dataclasses.asdict(request.thresholds)]
+    training = {name: values for name, values in load_recipe(request.folder / PARAMS).items() if name != "ingest"}
+    key = digest_json([fingerprint(corpora[1]), champion.tag, rules, training])[:16]
+    refused = None if request.again else find_refusal(git, key)
+    if refused:
+        reason = f"this corpus was refused before: {refused}; --again tries it again"
+        return Refreshed(planned, Outcome(REFUSED, champion, reason))
+    if planned.rung == Rung.NOTHING or request.plan_only:
+        return Refreshed(planned)
+    lacking = [name for name in NEEDED[planned.rung] if name not in champion.paths]
+    if lacking:
+        raise InputError(f"{champion.name} holds no {lacking[0]}, which the rung {planned.rung} starts from")
+
+    uses = uses_of(planned.rung, champion.paths)
+    run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+    _write_dvc(request.folder, planned.rung, champion)
+    outcome = promote(
+        _candidate(request.folder, planned, champion, difference(*corpora).plain()),
+        lambda against: _judge(root, planned.rung, verdict_config, champion, against),
+        request.branch or git("symbolic-ref", "--short", "HEAD"),
+        recorded=False,
+    )
+    if outcome.kind == REFUSED:
+        note_refusal(git, key, champion, outcome.reason)
+    return Refreshed(planned, outcome)
+
+
+def _write_dvc(folder: Path, rung: Rung, champion: Release) -> None:
+    write_stages(folder, (*BEFORE, *uses_of(rung, champion.paths)), champion, load_recipe(folder / PARAMS))
+
+
+def _candidate(folder: Path, planned: Plan, champion: Release, changed: dict[str, Any]) -> Candidate:
+    places = released_by(planned.rung, champion.paths)
+    return Candidate(
+        folder=folder,
+        paths={name: (ARTIFACTS / place).as_posix() for name, place in places.items()},
+        bump=BUMPS[planned.rung],
+        summary=f"{planned.rung} upon {champion.name}: {planned.reason}",
+        facts={"rung": str(planned.rung), "difference": changed},
+    )
+
+
+def _judge(root: Path, rung: Rung, config: Any, champion: Release, against: Release) -> dict[str, Any]:
+    """Runs the step `judge` on both runs. The champion must be the one that the challenger was made beside."""
+    if against.tag != champion.tag:
+        raise Overtaken(
+            f"{against.name} became champion while this refresh ran upon {champion.name}; repeat it to start from there"
+        )
+    inputs = {"corpus": root / "ingest" / "corpus"}
+    inputs |= {system: root / place for system, place in runs_of(rung).items()}
+    execute(find_step("judge"), config, inputs, {"verdict": root / VERDICT})
+    return dict(read_manifest(root / VERDICT).facts)
+
+
+def report(refreshed: Refreshed, path: Path) -> None:
+    """Writes how a refresh ended as JSON, for the task of a pipeline."""
+    outcome = refreshed.outcome
+    content = {"rung": str(refreshed.plan.rung), "reason": refreshed.plan.reason}
+    if outcome:
+        content |= {"outcome": outcome.kind, "why": outcome.reason}
+        content["release"] = outcome.release.name if outcome.release else ""
+    write_json(path, content)

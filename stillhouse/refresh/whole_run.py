@@ -1,0 +1,62 @@
+"""The promotion of a whole run: what `dvc repro` made in a workspace, against the champion on the same corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.config import build
+from stillhouse.errors import InputError
+from stillhouse.graph import ARTIFACTS
+from stillhouse.refresh.graph import FULL, uses_of
+from stillhouse.refresh.plan import Rung
+from stillhouse.refresh.workspace import PARAMS, bring_champion
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+from stillhouse.surfaces.in_process import run_uses
+from stillhouse.surfaces.recipes import configs, load_recipe, moved
+from stillhouse.versions.git import Git
+from stillhouse.versions.promotion import Candidate, Outcome, promote
+from stillhouse.versions.releases import Release
+
+COMPARED = ("champion_index", "champion_run")
+
+
+def promote_whole_run(
+    folder: Path,
+    *,
+    branch: str = "",
+    bump: str = "major",
+    judge: Mapping[str, Any] | None = None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Outcome:
+    """Releases the distilled retriever of a workspace, unless it is worse than the champion on its test queries.
+
+    The champion's retriever is fetched and indexes the workspace's corpus for the comparison.
+    """
+    config = build(find_step("judge").config, judge or {}, "judge")
+    root = folder / ARTIFACTS
+    paths = {name: (ARTIFACTS / place).as_posix() for name, place in FULL.items()}
+    for path in paths.values():
+        if not (folder / path / "manifest.json").is_file():
+            raise InputError(f"{folder / path} is not there; run the pipeline (`dvc repro`), then promote")
+
+    def compare(champion: Release) -> dict[str, Any]:
+        git = Git.of(folder)
+        bring_champion(git, champion)
+        settings = configs(moved(load_recipe(folder / PARAMS), folder, Path()), str(folder / PARAMS))
+        uses = [use for use in uses_of(Rung.FINE_TUNE, champion.paths) if use.name in COMPARED]
+        run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+        inputs = {
+            "corpus": root / FULL["corpus"],
+            "champion": root / "champion_run" / "run",
+            "challenger": root / FULL["run"],
+        }
+        execute(find_step("judge"), config, inputs, {"verdict": root / "judge" / "verdict"})
+        return dict(read_manifest(root / "judge" / "verdict").facts)
+
+    passages = read_manifest(root / FULL["corpus"], verify=False).facts.get("passages", "?")
+    summary = f"a whole run on {passages} passages"
+    return promote(Candidate(folder, paths, bump, summary, {"rung": "whole_run"}), compare, branch)

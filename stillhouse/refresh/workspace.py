@@ -1,0 +1,109 @@
+"""The workspace of a refresh: a clone of the release repository, with the champion's artifacts in it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.errors import InputError
+from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.refresh.graph import CHAMPION
+from stillhouse.surfaces.dvc_file import HEADER, Indented, stage
+from stillhouse.surfaces.recipes import Recipe
+from stillhouse.versions.data import fetch_release
+from stillhouse.versions.git import REMOTE, Git, GitFailed
+from stillhouse.versions.releases import Release
+
+PARAMS = "params.yaml"
+
+
+def open_clone(repo: str, branch: str, folder: Path) -> Git:
+    """A clone of `repo` in `folder`, at the newest commit of its branch; an earlier clone there is brought up to date.
+
+    Artifacts of an earlier run that was killed stay, so that it goes on. Raises `InputError` for a repository that
+    cannot be read, and for a folder that holds something else, or work that nobody committed.
+    """
+    local = Path(repo).expanduser()
+    address = str(local.resolve()) if local.is_dir() else repo
+    if not folder.exists() or not any(folder.iterdir()):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        words = ["git", "clone", "--quiet", *(["--branch", branch] if branch else []), address, str(folder)]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise InputError(
+                f"cannot clone {repo}: {done.stderr.strip().splitlines()[-1]}. Is its address right, and may this "
+                "machine read it (key, token)?"
+            )
+        return Git.of(folder)
+    git = Git.of(folder)
+    if git("remote", "get-url", REMOTE) != address:
+        raise InputError(f"{folder} is a clone of {git('remote', 'get-url', REMOTE)}; name another folder by --folder")
+    # What a killed refresh wrote there are its own files; anything else is somebody's.
+    changed = [line[3:] for line in git("status", "--porcelain", "--untracked-files=no").splitlines()]
+    foreign = [name for name in changed if name not in ("dvc.yaml", "dvc.lock", PARAMS, "release.json")]
+    if foreign:
+        raise InputError(
+            f"{folder} holds changes that nobody committed ({foreign[0]}); name another folder by --folder"
+        )
+    git.fetch("retriever")
+    branch = branch or git("symbolic-ref", "--short", "HEAD")
+    try:
+        git("checkout", "--quiet", "--force", "-B", branch, f"{REMOTE}/{branch}")
+    except GitFailed as error:
+        raise InputError(f"{repo} has no branch {branch!r} ({error.last})") from None
+    return git
+
+
+def bring_champion(git: Git, champion: Release) -> None:
+    """Puts the champion's artifacts into `artifacts/champion`; those that are there already are not fetched again."""
+    target = git.folder / ARTIFACTS / CHAMPION
+    wanted = {name: entry["digest"] for name, entry in champion.record["artifacts"].items()}
+    missing = tuple(name for name, digest in wanted.items() if _digest(target / name) != digest)
+    if missing:
+        fetch_release(git, champion, target, missing)
+    for name in missing:
+        if _digest(target / name) != wanted[name]:
+            raise InputError(
+                f"{name} of {champion.name} is not what was released: its data were changed on the remote; roll back "
+                "to another release (`stillhouse release rollback`)"
+            )
+
+
+def _digest(folder: Path) -> str:
+    try:
+        return read_manifest(folder).digest
+    except InputError:
+        return ""
+
+
+def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe: Recipe) -> None:
+    """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as they were run."""
+    held = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
+    fetched: dict[str, Any] = {
+        "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",
+        "outs": list(held.values()),
+    }
+    stages = {CHAMPION: fetched} | {use.name: stage(use, recipe, folder) for use in uses}
+    text = HEADER + yaml.dump({"stages": stages}, sort_keys=False, width=1000, Dumper=Indented)
+    (folder / "dvc.yaml").write_text(text, encoding="utf-8")
+
+
+def set_source(folder: Path, changes: Mapping[str, Any]) -> None:
+    """Writes where the corpus comes from into params.yaml, whose comments stay."""
+    from ruamel.yaml import YAML
+
+    if not changes:
+        return
+    editor = YAML()
+    editor.preserve_quotes = True
+    content = editor.load((folder / PARAMS).read_text(encoding="utf-8")) or {}
+    content.setdefault("ingest", {})
+    content["ingest"] = content["ingest"] or {}
+    content["ingest"].update(changes)
+    with (folder / PARAMS).open("w", encoding="utf-8") as file:
+        editor.dump(content, file)

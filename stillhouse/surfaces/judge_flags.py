@@ -1,0 +1,32 @@
+"""Flags for when a challenger is refused: the same for every command that promotes."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from stillhouse.config import field_types, from_text
+from stillhouse.steps.registry import find_step
+from stillhouse.surfaces.step_command import flag_of
+
+REFUSED_CODE = 4
+"""The exit code of a command whose challenger was refused."""
+JUDGED = ("measure", "alpha", "most_loss", "least_queries", "bootstrap_samples", "randomisation_samples")
+"""The settings of `judge` that are flags; its seed stays what it is, lest somebody tries until it fits."""
+
+
+def add_judge_flags(parser: argparse._ActionsContainer) -> None:
+    """Flags for the settings of the step `judge`."""
+    fields = find_step("judge").config.__dataclass_fields__
+    for name in JUDGED:
+        field = fields[name]
+        parser.add_argument(
+            flag_of(name), metavar=name.upper(), help=f"{field.metadata['help']} (default: {field.default})"
+        )
+
+
+def judge_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was given of them, as the types of the settings."""
+    kinds = field_types(find_step("judge").config)
+    given = {name: getattr(arguments, name) for name in JUDGED}
+    return {name: from_text(text, kinds[name], flag_of(name)) for name, text in given.items() if text is not None}

@@ -1,0 +1,95 @@
+"""What releases ask of DVC: is the workspace whole, record what was made, push it, and fetch what was released."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stillhouse.errors import InputError
+from stillhouse.versions.dvc_source import fetch
+from stillhouse.versions.git import Git
+from stillhouse.versions.releases import Release
+
+ALWAYS = "always changed"
+"""What DVC says of a stage that runs each time; its output is what later stages go by."""
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """Raises `InputError` when the artifacts are not those of dvc.lock: then nobody could say how they were made."""
+    with _workspace(folder) as repo:
+        changed = sorted(stage for stage, what in repo.status().items() if what != [ALWAYS])
+    if changed:
+        names = ", ".join(changed[:3])
+        raise InputError(f"{names} in {folder} changed since it was run; `dvc repro` first, then promote")
+
+
+def record(folder: Path) -> None:
+    """Writes dvc.lock for artifacts that something else than `dvc repro` made, by the stages of dvc.yaml."""
+    with _workspace(folder) as repo:
+        repo.commit(force=True)
+
+
+def push(folder: Path) -> None:
+    """Pushes the workspace's data to its default remote, and the run cache. What is there already is not sent again.
+
+    Raises `InputError` with the remedy where there is no remote or it takes nothing.
+    """
+    with _workspace(folder) as repo:
+        if not repo.config["core"].get("remote"):
+            raise InputError(f"{folder} has no DVC remote to push data to; `dvc remote add --default NAME URL`")
+        repo.push(run_cache=True)
+
+
+def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ...] = ()) -> dict[str, Path]:
+    """Copies artifacts of a release, all or those of `names` that it has, to `target`/<name>."""
+    with _workspace(git.folder) as repo:  # its remotes, credentials and cache, which a copy of the repository lacks
+        config = {
+            "core": {key: repo.config["core"][key] for key in ("remote",) if key in repo.config["core"]},
+            "remote": {name: dict(settings) for name, settings in repo.config["remote"].items()},
+            "cache": {"dir": repo.cache.local_cache_dir},
+        }
+    top, found = git("rev-parse", "--show-toplevel"), {}
+    for name, path in release.paths.items():
+        if not names or name in names:
+            fetch(top, release.commit, f"{git.prefix}{path}", target / name, config)
+            found[name] = target / name
+    return found
+
+
+@contextmanager
+def _workspace(folder: Path) -> Iterator[Any]:
+    """The DVC repository of a folder; failures become `InputError` with what to look at."""
+    try:
+        from dvc.exceptions import DvcException
+        from dvc.repo import Repo
+    except ImportError:
+        raise InputError("releases need DVC: pip install 'stillhouse[platform]'") from None
+    logging.getLogger("dvc").setLevel(logging.ERROR)
+    here = Path.cwd()
+    os.chdir(folder)  # DVC reads dvc.yaml's templates from where it is called
+    try:
+        with Repo(".") as repo:
+            yield repo
+    except DvcException as error:
+        raise InputError(
+            f"DVC cannot do this in {folder}: {error}. Does the remote exist, and may this machine write there "
+            "(bucket, credentials, the extras `stillhouse[s3]`, `[ssh]` or `[gcs]`)? Nothing was released; the same "
+            "command may be repeated"
+        ) from error
+    finally:
+        os.chdir(here)
+
+
+def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What `release.json` says of every artifact: its path, Stillhouse's digest and DVC's."""
+    from stillhouse.versions.lineage import lineage
+
+    found = {}
+    for name, path in paths.items():
+        carried = lineage(folder / path)
+        found[name] = {"path": path} | {key: carried[key] for key in ("digest", "dvc", "code", "parameters")}
+    return found

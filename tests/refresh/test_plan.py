@@ -1,0 +1,79 @@
+"""The ladder as a table, and the uses of its rungs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stillhouse.corpus.difference import Difference
+from stillhouse.errors import InputError
+from stillhouse.graph import find_uses
+from stillhouse.refresh.graph import BEFORE, FULL, NEEDED, released_by, runs_of, uses_of
+from stillhouse.refresh.plan import BUMPS, Rung, Thresholds, plan
+
+LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
+
+
+def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = False, old: int = 100) -> Difference:
+    rows, none = np.arange(added), np.arange(0)
+    return Difference(rows, none, none, old, old, texts[0], texts[1], labels)
+
+
+@pytest.mark.parametrize(
+    ("found", "rung", "reason"),
+    [
+        (changed(), Rung.NOTHING, "nothing to do"),
+        (changed(added=1, texts=(1, 0)), Rung.INDEX, "at most fine_tune_above = 10.00%"),
+        (changed(added=40), Rung.INDEX, "at most fine_tune_above"),  # renamed alone: no text is new
+        (changed(added=5, texts=(5, 5)), Rung.INDEX, "10.00%"),  # just on the threshold
+        (changed(added=6, texts=(6, 5)), Rung.FINE_TUNE, "above fine_tune_above = 10.00%"),
+        (changed(labels=True), Rung.FINE_TUNE, "other queries or qrels"),
+        (changed(added=25, texts=(25, 25)), Rung.FINE_TUNE, "above fine_tune_above"),
+        (changed(added=26, texts=(26, 25)), Rung.PRETRAIN, "above pretrain_above = 50.00%"),
+        (changed(added=100, texts=(100, 100), labels=True), Rung.PRETRAIN, "above pretrain_above"),
+    ],
+)
+def test_rung(found: Difference, rung: Rung, reason: str) -> None:
+    planned = plan(found, LADDER)
+    assert planned.rung == rung and reason in planned.reason
+
+
+def test_thresholds_of_zero_always_climb() -> None:
+    found = changed(added=1, texts=(1, 0))
+    assert plan(found, Thresholds(fine_tune_above=0, pretrain_above=0)).rung == Rung.PRETRAIN
+    assert plan(found, Thresholds(fine_tune_above=0)).rung == Rung.FINE_TUNE
+
+
+def test_a_ladder_goes_up() -> None:
+    with pytest.raises(InputError, match=r"pretrain_above \(0.1\) is below fine_tune_above \(0.3\)"):
+        Thresholds(fine_tune_above=0.3, pretrain_above=0.1)
+
+
+@pytest.mark.parametrize("rung", BUMPS)
+@pytest.mark.parametrize("released", [tuple(FULL), ("corpus", "retriever", "index", "run", "encoder")])
+def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, released: tuple[str, ...]) -> None:
+    known = {f"champion/{name}" for name in released}
+    for use in (*BEFORE, *uses_of(rung, released)):
+        ports = {port.name: port.optional for port in use.step.inputs}
+        assert set(use.inputs) <= set(ports), use.name
+        assert {name for name, optional in ports.items() if not optional} <= set(use.inputs), use.name
+        assert set(use.inputs.values()) <= known, use.name
+        known |= {f"{use.name}/{port.name}" for port in use.step.outputs}
+        assert find_uses()[use.section].step_name == use.step_name, "the settings are of the same step"
+    assert set(released_by(rung, released).values()) <= known
+    assert set(runs_of(rung).values()) <= known
+    assert set(released_by(rung, released)) == set(released) and set(NEEDED[rung]) <= set(released)
+
+
+def test_a_whole_run_makes_what_a_release_holds() -> None:
+    for place in FULL.values():
+        use, output = place.split("/")
+        assert output in [port.name for port in find_uses()[use].step.outputs]
+
+
+def test_only_much_pretrains_and_only_training_judges_two_runs() -> None:
+    steps = {rung: [use.step_name for use in uses_of(rung)] for rung in Rung}
+    assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["index", "retrieve"]
+    assert "train-retriever" in steps[Rung.FINE_TUNE] and "pretrain" not in steps[Rung.FINE_TUNE]
+    assert "pretrain" in steps[Rung.PRETRAIN]
+    assert len(set(runs_of(Rung.INDEX).values())) == 1 and len(set(runs_of(Rung.FINE_TUNE).values())) == 2

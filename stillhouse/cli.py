@@ -22,6 +22,7 @@ COMMANDS = {
     "run": ("runs every step in this one process, without DVC", "stillhouse.surfaces.run_command"),
     "compare": ("compares pre-training objectives, in one table and one page", "stillhouse.surfaces.compare_command"),
     "zero-shot": ("measures retrievers and BM25 on many corpora", "stillhouse.surfaces.zero_shot_command"),
+    "environment": ("writes what code and libraries are here, for DVC", "stillhouse.surfaces.environment_command"),
     "search": ("answers a question with ranked passages", "stillhouse.surfaces.search_command"),
     "refresh": ("brings the released retriever up to date with its corpus", "stillhouse.surfaces.refresh_command"),
     "release": ("lists, promotes, rolls back and fetches releases", "pipelines.release_command"),

@@ -65,7 +65,7 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
     from stillhouse.corpus.difference import difference, fingerprint
     from stillhouse.corpus.store import Corpus
 
-    verdict_config = build(find_step("judge").config, request.judge, "judge")
+    verdict_config: Any = build(find_step("judge").config, request.judge, "judge")
     git = open_clone(request.repo, request.branch, request.folder)
     champion = read_history(git).champion
     if champion is None:

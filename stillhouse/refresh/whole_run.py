@@ -36,7 +36,7 @@ def promote_whole_run(
 
     The champion's retriever is fetched and indexes the workspace's corpus for the comparison.
     """
-    config = build(find_step("judge").config, judge or {}, "judge")
+    config: Any = build(find_step("judge").config, judge or {}, "judge")
     root = folder / ARTIFACTS
     paths = {name: (ARTIFACTS / place).as_posix() for name, place in FULL.items()}
     for path in paths.values():

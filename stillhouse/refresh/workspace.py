@@ -9,13 +9,14 @@ from typing import Any
 
 import yaml
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.artifacts import read_manifest, write_json
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, Use
 from stillhouse.refresh.graph import CHAMPION
-from stillhouse.surfaces.dvc_file import HEADER, Indented, stage
+from stillhouse.surfaces.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, Indented, stage
 from stillhouse.surfaces.recipes import Recipe
 from stillhouse.versions.data import fetch_release
+from stillhouse.versions.environment import describe_environment
 from stillhouse.versions.git import REMOTE, Git, GitFailed
 from stillhouse.versions.releases import Release
 
@@ -82,13 +83,14 @@ def _digest(folder: Path) -> str:
 
 
 def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe: Recipe) -> None:
-    """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as they were run."""
+    """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as they were run here."""
+    write_json(folder / ENVIRONMENT, describe_environment())
     held = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
     fetched: dict[str, Any] = {
         "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",
         "outs": list(held.values()),
     }
-    stages = {CHAMPION: fetched} | {use.name: stage(use, recipe, folder) for use in uses}
+    stages = ENVIRONMENT_STAGE | {CHAMPION: fetched} | {use.name: stage(use, recipe, folder) for use in uses}
     text = HEADER + yaml.dump({"stages": stages}, sort_keys=False, width=1000, Dumper=Indented)
     (folder / "dvc.yaml").write_text(text, encoding="utf-8")
 

@@ -26,10 +26,18 @@ HEADER = """\
 """
 
 
+ENVIRONMENT = f"{ARTIFACTS}/environment.json"
+"""What every stage depends on beside its folders: the code and the libraries."""
+ENVIRONMENT_STAGE = {
+    # It takes no time, and DVC runs a stage anew only where this file's content changed.
+    "environment": {"cmd": f"stillhouse environment {ENVIRONMENT}", "always_changed": True, "outs": [ENVIRONMENT]}
+}
+
+
 def render(recipe: Recipe, folder: Path) -> str:
     """The text of dvc.yaml for a recipe that lies in `folder`."""
     content = {
-        "stages": {use.name: stage(use, recipe, folder) for use in USES},
+        "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder) for use in USES},
         "metrics": [f"{ARTIFACTS}/evaluate/evaluation/{name}.json" for name in ("metrics", "dev_metrics")],
         "plots": [_plot(training, title) for training, title in TRAININGS.items()],
     }
@@ -37,7 +45,10 @@ def render(recipe: Recipe, folder: Path) -> str:
 
 
 def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """One stage. All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache."""
+    """One stage. All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache.
+
+    A stage without any dependency is never restored either; all have one in `ENVIRONMENT`.
+    """
     elsewhere = recipe.get(use.name, {}).get("repo")  # `source` is then a path there, and `revision` says which
     sources = [
         f"${{{use.name}.{field}}}"
@@ -47,8 +58,7 @@ def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
     ]
     folders = [path.as_posix() for path in use.input_paths().values()]
     content: dict[str, Any] = {"cmd": " ".join(command_of(use))}
-    if sources or folders:
-        content["deps"] = sources + list(dict.fromkeys(folders))
+    content["deps"] = [ENVIRONMENT, *sources, *dict.fromkeys(folders)]
     return content | {"params": [use.section], "outs": [path.as_posix() for path in use.output_paths().values()]}
 
 

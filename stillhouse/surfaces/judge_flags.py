@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import Any
 
 from stillhouse.config import field_types, from_text
@@ -17,7 +18,7 @@ JUDGED = ("measure", "alpha", "most_loss", "least_queries", "bootstrap_samples",
 
 def add_judge_flags(parser: argparse._ActionsContainer) -> None:
     """Flags for the settings of the step `judge`."""
-    fields = find_step("judge").config.__dataclass_fields__
+    fields = {field.name: field for field in dataclasses.fields(find_step("judge").config)}
     for name in JUDGED:
         field = fields[name]
         parser.add_argument(

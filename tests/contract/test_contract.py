@@ -21,7 +21,7 @@ from stillhouse.graph import USES, Use, find_uses
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
 from stillhouse.surfaces.component import PAGES
-from stillhouse.surfaces.dvc_file import render
+from stillhouse.surfaces.dvc_file import ENVIRONMENT, render
 from stillhouse.surfaces.recipes import configs, load_recipe, location_fields
 from stillhouse.surfaces.step_command import COMMON_FLAGS, flag_of, step_parser
 
@@ -140,7 +140,7 @@ def test_stage_is_the_use_of_the_graph(use: Use) -> None:
     stage = dvc_stages()[use.name]
     sources = {f"${{{use.name}.{field}}}" for field in location_fields(use.step)}
     inputs = {f"artifacts/{source}" for source in use.inputs.values()}
-    assert set(stage.get("deps", [])) - sources == inputs
+    assert set(stage["deps"]) - sources == inputs | {ENVIRONMENT}
     assert stage["outs"] == [f"artifacts/{use.name}/{port.name}" for port in use.step.outputs]
     assert stage["params"] == [use.name]
 
@@ -158,7 +158,7 @@ def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
 
 
 def test_stages_and_tasks_are_the_uses() -> None:
-    assert list(dvc_stages()) == [use.name for use in USES]
+    assert list(dvc_stages()) == ["environment", *(use.name for use in USES)]
     tasks = pipeline_ir()[0]["root"]["dag"]["tasks"]
     assert sorted(task["taskInfo"]["name"] for task in tasks.values()) == sorted(find_uses())
 

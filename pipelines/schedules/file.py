@@ -1,0 +1,156 @@
+"""The file that says which schedules and watches a cluster is to have.
+
+experiment: retraining
+schedules:
+  nightly:
+    pipeline: refresh
+    cron: "0 0 3 * * *"          # seconds minutes hours day month weekday
+    parameters: {releases: "https://git.example/search/releases.git"}
+watches:
+  articles:
+    pipeline: refresh
+    releases: https://git.example/search/releases.git
+    repo: https://git.example/search/articles.git
+    path: corpus
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from stillhouse.artifacts import digest_json
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
+CRON_FIELD = re.compile(r"[0-9*/,\-?A-Za-z#LW]+")
+Parameter = str | int | float | bool
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """A recurring run: a pipeline (`version` "" = its newest), a cron line of six fields, parameters."""
+
+    name: str
+    pipeline: str
+    cron: str
+    version: str = ""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    max_concurrency: int = 1
+    catchup: bool = False
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        parts = self.cron.split()
+        if len(parts) != 6 or not all(CRON_FIELD.fullmatch(part) for part in parts):
+            hint = "; put the seconds first, `0 ` before a usual cron line" if len(parts) == 5 else ""
+            raise InputError(f"cron {self.cron!r} must have six fields: seconds minutes hours day month weekday{hint}")
+        if not 1 <= self.max_concurrency <= 10:
+            raise InputError(f"max_concurrency must be from 1 to 10, not {self.max_concurrency}")
+        _refuse_nested(self.parameters)
+
+    @property
+    def digest(self) -> str:
+        """Of all that Kubeflow is told; another digest is another recurring run, for none can be changed."""
+        told = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "enabled"}
+        return digest_json(told | {"parameters": dict(self.parameters)})[:10]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """A path of a DVC repository (`revision` "" = its default branch), and the pipeline that refreshes `releases`."""
+
+    name: str
+    pipeline: str
+    releases: str
+    repo: str
+    path: str
+    revision: str = ""
+    branch: str = ""
+    version: str = ""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _refuse_nested(self.parameters)
+        own = {"releases", "repo", "revision", "source"} & set(self.parameters)
+        if own:
+            raise InputError(f"the parameter {min(own)!r} is set by the watch itself; leave it out of `parameters`")
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """What a file says."""
+
+    experiment: str
+    schedules: tuple[Schedule, ...]
+    watches: tuple[Watch, ...]
+
+
+def read_schedules(path: Path) -> Schedules:
+    """Reads and checks a file. Raises `InputError` that names the entry and what is wrong with it."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; docs/releases.md shows what it may hold") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a YAML file in UTF-8: {error}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must map `schedules` and `watches` to entries")
+    for key in content:
+        if key not in ("experiment", "schedules", "watches"):
+            raise InputError(
+                f"{path}: unknown entry {key!r}; {nearest(str(key), ['experiment', 'schedules', 'watches'])}"
+            )
+    return Schedules(
+        str(content.get("experiment") or "stillhouse"),
+        tuple(_entries(Schedule, content.get("schedules"), f"{path}: schedules")),
+        tuple(_entries(Watch, content.get("watches"), f"{path}: watches")),
+    )
+
+
+def _entries(kind: type[T], content: Any, where: str) -> list[T]:
+    if content is None:
+        return []
+    if not isinstance(content, dict):
+        raise InputError(f"{where} must map names to settings")
+    return [_entry(kind, str(name), values, f"{where}: {name}") for name, values in content.items()]
+
+
+def _entry(kind: type[T], name: str, values: Any, where: str) -> T:
+    if not NAME.fullmatch(name):
+        raise InputError(f"{where}: a name has small letters, digits and dashes, at most 42")
+    if not isinstance(values, dict):
+        raise InputError(f"{where} must map settings to values")
+    parts = {part.name: part for part in fields(kind) if part.name != "name"}  # type: ignore[arg-type]
+    for key, value in values.items():
+        if key not in parts:
+            raise InputError(f"{where}: unknown setting {key!r}; {nearest(str(key), parts)}")
+        expected = {"max_concurrency": int, "catchup": bool, "enabled": bool, "parameters": dict}.get(key, str)
+        if type(value) is not expected:
+            raise InputError(f"{where}: {key} must be {_words(expected)}, not {value!r}")
+    try:
+        return kind(name=name, **values)
+    except TypeError:
+        needed = [
+            part for part in ("pipeline", "cron", "releases", "repo", "path") if part in parts and part not in values
+        ]
+        raise InputError(f"{where}: {needed[0]} is missing") from None
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _words(kind: type) -> str:
+    return {int: "a whole number", bool: "true or false", dict: "a mapping", str: "text (in quotes)"}[kind]
+
+
+def _refuse_nested(parameters: Mapping[str, Any]) -> None:
+    for name, value in parameters.items():
+        if type(value) not in (str, int, float, bool):
+            raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {value!r}")

@@ -1,0 +1,24 @@
+"""`stillhouse environment`: writes what beside settings and data shows in outputs; a stage of dvc.yaml runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.artifacts import write_json
+from stillhouse.surfaces.parser import Parser
+
+
+def main(argv: Sequence[str]) -> int:
+    from stillhouse.versions.environment import describe_environment
+
+    parser = Parser(
+        "environment",
+        "Writes the digest of Stillhouse's code and the versions of its libraries, which every stage of dvc.yaml "
+        "depends on, so that a changed library is never taken for unchanged.",
+    )
+    parser.add_argument("output", metavar="FILE", type=Path, help="the file to write")
+    arguments = parser.parse(argv)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    write_json(arguments.output, describe_environment())
+    return 0

@@ -1,0 +1,205 @@
+"""The whole ladder on a part of the sample, with real git and DVC repositories and real, tiny trainings."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
+from repositories import call, dvc, make_repository
+
+from stillhouse import cli
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.errors import ValidationFailed
+from stillhouse.graph import ARTIFACTS, USES, needed
+from stillhouse.refresh.graph import FULL
+from stillhouse.refresh.plan import Rung, Thresholds
+from stillhouse.refresh.run import Refreshed, Request, refresh
+from stillhouse.surfaces.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, stage
+from stillhouse.surfaces.in_process import run_uses
+from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+from stillhouse.versions import data
+from stillhouse.versions.git import Git
+from stillhouse.versions.releases import read_history
+
+pytestmark = pytest.mark.slow
+
+LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.8)
+ARTICLES = 11
+
+
+class Source:
+    """The sample's first articles in a DVC repository, to be edited."""
+
+    def __init__(self, folder: Path, shelf: Path) -> None:
+        self.folder = make_repository(folder, shelf)
+        shutil.copytree(sample_folder(), self.folder / "corpus")
+        for path in self.articles()[ARTICLES:]:
+            path.unlink()
+        self._keep_queries({path.stem for path in self.articles()})
+        self.commit("Begin")
+
+    def _keep_queries(self, articles: set[str]) -> None:
+        """Leaves only the queries whose passage is of an article that is there."""
+        kept = set()
+        for path in (self.folder / "corpus" / "qrels").glob("*.tsv"):
+            head, *rows = path.read_text().splitlines()
+            rows = [row for row in rows if any(row.split("\t")[1].startswith(f"{name}") for name in articles)]
+            kept |= {row.split("\t")[0] for row in rows}
+            path.write_text("\n".join([head, *rows]) + "\n")
+        path = self.folder / "corpus" / "queries.jsonl"
+        queries = [line for line in path.read_text().splitlines() if json.loads(line)["_id"] in kept]
+        path.write_text("\n".join(queries) + "\n")
+
+    def articles(self) -> list[Path]:
+        return sorted((self.folder / "corpus" / "articles").glob("*.md"))
+
+    def rewrite(self, articles: int, words: str) -> str:
+        """Adds a sentence to the first paragraphs of some articles; the new revision."""
+        for path in self.articles()[:articles]:
+            path.write_text(path.read_text().replace(". ", f", {words}. "))
+        return self.commit(words)
+
+    def commit(self, message: str) -> str:
+        dvc(self.folder, "add", "corpus")
+        dvc(self.folder, "push")
+        call(self.folder, "git", "add", "--all")
+        call(self.folder, "git", "commit", "--quiet", "--message", message)
+        call(self.folder, "git", "push", "--quiet", "origin", "main")
+        return call(self.folder, "git", "rev-parse", "HEAD").strip()
+
+
+def first_release(folder: Path, source: Source, shelf: Path) -> Path:
+    """A workspace whose whole run, of the uses that a release needs, was promoted."""
+    make_repository(folder, shelf)
+    recipe = dict(yaml.safe_load(find_recipe("micro").read_text()))
+    recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
+    recipe["lm_head"] = recipe["lm_head"] | {"epochs": 40, "max_steps": 40}
+    (folder / "params.yaml").write_text(yaml.safe_dump(recipe))
+    recipe = load_recipe(folder / "params.yaml")
+    uses = needed(USES, [place.split("/")[0] for place in FULL.values()])
+    stages = ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder) for use in uses}
+    (folder / "dvc.yaml").write_text(HEADER + yaml.safe_dump({"stages": stages}))
+    call(folder, "git", "add", "--all")
+    call(folder, "git", "commit", "--quiet", "--message", "A recipe")
+    call(folder, "git", "push", "--quiet", "origin", "main")
+    run_uses(uses, configs(recipe, "recipe"), folder / ARTIFACTS)
+    assert cli.main(["environment", str(folder / ENVIRONMENT)]) == 0
+    data.record(folder)
+    assert cli.main(["release", "promote", "--folder", str(folder), "--quiet"]) == 0
+    return folder
+
+
+def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "tests")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+    monkeypatch.setenv("GIT_TEMPLATE_DIR", "")
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    source = Source(tmp_path / "source", tmp_path / "source-shelf")
+    work = first_release(tmp_path / "work", source, tmp_path / "shelf")
+    releases = str(tmp_path / "work.git")
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+
+    def again(revision: str = "", **more: object) -> Refreshed:
+        capsys.readouterr()
+        changes = {"revision": revision} if revision else {}
+        request = Request(releases, tmp_path / "refreshed", source=changes, thresholds=LADDER, **more)
+        return refresh(request, print)
+
+    def champion() -> str:
+        return read_history(Git.of(work)).champion.name
+
+    # Nothing changed.
+    found = again()
+    assert found.plan.rung == Rung.NOTHING and found.outcome is None and champion() == "v1.0.0"
+
+    # Little: one article of eleven. Only its passages are encoded, and the retriever stays the champion's.
+    little = source.rewrite(1, "as was found later")
+    planned = again(little, plan_only=True)
+    assert planned.plan.rung == Rung.INDEX and champion() == "v1.0.0"
+    found = again(little)
+    said = capsys.readouterr().err
+    assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.INDEX, "released", "v1.0.1")
+    passages, encoded = map(int, re.search(r"(\d+) passages as vectors .* (\d+) of them encoded now", said).groups())
+    assert 0 < encoded < passages / 4
+    record = found.outcome.release.record
+    assert record["artifacts"]["retriever"]["digest"] == read_record(work, "v1.0.0")["artifacts"]["retriever"]["digest"]
+    assert record["source"]["commit"] == little and encoded == record["difference"]["new_texts"]
+    assert again(little).plan.rung == Rung.NOTHING, "the second time there is nothing to do"
+
+    # More: the released retriever is trained on, with new negatives and the re-ranker's scores of them.
+    more = source.rewrite(5, "which surprised many")
+    found = again(more)
+    assert (found.plan.rung, champion()) == (Rung.FINE_TUNE, "v1.1.0"), found.sentence
+    challenger = read_manifest(tmp_path / "refreshed" / "artifacts" / "challenger" / "retriever")
+    assert challenger.inputs["encoder"] == record["artifacts"]["retriever"]["digest"]
+    assert {"negatives", "teacher"} <= challenger.inputs.keys()
+
+    # Much, with a learning rate that ruins the model: it is refused, once and for all.
+    spoil(work, 0.5)
+    much = source.rewrite(ARTICLES, "or so it is said")
+    found = again(much)
+    assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.PRETRAIN, "refused", "v1.1.0"), found.sentence
+    assert re.search("the challenger (is worse|loses more)", found.outcome.reason), found.outcome.reason
+    capsys.readouterr()
+    found = again(much)
+    assert "was refused before" in found.outcome.reason and "[challenger]" not in capsys.readouterr().out
+    flags = ["--folder", str(tmp_path / "refreshed"), "--report", str(tmp_path / "report.json"), "--quiet"]
+    flags += ["--revision", much, "--fine-tune-above", "0.1", "--pretrain-above", "0.8"]
+    assert cli.main(["refresh", releases, *flags]) == 4
+    assert json.loads((tmp_path / "report.json").read_text())["outcome"] == "refused"
+
+    # With a recipe that is mended the same corpus is tried again: pre-trained from the released encoder.
+    spoil(work, 1e-5)
+    found = again(much, judge={"most_loss": 1.0, "alpha": 0.0})
+    assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.PRETRAIN, "released", "v2.0.0"), found.sentence
+    pretraining = read_manifest(tmp_path / "refreshed" / "artifacts" / "refreshed_pretraining" / "encoder")
+    assert pretraining.inputs["init"] == read_record(work, "v1.1.0")["artifacts"]["encoder"]["digest"]
+
+    # A corpus that does not pass validation never reaches training.
+    for path in source.articles()[1:]:
+        path.write_text("# empty\n")
+    with pytest.raises(ValidationFailed):
+        again(source.commit("Broken"))
+    assert champion() == "v2.0.0"
+
+    # Rollback, and what a laptop gets of it.
+    assert cli.main(["release", "rollback", "--folder", str(work), "--reason", "a trial"]) == 0
+    assert champion() == "v1.1.0"
+    assert cli.main(["release", "fetch", "--folder", str(work), "--target", str(tmp_path / "had")]) == 0
+    had = read_manifest(tmp_path / "had" / "retriever").digest
+    assert had == read_record(work, "v1.1.0")["artifacts"]["retriever"]["digest"]
+    capsys.readouterr()
+    assert cli.main(["release", "list", "--folder", str(work)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:8].split()[-1] for line in lines] == ["v2.0.0", "v1.1.0", "v1.0.1", "v1.0.0"]
+    assert [line[0] for line in lines] == [" ", "*", " ", " "]
+
+    # A release's commit is a whole DVC workspace: all of it comes with `dvc pull`, and nothing is left to do.
+    laptop = tmp_path / "laptop"
+    call(tmp_path, "git", "clone", "--quiet", "--branch", "main", releases, str(laptop))
+    dvc(laptop, "pull")
+    data.refuse_unfinished(laptop)
+    assert (laptop / "artifacts" / "challenger_index" / "index" / "index.faiss").is_file()
+
+
+def read_record(work: Path, version: str) -> dict:
+    return read_history(Git.of(work)).find(version).record
+
+
+def spoil(work: Path, learning_rate: float) -> None:
+    """Somebody commits another learning rate for the distilled retriever."""
+    call(work, "git", "pull", "--quiet", "--ff-only", "origin", "main")
+    content = yaml.safe_load((work / "params.yaml").read_text())
+    content["distilled"]["learning_rate"] = learning_rate
+    (work / "params.yaml").write_text(yaml.safe_dump(content))
+    call(work, "git", "commit", "--quiet", "--all", "--message", f"Learning rate {learning_rate}")
+    call(work, "git", "push", "--quiet", "origin", "HEAD:main")

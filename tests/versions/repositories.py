@@ -6,8 +6,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.corpus.store import write_tables
+from stillhouse.versions.promotion import Candidate, promote
 
 Files = dict[str, str]
+
+PATHS = {"corpus": "artifacts/corpus", "retriever": "artifacts/retriever"}
+ACCEPTED = {"accepted": True, "reason": "the challenger is better: 0.9 against 0.5"}
 
 
 def call(folder: Path, *words: str, **environment: str) -> str:
@@ -57,3 +65,32 @@ def commit_data(folder: Path, name: str, files: Files, message: str) -> str:
     call(folder, "git", "commit", "--quiet", "--message", message)
     call(folder, "git", "push", "--quiet", "origin", "main")
     return call(folder, "git", "rev-parse", "HEAD").strip()
+
+
+def make_artifacts(folder: Path, passages: int, weights: str) -> None:
+    """A corpus of so many passages and a "retriever", as if steps had written them."""
+    table = {
+        "passage_id": [f"p{n}" for n in range(passages)],
+        "title": [""] * passages,
+        "text": [f"text {n}" for n in range(passages)],
+        "article_id": ["a"] * passages,
+        "section": [""] * passages,
+        "position": list(range(passages)),
+    }
+    with whole_folder(folder / PATHS["corpus"]) as staging:
+        write_tables(staging, {"passages": table})
+        write_manifest(staging, "ingest", {}, {}, {"passages": passages})
+    with whole_folder(folder / PATHS["retriever"]) as staging:
+        (staging / "weights.txt").write_text(weights)
+        write_manifest(staging, "train-retriever", {}, {}, {})
+
+
+def candidate(folder: Path, passages: int = 3, weights: str = "one", bump: str = "minor") -> Candidate:
+    make_artifacts(folder, passages, weights)
+    return Candidate(folder, PATHS, bump, f"{passages} passages, weights {weights}", {"rung": "test"})
+
+
+def release(
+    folder: Path, passages: int = 3, weights: str = "one", verdict: dict[str, Any] = ACCEPTED, **more: str
+) -> Any:
+    return promote(candidate(folder, passages, weights, **more), lambda against: verdict, recorded=False)

@@ -13,37 +13,15 @@ from typing import Any
 
 import pytest
 import yaml
-from repositories import call, dvc, make_repository
+from repositories import ACCEPTED, PATHS, call, candidate, dvc, make_repository, release
 
-from stillhouse.artifacts import whole_folder, write_manifest
-from stillhouse.corpus.store import write_tables
 from stillhouse.errors import InputError
 from stillhouse.versions import data, promotion
 from stillhouse.versions.git import Git
 from stillhouse.versions.promotion import Candidate, promote
 from stillhouse.versions.releases import Overtaken, read_history, roll_back
 
-PATHS = {"corpus": "artifacts/corpus", "retriever": "artifacts/retriever"}
-ACCEPTED = {"accepted": True, "reason": "the challenger is better: 0.9 against 0.5"}
 REFUSED = {"accepted": False, "reason": "the challenger is worse: 0.2 against 0.5"}
-
-
-def make_artifacts(folder: Path, passages: int, weights: str) -> None:
-    """A corpus of so many passages and a "retriever", as if steps had written them."""
-    table = {
-        "passage_id": [f"p{n}" for n in range(passages)],
-        "title": [""] * passages,
-        "text": [f"text {n}" for n in range(passages)],
-        "article_id": ["a"] * passages,
-        "section": [""] * passages,
-        "position": list(range(passages)),
-    }
-    with whole_folder(folder / PATHS["corpus"]) as staging:
-        write_tables(staging, {"passages": table})
-        write_manifest(staging, "ingest", {}, {}, {"passages": passages})
-    with whole_folder(folder / PATHS["retriever"]) as staging:
-        (staging / "weights.txt").write_text(weights)
-        write_manifest(staging, "train-retriever", {}, {}, {})
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +55,6 @@ def place(template: Path, tmp_path: Path) -> Path:
 def clone(place: Path, name: str) -> Path:
     call(place, "git", "clone", "--quiet", str(place / "work.git"), str(place / name))
     return place / name
-
-
-def candidate(folder: Path, passages: int = 3, weights: str = "one", bump: str = "minor") -> Candidate:
-    make_artifacts(folder, passages, weights)
-    return Candidate(folder, PATHS, bump, f"{passages} passages, weights {weights}", {"rung": "test"})
-
-
-def release(
-    folder: Path, passages: int = 3, weights: str = "one", verdict: dict[str, Any] = ACCEPTED, **more: str
-) -> Any:
-    return promote(candidate(folder, passages, weights, **more), lambda against: verdict, recorded=False)
 
 
 @pytest.fixture

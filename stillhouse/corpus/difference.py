@@ -72,8 +72,8 @@ class Difference:
 
     @property
     def share(self) -> float:
-        """Texts that came or went, as a part of the larger corpus: 0 for none, at most 2 when nothing is left."""
-        return (self.new_texts + self.gone_texts) / max(self.old, self.new, 1)
+        """Texts that came or went, whichever are more, as a part of the larger corpus: a changed passage counts once."""
+        return max(self.new_texts, self.gone_texts) / max(self.old, self.new, 1)
 
     def __str__(self) -> str:
         counts = f"{len(self.added):,} passages added, {len(self.changed):,} changed, {len(self.removed):,} removed"

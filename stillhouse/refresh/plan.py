@@ -34,7 +34,7 @@ BUMPS = {Rung.INDEX: "patch", Rung.FINE_TUNE: "minor", Rung.PRETRAIN: "major"}
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """The share of texts (new and gone, of the larger corpus) above which a rung is climbed."""
+    """The share of texts that came or went, of the larger corpus, above which a rung is climbed."""
 
     fine_tune_above: float = setting(
         0.02, "the share of texts that came or went above which the retriever is trained", minimum=0

@@ -13,7 +13,7 @@ from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS
 from stillhouse.refresh.graph import BEFORE, CHAMPION, NEEDED, released_by, runs_of, uses_of
 from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, plan
-from stillhouse.refresh.workspace import PARAMS, bring_champion, open_clone, set_source, write_stages
+from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone, set_source, write_stages
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
@@ -78,6 +78,7 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
     recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
     settings = configs(recipe, f"{request.folder / PARAMS}")
     log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
+    drop_stale(request.folder)
     bring_champion(git, champion)
     run_uses(BEFORE, settings, root, log)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,6 +62,15 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     return git
 
 
+def drop_stale(folder: Path) -> None:
+    """Removes artifacts that other code or other libraries made in this folder, and notes which are here now."""
+    now, path = describe_environment(), folder / ENVIRONMENT
+    if (folder / ARTIFACTS).is_dir() and not (path.is_file() and json.loads(path.read_text(encoding="utf-8")) == now):
+        shutil.rmtree(folder / ARTIFACTS)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, now)
+
+
 def bring_champion(git: Git, champion: Release) -> None:
     """Puts the champion's artifacts into `artifacts/champion`; those that are there already are not fetched again."""
     target = git.folder / ARTIFACTS / CHAMPION
@@ -84,7 +95,7 @@ def _digest(folder: Path) -> str:
 
 def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe: Recipe) -> None:
     """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as they were run here."""
-    write_json(folder / ENVIRONMENT, describe_environment())
+    (folder / "dvc.lock").unlink(missing_ok=True)  # it holds the stages of the champion
     held = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
     fetched: dict[str, Any] = {
         "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,8 +164,20 @@ def publish(git: Git, record: Mapping[str, Any], bump: str, branch: str, base: s
         except PushTaken:
             continue
         git.fetch(NAME)
+        _follow(git, branch, head, commit)
         return Release(version, commit, dict(record) | {"version": release.name})
     raise InputError(f"the branch {branch} of {REMOTE} moved {ATTEMPTS} times in a row; repeat the command")
+
+
+def _follow(git: Git, branch: str, head: str, commit: str) -> None:
+    """Moves the branch here along, if it stood where the release began; what was staged stays staged.
+
+    Without that the next `git pull` would find the release's own files in its way.
+    """
+    with suppress(GitFailed):  # the release is out, whatever this work tree is like
+        if git.commit_of("HEAD") == head and git("symbolic-ref", "--short", "HEAD") == branch:
+            git("update-ref", f"refs/heads/{branch}", commit, head)
+            git("reset", "--quiet", "--", *COMMITTED)
 
 
 def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Release]:

@@ -25,11 +25,11 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
         (changed(), Rung.NOTHING, "nothing to do"),
         (changed(added=1, texts=(1, 0)), Rung.INDEX, "at most fine_tune_above = 10.00%"),
         (changed(added=40), Rung.INDEX, "at most fine_tune_above"),  # renamed alone: no text is new
-        (changed(added=5, texts=(5, 5)), Rung.INDEX, "10.00%"),  # just on the threshold
-        (changed(added=6, texts=(6, 5)), Rung.FINE_TUNE, "above fine_tune_above = 10.00%"),
+        (changed(added=10, texts=(10, 10)), Rung.INDEX, "10.00%"),  # just on the threshold
+        (changed(added=11, texts=(11, 10)), Rung.FINE_TUNE, "above fine_tune_above = 10.00%"),
         (changed(labels=True), Rung.FINE_TUNE, "other queries or qrels"),
-        (changed(added=25, texts=(25, 25)), Rung.FINE_TUNE, "above fine_tune_above"),
-        (changed(added=26, texts=(26, 25)), Rung.PRETRAIN, "above pretrain_above = 50.00%"),
+        (changed(added=50, texts=(50, 50)), Rung.FINE_TUNE, "above fine_tune_above"),
+        (changed(added=50, texts=(50, 51)), Rung.PRETRAIN, "above pretrain_above = 50.00%"),
         (changed(added=100, texts=(100, 100), labels=True), Rung.PRETRAIN, "above pretrain_above"),
     ],
 )

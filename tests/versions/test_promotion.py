@@ -86,13 +86,14 @@ def test_the_first_release_can_be_had_elsewhere(place: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("git_alone")
-def test_the_working_tree_stays_as_it_is(place: Path) -> None:
+def test_the_branch_follows_and_other_work_stays(place: Path) -> None:
     folder = place / "work"
     (folder / "notes.txt").write_text("mine")
     call(folder, "git", "add", "notes.txt")
-    head, staged = call(folder, "git", "rev-parse", "HEAD"), call(folder, "git", "diff", "--cached", "--name-only")
+    staged = call(folder, "git", "diff", "--cached", "--name-only")
     release(folder)
-    assert call(folder, "git", "rev-parse", "HEAD") == head
+    assert call(folder, "git", "rev-parse", "HEAD") == call(folder, "git", "rev-parse", "retriever@v1.0.0^{commit}")
+    assert "release.json" not in call(folder, "git", "status", "--porcelain")
     assert call(folder, "git", "diff", "--cached", "--name-only") == staged
     assert "notes.txt" not in call(folder, "git", "ls-tree", "--name-only", "retriever@v1.0.0").split()
 

@@ -72,7 +72,7 @@ class Difference:
 
     @property
     def share(self) -> float:
-        """Texts that came or went, whichever are more, as a part of the larger corpus: a changed passage counts once."""
+        """Texts that came or went, whichever are more, as a part of the larger corpus: a changed one counts once."""
         return max(self.new_texts, self.gone_texts) / max(self.old, self.new, 1)
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import digest_json, read_manifest, write_json
 from stillhouse.errors import InputError
@@ -18,8 +18,13 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.recipes import configs, load_recipe, moved
+from stillhouse.versions.git import Git
 from stillhouse.versions.promotion import REFUSED, Candidate, Outcome, promote
 from stillhouse.versions.releases import Overtaken, Release, find_refusal, note_refusal, read_history
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.difference import Difference
+    from stillhouse.corpus.store import Corpus
 
 VERDICT = Path("judge") / "verdict"
 
@@ -62,7 +67,6 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
     stays), and `Overtaken` when another release was made meanwhile.
     """
     from stillhouse.config import build
-    from stillhouse.corpus.difference import difference, fingerprint
     from stillhouse.corpus.store import Corpus
 
     verdict_config: Any = build(find_step("judge").config, request.judge, "judge")
@@ -82,38 +86,75 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
     bring_champion(git, champion)
     run_uses(BEFORE, settings, root, log)
 
-    corpora = [Corpus.open(root / place) for place in (f"{CHAMPION}/corpus", "ingest/corpus")]
-    planned = plan(difference(*corpora), request.thresholds)
+    decision = decide(
+        git,
+        champion,
+        *(Corpus.open(root / place) for place in (f"{CHAMPION}/corpus", "ingest/corpus")),
+        thresholds=request.thresholds,
+        judge=verdict_config,
+        recipe=load_recipe(request.folder / PARAMS),
+    )
+    planned = decision.plan
     log(f"[refresh] {planned.rung}: {planned.reason}")
-    rules = [dataclasses.asdict(verdict_config), dataclasses.asdict(request.thresholds)]
-    training = {name: values for name, values in load_recipe(request.folder / PARAMS).items() if name != "ingest"}
-    key = digest_json([fingerprint(corpora[1]), champion.tag, rules, training])[:16]
-    refused = None if request.again else find_refusal(git, key)
-    if refused:
-        reason = f"this corpus was refused before: {refused}; --again tries it again"
-        return Refreshed(planned, Outcome(REFUSED, champion, reason))
+    if decision.refused and not request.again:
+        return Refreshed(planned, Outcome(REFUSED, champion, decision.refused))
     if planned.rung == Rung.NOTHING or request.plan_only:
         return Refreshed(planned)
-    lacking = [name for name in NEEDED[planned.rung] if name not in champion.paths]
-    if lacking:
-        raise InputError(f"{champion.name} holds no {lacking[0]}, which the rung {planned.rung} starts from")
-
     uses = uses_of(planned.rung, champion.paths)
     run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
-    _write_dvc(request.folder, planned.rung, champion)
+    branch = request.branch or git("symbolic-ref", "--short", "HEAD")
+    return Refreshed(planned, release(git, decision, champion, verdict_config, branch))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How far a refresh goes; `refused` says why its challenger was refused before, and `key` is that note's name."""
+
+    plan: Plan
+    changed: Difference
+    key: str
+    refused: str
+
+
+def decide(
+    git: Git,
+    champion: Release,
+    old: Corpus,
+    new: Corpus,
+    *,
+    thresholds: Thresholds,
+    judge: Any,
+    recipe: Mapping[str, Any],
+) -> Decision:
+    """Compares a corpus with the champion's. Raises `InputError` for a champion without what the rung starts from."""
+    from stillhouse.corpus.difference import difference, fingerprint
+
+    changed = difference(old, new)
+    planned = plan(changed, thresholds)
+    lacking = [name for name in NEEDED.get(planned.rung, ()) if name not in champion.paths]
+    if lacking:
+        raise InputError(f"{champion.name} holds no {lacking[0]}, which the rung {planned.rung} starts from")
+    training = {name: values for name, values in recipe.items() if name != "ingest"}
+    rules = [dataclasses.asdict(judge), dataclasses.asdict(thresholds)]
+    key = digest_json([fingerprint(new), champion.tag, rules, training])[:16]
+    refused = find_refusal(git, key)
+    told = f"this corpus was refused before: {refused}; --again tries it again" if refused else ""
+    return Decision(planned, changed, key, told)
+
+
+def release(git: Git, decision: Decision, champion: Release, judge: Any, branch: str) -> Outcome:
+    """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused."""
+    folder, rung = git.folder, decision.plan.rung
+    write_stages(folder, (*BEFORE, *uses_of(rung, champion.paths)), champion, load_recipe(folder / PARAMS))
     outcome = promote(
-        _candidate(request.folder, planned, champion, difference(*corpora).plain()),
-        lambda against: _judge(root, planned.rung, verdict_config, champion, against),
-        request.branch or git("symbolic-ref", "--short", "HEAD"),
+        _candidate(folder, decision.plan, champion, decision.changed.plain()),
+        lambda against: _judge(folder / ARTIFACTS, rung, judge, champion, against),
+        branch,
         recorded=False,
     )
     if outcome.kind == REFUSED:
-        note_refusal(git, key, champion, outcome.reason)
-    return Refreshed(planned, outcome)
-
-
-def _write_dvc(folder: Path, rung: Rung, champion: Release) -> None:
-    write_stages(folder, (*BEFORE, *uses_of(rung, champion.paths)), champion, load_recipe(folder / PARAMS))
+        note_refusal(git, decision.key, champion, outcome.reason)
+    return outcome
 
 
 def _candidate(folder: Path, planned: Plan, champion: Release, changed: dict[str, Any]) -> Candidate:

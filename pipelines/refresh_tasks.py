@@ -52,7 +52,7 @@ def plan_refresh(
     """
     from stillhouse.surfaces.refresh_component import run_plan
 
-    return run_plan(locals())  # type: ignore[no-any-return]
+    return run_plan(locals())
 
 
 @dsl.component(base_image=image(), install_kfp_package=False)

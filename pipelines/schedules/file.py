@@ -136,7 +136,7 @@ def _entry(kind: type[T], name: str, values: Any, where: str) -> T:
         if type(value) is not expected:
             raise InputError(f"{where}: {key} must be {_words(expected)}, not {value!r}")
     try:
-        return kind(name=name, **values)
+        return kind(**{"name": name} | values)
     except TypeError:
         needed = [
             part for part in ("pipeline", "cron", "releases", "repo", "path") if part in parts and part not in values

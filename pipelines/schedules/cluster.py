@@ -129,7 +129,8 @@ class Kubeflow:
         return pipeline_id, names[version] if version else None
 
     def _pages(self, ask: Any, field: str) -> list[Any]:
-        found, token = [], ""
+        found: list[Any] = []
+        token = ""
         while True:
             answer = ask(page_token=token, page_size=PAGE, namespace=self._namespace)
             found += getattr(answer, field) or []

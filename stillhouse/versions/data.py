@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
-from stillhouse.versions.dvc_source import fetch
+from stillhouse.versions.dvc_source import fetch, of_a_remote
 from stillhouse.versions.git import Git
 from stillhouse.versions.releases import Release
 
@@ -74,9 +74,12 @@ def _workspace(folder: Path) -> Iterator[Any]:
     try:
         with Repo(".") as repo:
             yield repo
-    except DvcException as error:
+    except Exception as error:
+        if not (isinstance(error, (DvcException, OSError)) or of_a_remote(error)):
+            raise
+        told = str(error).strip() or type(error).__name__
         raise InputError(
-            f"DVC cannot do this in {folder}: {error}. Does the remote exist, and may this machine write there "
+            f"DVC cannot do this in {folder}: {told}. Does the remote exist, and may this machine write there "
             "(bucket, credentials, the extras `stillhouse[s3]`, `[ssh]` or `[gcs]`)? Nothing was released; the same "
             "command may be repeated"
         ) from error

@@ -15,6 +15,8 @@ from typing import Any
 
 from stillhouse.errors import InputError
 
+REMOTES = frozenset({"aiobotocore", "aiohttp", "asyncssh", "botocore", "gcsfs", "google", "s3fs", "sshfs"})
+
 
 @dataclass(frozen=True)
 class Found:
@@ -87,11 +89,19 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
         ) from None
     except (CloneError, SCMError) as error:
         raise InputError(f"cannot read the repository {repo} ({_reason(error)}); is its address right?") from None
-    except (DvcException, DataIndexDirError, FileNotFoundError, PermissionError, ConnectionError) as error:
+    except Exception as error:
+        known = (DvcException, DataIndexDirError, FileNotFoundError, PermissionError, ConnectionError)
+        if not (isinstance(error, known) or of_a_remote(error)):
+            raise
         raise InputError(
             f"cannot read {path} of {at}: {_reason(error)}. Is its data pushed (`dvc push`), and may this machine "
             "read the remote (credentials, bucket)?"
         ) from None
+
+
+def of_a_remote(error: Exception) -> bool:
+    """Whether an error is of a library behind DVC's remotes, which DVC hands on as they are."""
+    return type(error).__module__.split(".")[0] in REMOTES
 
 
 def _address(repo: str) -> str:

@@ -2,7 +2,7 @@
 
 A release is a commit with an annotated tag `retriever@v1.2.0`; its `release.json` says which folders belong to it, what
 they were made from and why they were let through. Which release is in use, the *champion*, is said by the tag
-`retriever#champion#N` of the highest N. Both kinds of tags are those of GTO, so `dvc artifacts get` and GTO know them.
+`retriever#champion#N` of the highest N. Both kinds of tags are named as GTO names them.
 Nothing is ever moved or removed: a promotion and a rollback both add the next champion tag, and since a tag can be made
 only once, of two that race one wins and the other is told.
 """

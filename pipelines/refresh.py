@@ -1,9 +1,8 @@
+# No `from __future__ import annotations` here: kfp reads the types of the signature as they stand.
 """The refresh as a Kubeflow pipeline: the corpus is read anew, and its change says which of four rungs is climbed.
 
 Every rung's steps are tasks; a rung that is not climbed is skipped, and where nothing changed all are.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import Any

@@ -62,12 +62,13 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
 def test_a_step_pushes_one_group_without_its_run(
     gateway: Gateway, small_corpus: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
+    begun = time.time()
     run_step("lexical", {"corpus": small_corpus})
     [(method, path, samples)] = gateway.pushes
     assert (method, path) == ("PUT", "/metrics/job/stillhouse/pipeline/refresh/step/lexical")
     assert samples["stillhouse_step_success", ""] == 1
-    assert abs(samples["stillhouse_step_finished_timestamp_seconds", ""] - time.time()) < 60
-    assert 0 < samples["stillhouse_step_duration_seconds", ""] < 60
+    assert begun <= samples["stillhouse_step_finished_timestamp_seconds", ""] <= time.time()
+    assert 0 < samples["stillhouse_step_duration_seconds", ""] <= time.time() - begun
     assert sum(value for (name, _), value in samples.items() if name == "stillhouse_step_failure") == 0
 
 
@@ -115,13 +116,14 @@ def test_a_promotion_pushes_its_outcome(gateway: Gateway, accepted: bool) -> Non
 
 
 def test_work_pushes_its_throughput(gateway: Gateway) -> None:
+    begun = time.monotonic()
     with watch_step("score", print) as watched:
         watched.monitor.began("scoring", 100, 0)
         watched.monitor.advanced("scoring", 100)
         time.sleep(0.05)
         watched.monitor.ended("scoring")
     throughput = gateway.pushes[0][2]["stillhouse_step_examples_per_second", "scoring"]
-    assert 100 / 1.0 < throughput <= 100 / 0.05
+    assert 100 / (time.monotonic() - begun) <= throughput <= 100 / 0.05
 
 
 @pytest.mark.parametrize("where", ["nobody there", "refuses"])

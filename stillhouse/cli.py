@@ -27,7 +27,8 @@ COMMANDS = {
     "refresh": ("brings the released retriever up to date with its corpus", "stillhouse.surfaces.refresh_command"),
     "release": ("lists, promotes, rolls back and fetches releases", "pipelines.release_command"),
     "schedule": ("makes the cluster's schedules equal to a file, and watches a corpus", "pipelines.schedule_command"),
-    "pipeline": ("compiles the Kubeflow pipeline, or runs it on this machine", "pipelines.command"),
+    "preflight": ("says whether this machine will do for a step", "stillhouse.surfaces.preflight_command"),
+    "pipeline": ("compiles, submits or runs the Kubeflow pipelines", "pipelines.command"),
 }
 """Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
 

@@ -1,0 +1,99 @@
+"""Puts a placement on a task of a pipeline, through kfp and kfp-kubernetes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kfp import kubernetes
+from kfp.dsl.pipeline_channel import PipelineChannel
+from kfp.dsl.pipeline_task import PipelineTask
+
+from pipelines.placement import SHARED_MEMORY, Placement, gib
+from stillhouse.preflight import REQUIREMENTS, Requirements
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+PRIORITY = "kueue.x-k8s.io/priority-class"
+TASK_LABEL = "stillhouse.io/task"
+IMAGE = "image"
+
+Chosen = Mapping[str, Any]
+"""The pipeline's parameters by name, as kfp hands them to the pipeline's function."""
+
+
+def place(task: PipelineTask, placement: Placement, label: str, chosen: Chosen) -> PipelineTask:
+    """Gives the task's pod its image, resources, nodes, volumes, secrets, retries, timeout and identity.
+
+    `chosen` holds the parameters that `placement.parameters` names, and the image; what it lacks is fixed to its
+    default. `label` is the task's name for those who look at pods and metrics.
+    """
+    values = placement.parameters | dict(chosen)
+    if IMAGE in chosen:
+        task.set_container_image(chosen[IMAGE])
+    task.set_cpu_request(placement.cpu).set_cpu_limit(placement.cpu_limit or placement.cpu)
+    task.set_memory_request(placement.memory).set_memory_limit(placement.memory_limit or placement.memory)
+    if placement.accelerator:
+        accelerator = [values["accelerator_type"], values["accelerator_count"]]
+        task.set_accelerator_type(accelerator[0]).set_accelerator_limit(accelerator[1])
+        # kfp 2.17 forgets to hand these two down to a task inside a loop or an exit handler.
+        task.register_pipeline_channels([value for value in accelerator if isinstance(value, PipelineChannel)])
+    _choose_nodes(task, placement)
+    _mount(task, placement, values)
+    for name, value in environment(placement).items():
+        task.set_env_variable(name, value)
+    for name, value in placement.annotations.items():
+        kubernetes.add_pod_annotation(task, name, value)
+    kubernetes.add_pod_label(task, TASK_LABEL, label.replace("_", "-"))
+    kubernetes.set_security_context(
+        task, run_as_user=placement.user, run_as_group=placement.group, run_as_non_root=True
+    )
+    kubernetes.set_timeout(task, round(placement.timeout_hours * 3600))
+    if placement.retries:
+        task.set_retry(placement.retries, f"{placement.retry_after_seconds}s", 2.0, "3600s")
+    return task
+
+
+def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
+    for name, value in placement.node_selector.items():
+        kubernetes.add_node_selector(task, name, value)
+    for toleration in placement.tolerations:
+        kubernetes.add_toleration(
+            task,
+            key=toleration.key,
+            operator="Equal" if toleration.value else "Exists",
+            value=toleration.value or None,
+            effect=toleration.effect or None,
+        )
+    if placement.queue:
+        kubernetes.add_pod_label(task, QUEUE, placement.queue)
+    if placement.priority:
+        kubernetes.add_pod_label(task, PRIORITY, placement.priority)
+
+
+def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) -> None:
+    if placement.shared_memory:
+        kubernetes.empty_dir_mount(task, "shared-memory", SHARED_MEMORY, "Memory", placement.shared_memory)
+    kubernetes.empty_dir_mount(task, "scratch", placement.scratch_path, size_limit=placement.scratch)
+    for claim in placement.claims:
+        kubernetes.mount_pvc(task, pvc_name=values[claim.parameter], mount_path=claim.path)
+    for secret in placement.secrets:
+        if secret.keys:
+            kubernetes.use_secret_as_env(task, values[secret.parameter], dict(secret.keys), optional=secret.optional)
+        else:
+            kubernetes.use_secret_as_volume(task, values[secret.parameter], secret.path, optional=secret.optional)
+
+
+def environment(placement: Placement) -> dict[str, str]:
+    """The environment variables of the pod, without those of secrets."""
+    found = dict(placement.environment)
+    found |= {claim.variable: claim.path for claim in placement.claims if claim.variable}
+    if placement.preflight:
+        requirements = Requirements(
+            gpus=1 if placement.accelerator else 0,
+            shared_memory_gib=gib(placement.shared_memory) if placement.shared_memory else 0.0,
+            free_gib=float(placement.free_gib),
+        )
+        found[REQUIREMENTS] = json.dumps(dataclasses.asdict(requirements))
+    return found

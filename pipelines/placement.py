@@ -1,0 +1,206 @@
+"""Where and how a task's pod runs: one dataclass for all of it, checked when it is made.
+
+A `Placement` is data; `pipelines/place.py` puts it on a task, and `pipelines/placement_table.py` reads tables of them.
+What a person may want to change when a run is started (the image, the accelerator's type and count, the names of
+secrets and volume claims) has a default here and becomes a parameter of the pipeline.
+
+The backend of Kubeflow Pipelines itself sets for every pod: no privilege escalation, all capabilities dropped, the
+seccomp profile `RuntimeDefault`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stillhouse.errors import InputError
+
+CPU = re.compile(r"[1-9][0-9]*m?")
+BYTES = re.compile(r"([1-9][0-9]*)(Mi|Gi|Ti)")
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+"""The name of an object in Kubernetes."""
+RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
+"""The name of an extended resource, such as nvidia.com/gpu."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
+GIB = {"Mi": 1 / 1024, "Gi": 1.0, "Ti": 1024.0}
+SHARED_MEMORY = "/dev/shm"
+EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def gib(quantity: str) -> float:
+    """A quantity of bytes, such as 512Mi, in GiB."""
+    match = BYTES.fullmatch(quantity)
+    assert match, quantity
+    return int(match[1]) * GIB[match[2]]
+
+
+def refuse_image(image: str) -> None:
+    """Refuses an image of a registry that is not named by its digest.
+
+    A tag can come to mean another image, and a run would not say which code it ran. An image without a registry, such
+    as `stillhouse:0.1.0`, is one that was loaded onto the node.
+    """
+    if not image or re.search(r"\s", image):
+        raise InputError(f"the image {image!r} is no name of an image; give REGISTRY/NAME@sha256:DIGEST")
+    if "/" in image and not DIGEST.fullmatch(image):
+        raise InputError(f"the image {image} is not named by its digest; write {image.split('@')[0]}@sha256:DIGEST")
+
+
+def _check(good: bool, what: str, remedy: str) -> None:
+    if not good:
+        raise InputError(f"{what}; {remedy}")
+
+
+def _refuse_bytes(value: str, what: str, *, may_be_empty: bool = False) -> None:
+    if not (may_be_empty and not value):
+        _check(bool(BYTES.fullmatch(value)), f"{what} is {value!r}", "write a number of Mi, Gi or Ti, as 16Gi")
+
+
+def _refuse_path(path: str, what: str) -> None:
+    _check(path.startswith("/") and len(path) > 1, f"{what} is mounted at {path!r}", "give an absolute path, as /work")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """What computes beside the processor. Type and count are parameters of the pipeline with these defaults."""
+
+    type: str = "nvidia.com/gpu"
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check(bool(RESOURCE.fullmatch(self.type)), f"the accelerator is {self.type!r}", "write it as nvidia.com/gpu")
+        _check(self.count >= 1, f"{self.count} accelerators", "leave the accelerator out where there is none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toleration:
+    """A taint of nodes that the pod may run on; without a value, whatever the value."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    def __post_init__(self) -> None:
+        _check(bool(self.key), "a toleration has no key", "give the key of the taint")
+        _check(self.effect in EFFECTS, f"a toleration's effect is {self.effect!r}", f"one of {', '.join(EFFECTS[1:])}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A volume claim that exists, whose name is the pipeline's `parameter`; `variable` tells the step where it lies."""
+
+    parameter: str
+    name: str
+    path: str
+    variable: str = ""
+
+    def __post_init__(self) -> None:
+        _check(bool(NAME.fullmatch(self.name)), f"a claim is called {self.name!r}", "give the name of a volume claim")
+        _refuse_path(self.path, f"claim {self.name}")
+        _refuse_parameter(self.parameter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secret:
+    """A secret: keys that become environment variables, or a folder of files. Its name is the pipeline's `parameter`.
+
+    A secret that is `optional` may be missing: the pod starts, and the step itself says which credentials it lacks.
+    """
+
+    parameter: str
+    name: str
+    keys: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
+    optional: bool = True
+
+    def __post_init__(self) -> None:
+        _check(bool(NAME.fullmatch(self.name)), f"a secret is called {self.name!r}", "give the name of a secret")
+        _check(bool(self.keys) != bool(self.path), f"secret {self.name}", "give either keys, or a path to mount it at")
+        for variable in self.keys.values():
+            _check(bool(VARIABLE.fullmatch(variable)), f"secret {self.name}: {variable!r}", "name a variable")
+        if self.path:
+            _refuse_path(self.path, f"secret {self.name}")
+        _refuse_parameter(self.parameter)
+
+
+def _refuse_parameter(name: str) -> None:
+    _check(bool(re.fullmatch("[a-z][a-z_]{2,}", name)), f"a parameter is called {name!r}", "write it as data_secret")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """The pod of one kind of task.
+
+    `cpu` and `memory` are asked for, `cpu_limit` and `memory_limit` are the most it may use (by default the same).
+    `shared_memory` is the size of /dev/shm, kept in memory and counted by `memory_limit`; empty leaves the 64 MiB that
+    a container has. `scratch` is a folder of its own for files that end with the pod. `queue` is a queue of Kueue,
+    `user` and `group` the numbers that the container runs as. `preflight` has the step look at its pod first.
+    """
+
+    cpu: str = "500m"
+    cpu_limit: str = ""
+    memory: str = "2Gi"
+    memory_limit: str = ""
+    accelerator: Accelerator | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    queue: str = ""
+    priority: str = ""
+    """The name of a priority class of Kueue."""
+    shared_memory: str = ""
+    scratch: str = "10Gi"
+    scratch_path: str = "/scratch"
+    claims: tuple[Claim, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 2
+    retry_after_seconds: int = 30
+    timeout_hours: float = 24
+    user: int = 10001
+    group: int = 10001
+    preflight: bool = False
+    free_gib: int = 0
+    """What the preflight asks of the work folder's disk."""
+
+    def __post_init__(self) -> None:
+        for value, what in ((self.cpu, "cpu"), (self.cpu_limit or self.cpu, "cpu_limit")):
+            _check(bool(CPU.fullmatch(value)), f"{what} is {value!r}", "write whole cores, or thousandths as 500m")
+        _check(_cores(self.cpu_limit or self.cpu) >= _cores(self.cpu), "cpu_limit is below cpu", "raise it")
+        _refuse_bytes(self.memory, "memory")
+        _refuse_bytes(self.memory_limit or self.memory, "memory_limit")
+        most = gib(self.memory_limit or self.memory)
+        _check(most >= gib(self.memory), "memory_limit is below memory", "raise it")
+        _refuse_bytes(self.shared_memory, "shared_memory", may_be_empty=True)
+        if self.shared_memory:
+            remedy = f"raise memory_limit above {self.shared_memory}: what lies in {SHARED_MEMORY} is counted there"
+            _check(gib(self.shared_memory) < most, f"shared_memory is {self.shared_memory}", remedy)
+        _refuse_bytes(self.scratch, "scratch")
+        _refuse_path(self.scratch_path, "scratch")
+        for label in (self.queue, self.priority):
+            _check(bool(LABEL.fullmatch(label)) and len(label) < 64, f"the queue or priority {label!r}", "name a label")
+        _check(0 <= self.retries <= 10, f"{self.retries} retries", "give 0 to 10")
+        _check(self.retry_after_seconds >= 0, "retry_after_seconds is negative", "give 0 or more")
+        _check(self.timeout_hours > 0, f"timeout_hours is {self.timeout_hours}", "give a time above 0")
+        _check(min(self.user, self.group) > 0, "user or group is 0, the superuser", "give a number above 0, as 10001")
+        _check(self.accelerator is None or self.preflight, "an accelerator without a preflight", "set preflight: true")
+        paths = [self.scratch_path, SHARED_MEMORY, *(claim.path for claim in self.claims)]
+        paths += [secret.path for secret in self.secrets if secret.path]
+        twice = sorted({path for path in paths if paths.count(path) > 1})
+        _check(not twice, f"two volumes at {', '.join(twice)}", "mount each at a path of its own")
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The pipeline's parameters that this placement reads, and their defaults; all text, as pod specs want it."""
+        found = {claim.parameter: claim.name for claim in self.claims}
+        found |= {secret.parameter: secret.name for secret in self.secrets}
+        if self.accelerator:
+            found |= {"accelerator_type": self.accelerator.type, "accelerator_count": str(self.accelerator.count)}
+        return found
+
+
+def _cores(cpu: str) -> float:
+    return int(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)

@@ -1,0 +1,44 @@
+"""`stillhouse preflight`: says whether this machine will do for a step, and if not, what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse import context
+from stillhouse.preflight import Requirements, check, read_requirements, take_readings
+from stillhouse.surfaces.parser import Parser
+
+ABOUT = """\
+A pod of a Kubeflow pipeline does the same by itself where its placement says `preflight: true`.
+
+examples:
+  stillhouse preflight --gpus 1 --shared-memory 16 --free 100
+  stillhouse preflight --work /work"""
+
+
+def main(argv: Sequence[str]) -> int:
+    asked = read_requirements() or Requirements()
+    parser = Parser("preflight", "Looks at shared memory, disk, driver, GPUs and NCCL before a long step.", ABOUT)
+    parser.add_argument("--gpus", type=int, default=asked.gpus, metavar="N", help="at least so many GPUs")
+    parser.add_argument(
+        "--shared-memory", type=float, default=asked.shared_memory_gib, metavar="GIB", help="size of /dev/shm"
+    )
+    parser.add_argument(
+        "--free", type=float, default=asked.free_gib, metavar="GIB", help="free disk of the work folder"
+    )
+    parser.add_argument(
+        "--work", type=Path, metavar="FOLDER", help=f"default: ${context.WORK_ROOT} or .stillhouse/work"
+    )
+    arguments = parser.parse(argv)
+    wanted = Requirements(gpus=arguments.gpus, shared_memory_gib=arguments.shared_memory, free_gib=arguments.free)
+    print(check(wanted, take_readings(arguments.work or context.work_root())))
+    return 0
+
+
+def check_pod() -> None:
+    """Runs the preflight where the environment asks for it. Raises `InputError` with every remedy."""
+    wanted = read_requirements(os.environ)
+    if wanted is not None:
+        print(f"[preflight] {check(wanted, take_readings(context.work_root()))}", flush=True)

@@ -41,11 +41,12 @@ lint: install
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 
-render: install  ## dvc.yaml and components/ from the graph and the steps
+render: install  ## dvc.yaml, components/ and manifests/pipelines/ from the graph and the steps
 	$(RUN) python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml.new
 	mv dvc.yaml.new dvc.yaml
 	$(RUN) python -m components.render
 	$(RUN) python -m stillhouse.monitoring.dashboard manifests/components/monitoring/dashboard.json
+	$(RUN) stillhouse pipeline compile
 
 deploy:  ## everything that Stillhouse needs on the cluster that kubectl points at: OVERLAY=single-node, gpu, …
 	kubectl apply --server-side -k manifests/overlays/$(OVERLAY)

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
 
 from stillhouse.config import field_types
 from stillhouse.steps.registry import steps
-from stillhouse.steps.spec import Port, Step
-from stillhouse.surfaces.component import METRICS, PAGE, PAGES
+from stillhouse.steps.spec import Step
+from stillhouse.surfaces.component import METRICS
+from stillhouse.surfaces.component_views import views_of
 
 FOLDER = Path(__file__).resolve().parent
 FIRST_LINE = "# Rendered by `python -m components.render`; change the step's declaration, not this file."
 WIDTH = 116
+KFP_NAMES = frozenset({"ClassificationMetrics", "Dataset", "HTML", "Input", "Markdown", "Metrics", "Model", "Output"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,20 +41,15 @@ class Parameter:
         return f"{self.name}: {self.annotation}" + ("" if self.default is None else f" = {self.default}")
 
 
-def artifact_type(port: Port) -> str:
-    return "Model" if port.kind == "model" else "Dataset"
-
-
 def parameters(step: Step) -> list[Parameter]:
     """The parameters of a step's component: what has no default first, as Python wants it."""
     inputs = [
-        Parameter(port.name, f"Input[{artifact_type(port)}]", "None" if port.optional else None, port.help)
+        Parameter(port.name, f"Input[{port.holds}]", "None" if port.optional else None, port.help)
         for port in step.inputs
     ]
-    outputs = [Parameter(port.name, f"Output[{artifact_type(port)}]", None, port.help) for port in step.outputs]
+    outputs = [Parameter(port.name, f"Output[{port.holds}]", None, port.help) for port in step.outputs]
     outputs.append(Parameter(METRICS, "Output[Metrics]", None, "the step's figures"))
-    if step.name in PAGES:
-        outputs.append(Parameter(PAGE, "Output[HTML]", None, "the report, as a page"))
+    outputs += [Parameter(view.name, f"Output[{view.kind}]", None, view.help) for view in views_of(step.name)]
     kinds = field_types(step.config)
     settings = [
         Parameter(field.name, kinds[field.name].__name__, literal(field.default), field.metadata["help"])
@@ -71,8 +69,8 @@ def literal(value: Any) -> str:
 def component_source(step: Step) -> str:
     declared = parameters(step)
     annotations = " ".join(parameter.annotation for parameter in declared)
-    words = ["Dataset", "HTML", "Input", "Metrics", "Model", "Output"]
-    used = sorted((word for word in words if word in annotations), key=lambda word: (not word.isupper(), word))
+    words = re.findall("[A-Za-z]+", annotations)
+    used = sorted({word for word in words if word in KFP_NAMES}, key=lambda word: (not word.isupper(), word))
     arguments = "\n".join(_argument(parameter) for parameter in declared)
     signature = "\n".join(f"    {parameter.code}," for parameter in declared)
     return f'''{FIRST_LINE}
@@ -113,13 +111,12 @@ def readme(step: Step) -> str:
         lines += ["| input | type | what it is |", "|---|---|---|"]
         for port in step.inputs:
             note = " (optional)" if port.optional else ""
-            lines.append(f"| `{port.name}` | {artifact_type(port)} | {_cell(port.help)}{note} |")
+            lines.append(f"| `{port.name}` | {port.holds} | {_cell(port.help)}{note} |")
         lines.append("")
     lines += ["| output | type | what it is |", "|---|---|---|"]
-    lines += [f"| `{port.name}` | {artifact_type(port)} | {_cell(port.help)} |" for port in step.outputs]
+    lines += [f"| `{port.name}` | {port.holds} | {_cell(port.help)} |" for port in step.outputs]
     lines.append(f"| `{METRICS}` | Metrics | the step's figures |")
-    if step.name in PAGES:
-        lines.append(f"| `{PAGE}` | HTML | the report, as a page |")
+    lines += [f"| `{view.name}` | {view.kind} | {_cell(view.help)} |" for view in views_of(step.name)]
     lines += ["", "| parameter | type | default | what it sets |", "|---|---|---|---|"]
     for name, field in settings.items():
         rules = field.metadata

@@ -1,32 +1,43 @@
-"""`stillhouse pipeline`: compiles the Kubeflow pipeline, or runs it on this machine."""
+"""`stillhouse pipeline`: compiles the Kubeflow pipelines, submits one to a cluster, or runs one on this machine."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.surfaces.parser import Parser
-from stillhouse.surfaces.recipes import find_recipe, load_recipe
 from stillhouse.surfaces.step_command import add_context_flags, environment
+
+if TYPE_CHECKING:
+    from pipelines.catalog import Request
 
 HELP = """\
 usage: stillhouse pipeline ACTION [--help] ...
 
 actions:
-  compile    writes the pipeline of a recipe as a file that Kubeflow takes
-  run-local  runs it on this machine, each task in a process of its own, without Kubernetes
+  compile    writes pipelines as files that Kubeflow takes
+  submit     starts a run on a cluster
+  run-local  runs a pipeline on this machine, each task in a process of its own, without Kubernetes
+
+pipelines:
+  train               from a corpus to a distilled retriever, its index and a report
+  compare-objectives  pre-trainings side by side
+  zero-shot           retrievers and BM25 on many corpora
 
 examples:
-  stillhouse pipeline compile --recipe sample --output retriever.yaml
-  stillhouse pipeline run-local --recipe micro --folder trial
+  stillhouse pipeline submit train --placements gpu --parameter source=/work/corpora/mine --wait
+  stillhouse pipeline run-local train --recipe micro --folder trial
+  stillhouse pipeline compile train --recipe sample --output train.yaml
 """
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {"compile": compile_action, "run-local": run_local_action}
+    actions = {"compile": compile_action, "submit": submit_action, "run-local": run_local_action}
     if not argv or argv[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0
@@ -37,45 +48,158 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser(action: str, description: str) -> Parser:
     parser = Parser(f"pipeline {action}", description)
-    parser.add_argument(
-        "--recipe", metavar="NAME|FILE", default="sample", help="a shipped recipe, or a file (default: sample)"
-    )
+    several = action == "compile"
+    note = "; without one, all of them" if several else " (default: train)"
+    parser.add_argument("pipeline", nargs="?", default="" if several else "train", help=f"see above{note}")
+    parser.add_argument("--recipe", metavar="NAME|FILE", default="sample", help="a shipped recipe, or a file")
+    parser.add_argument("--sweep", metavar="NAME|FILE", default="all-objectives", help="of compare-objectives")
     return parser
 
 
-def compile_action(argv: Sequence[str]) -> int:
-    parser = _parser("compile", "Writes the pipeline of a recipe as IR YAML, to upload to Kubeflow.")
+def _add_placements(parser: Parser) -> None:
     parser.add_argument(
-        "--output", metavar="FILE", type=Path, default=Path("retriever.yaml"), help="default: retriever.yaml"
+        "--placements",
+        metavar="NAME|FILE",
+        default="cpu",
+        help="where tasks run: cpu (default), gpu, or a file like pipelines/placements/gpu.yaml",
+    )
+
+
+def _add_parameters(parser: Parser) -> None:
+    parser.add_argument(
+        "--parameter",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a parameter of the pipeline; may be given again",
+    )
+
+
+def compile_action(argv: Sequence[str]) -> int:
+    parser = _parser("compile", "Writes one pipeline as a file to upload, or all as resources of Kubernetes.")
+    _add_placements(parser)
+    parser.add_argument("--output", metavar="FILE", type=Path, help="of one pipeline (default: PIPELINE.yaml)")
+    parser.add_argument(
+        "--folder", metavar="FOLDER", type=Path, default=Path("manifests/pipelines"), help="of all pipelines"
+    )
+    parser.add_argument("--resources", action="store_true", help="one pipeline as `kubectl apply` takes it")
+    arguments = parser.parse(argv)
+    _platform()
+    from pipelines.catalog import Request
+    from pipelines.ir import compile_small
+    from pipelines.manifests import write_all
+    from pipelines.placement_table import find_table
+
+    if not arguments.pipeline:
+        for path in write_all(arguments.folder):
+            print(f"wrote {path}")
+        return 0
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
+    compiled = compile_small(request.build(find_table(arguments.placements)))
+    path = arguments.output or Path(f"{arguments.pipeline}.yaml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(compiled.as_resources() if arguments.resources else compiled.as_ir(), encoding="utf-8")
+    how = "`kubectl apply`" if arguments.resources else "the Kubeflow user interface, or with `kfp pipeline create`"
+    print(f"wrote {path}, version {compiled.version}; upload it in {how}")
+    return 0
+
+
+def submit_action(argv: Sequence[str]) -> int:
+    parser = _parser("submit", "Starts a run on a cluster; wrong parameters are refused before anything is sent.")
+    _add_placements(parser)
+    _add_parameters(parser)
+    parser.add_argument("--image", metavar="IMAGE", help="as --parameter image=IMAGE (default: $STILLHOUSE_IMAGE)")
+    parser.add_argument("--run-name", metavar="NAME", help="default: the pipeline and the time")
+    parser.add_argument("--experiment", metavar="NAME", default="stillhouse", help="default: stillhouse")
+    parser.add_argument("--service-account", metavar="NAME", default="", help="of the run's pods")
+    where = parser.add_argument_group("which cluster (default: this pod's, or that of the kubeconfig)")
+    where.add_argument("--host", metavar="URL", default="", help="of the API, for instance of a port-forward")
+    where.add_argument("--namespace", metavar="NAME", default="", help="of the run, where Kubeflow has several users")
+    where.add_argument("--kubeflow", metavar="NAME", default="kubeflow", help="namespace of Kubeflow Pipelines")
+    where.add_argument("--context", metavar="NAME", default="", help="of the kubeconfig")
+    where.add_argument("--ca-file", metavar="FILE", default="", help="of the API's certificate")
+    parser.add_argument("--wait", action="store_true", help="show the tasks as they go; exit code 1 if the run fails")
+    parser.add_argument(
+        "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait asks (default: 5)"
     )
     arguments = parser.parse(argv)
     _platform()
-    from pipelines.compile import compile_pipeline
+    from components.image import image
+    from pipelines.catalog import Request
+    from pipelines.ir import compile_small
+    from pipelines.placement_table import find_table
+    from pipelines.submit import Cluster, check_pod_parameters, submit, watch
 
-    compile_pipeline(arguments.recipe, arguments.output)
-    print(f"wrote {arguments.output}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")
-    return 0
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
+    table = find_table(arguments.placements)
+    given = _given(arguments.parameter)
+    pod = {"image": arguments.image or given.pop("image", image())}
+    pod |= {name: given.pop(name) for name in table.parameters if name in given}
+    check_pod_parameters(pod, table.parameters)
+    values = _values(request, given)
+    compiled = compile_small(request.build(table))
+    client = Cluster(
+        host=arguments.host,
+        kubeflow=arguments.kubeflow,
+        namespace=arguments.namespace,
+        context=arguments.context,
+        ca_file=arguments.ca_file,
+    ).connect()
+    name = arguments.run_name or f"{request.pipeline} {datetime.now():%Y-%m-%d %H:%M:%S}"
+    run = submit(client, compiled, values | pod, name, arguments.experiment, arguments.service_account)
+    print(f"run {run}, version {compiled.version}", flush=True)
+    if not arguments.wait:
+        return 0
+    try:
+        return 0 if watch(client, run, lambda line: print(line, flush=True), arguments.every) else 1
+    except KeyboardInterrupt:
+        print(f"the run goes on; `kfp run get {run}` shows it", file=sys.stderr)
+        raise
 
 
 def run_local_action(argv: Sequence[str]) -> int:
-    parser = _parser("run-local", "Runs the pipeline on this machine and keeps its evaluation.")
+    parser = _parser("run-local", "Runs a pipeline on this machine and keeps its result.")
+    _add_parameters(parser)
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=Path, default=Path(), help="write evaluation/ there (default: here)"
+        "--folder", metavar="FOLDER", type=Path, default=Path(), help="write the result there (default: here)"
     )
+    parser.add_argument("--shards", metavar="N", type=int, default=1, help="encode a corpus by N tasks (default: 1)")
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()
+    from pipelines.catalog import RESULTS, Request
     from pipelines.local import PipelineFailed, run_local
 
-    path = find_recipe(arguments.recipe)
+    if arguments.shards < 1:
+        raise InputError(f"--shards: {arguments.shards} is less than 1")
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, arguments.shards)
+    values = _values(request, _given(arguments.parameter))
     try:
         with environment(arguments):
-            result = run_local(load_recipe(path), str(path), arguments.folder)
+            result = run_local(request, values, arguments.folder)
     except PipelineFailed as error:
         print(f"stillhouse: {error}; the task's own lines above say why", file=sys.stderr)
         return 1
-    print(f"the evaluation is in {result}; open {result / 'report.html'}")
+    print(f"the result is in {result}; open {result / RESULTS[request.pipeline].page}")
     return 0
+
+
+def _given(words: Sequence[str]) -> dict[str, str]:
+    """The parameters of `--parameter name=value`."""
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name or name in given:
+            raise InputError(f"--parameter {word}: write NAME=VALUE, each name once")
+        given[name] = value
+    return given
+
+
+def _values(request: Request, given: Mapping[str, str]) -> dict[str, Any]:
+    """The parameters in their types, checked."""
+    values = request.read(given)
+    request.check(values)
+    return values
 
 
 def _platform() -> None:

@@ -8,20 +8,26 @@ their tasks differ; both hand their evaluations to the last task.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kfp import compiler, dsl
+from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
+from pipelines.check import check_compare_objectives
 from pipelines.gather import gather_comparison
-from pipelines.tasks import make_task
+from pipelines.interface import make_pipeline
+from pipelines.ir import compile_small
+from pipelines.placement_table import DEFAULT_TABLE, PlacementTable, find_table
+from pipelines.tasks import Pods, make_task
+from pipelines.train import pipeline_inputs
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import Use
 from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, SHARED, Job, Plan, refuse_rewired
+from stillhouse.surfaces.run_parameters import COMMON, Pair, filled
 
 NAME = "compare-objectives"
 CHANNEL_TYPES = {bool: "Boolean", int: "Integer", float: "Float", str: "String"}
@@ -32,14 +38,14 @@ ITEM_LIMIT = 200
 Item = dict[str, bool | int | float | str]
 
 
-def compile_comparison(plan: Plan, output: Path) -> None:
-    """Writes the pipeline of a plan as IR YAML, the form that Kubeflow takes."""
-    pipeline = build_comparison(plan)
+def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = None) -> None:
+    """Writes the pipeline of a plan as IR YAML, the form that Kubeflow takes; by default with pods without GPUs."""
+    compiled = compile_small(build_comparison(plan, table or find_table(DEFAULT_TABLE)))
     output.parent.mkdir(parents=True, exist_ok=True)
-    compiler.Compiler().compile(pipeline, str(output))
+    output.write_text(compiled.as_ir(), encoding="utf-8")
 
 
-def build_comparison(plan: Plan) -> BaseComponent:
+def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseComponent:
     """The pipeline of a plan. Raises `InputError` for more runs than one loop can hold, and for other graphs."""
     if len(plan.jobs) > ITEM_LIMIT:
         raise InputError(f"{len(plan.jobs)} runs are more than one pipeline holds ({ITEM_LIMIT}); use fewer seeds")
@@ -48,12 +54,19 @@ def build_comparison(plan: Plan) -> BaseComponent:
         pretrained: [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained]
         for pretrained in (True, False)
     }
+    uses_before = _shared_uses(plan)
+    before = {use.name: _shared_config(plan, use) for use in uses_before}
+    pairs = filled(COMMON, before)
 
-    def compare_objectives():  # kfp would take an annotated result for an output
+    def body(given: dict[str, Any], pods: Pods) -> None:
+        chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
+        check = pods.place(
+            check_compare_objectives(**{name: given[name] for name in COMMON}), "check", "check_parameters"
+        )
         shared: dict[str, PipelineTask] = {}
-        for use in _shared_uses(plan):
-            config = _shared_config(plan, use)
-            shared[use.name] = make_task(use, {f: getattr(config, f) for f in field_types(use.step.config)}, shared)
+        for use in uses_before:
+            task = make_task(use, _with_chosen(use, before[use.name], chosen), shared, pods)
+            shared[use.name] = task if use.inputs else task.after(check)
         handed: dict[str, Any] = {}
         for pretrained, jobs in groups.items():
             if not jobs:
@@ -62,16 +75,21 @@ def build_comparison(plan: Plan) -> BaseComponent:
             with dsl.ParallelFor(items, name="variants" if pretrained else "unpretrained") as item:
                 tasks = dict(shared)
                 for use in uses:
-                    tasks[use.name] = make_task(use, _settings(use, jobs[0], items[0], item), tasks)
+                    tasks[use.name] = make_task(use, _settings(use, jobs[0], items[0], item), tasks, pods.unsharded)
             prefix = "" if pretrained else "unpretrained_"
             handed[f"{prefix}evaluations"] = dsl.Collected(tasks[EVALUATION].outputs["evaluation"])
             if pretrained:
                 handed["curves"] = dsl.Collected(tasks[PRETRAINING].outputs["curves"])
         content = json.dumps({"name": plan.sweep.name} | plan.sweep.plain(), ensure_ascii=False)
-        gather_comparison(sweep=content, reference=shared[EVALUATION].outputs["evaluation"], **handed)
+        page = gather_comparison(sweep=content, reference=shared[EVALUATION].outputs["evaluation"], **handed)
+        pods.place(page, "gather-comparison", "comparison")
 
     description = f"Pre-trainings side by side: {plan.sweep.title or plan.sweep.name}."
-    return dsl.pipeline(name=NAME, description=description)(compare_objectives)
+    return make_pipeline(NAME, description, pipeline_inputs(COMMON, before), table, body)
+
+
+def _with_chosen(use: Use, config: Any, chosen: Mapping[Pair, Any]) -> dict[str, Any]:
+    return {field: chosen.get((use.name, field), getattr(config, field)) for field in field_types(use.step.config)}
 
 
 def loop_items(jobs: Sequence[Job]) -> list[Item]:

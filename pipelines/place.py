@@ -23,11 +23,11 @@ Chosen = Mapping[str, Any]
 """The pipeline's parameters by name, as kfp hands them to the pipeline's function."""
 
 
-def place(task: PipelineTask, placement: Placement, label: str, chosen: Chosen) -> PipelineTask:
+def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -> PipelineTask:
     """Gives the task's pod its image, resources, nodes, volumes, secrets, retries, timeout and identity.
 
     `chosen` holds the parameters that `placement.parameters` names, and the image; what it lacks is fixed to its
-    default. `label` is the task's name for those who look at pods and metrics.
+    default. Pods and metrics are found by `step`.
     """
     values = placement.parameters | dict(chosen)
     if IMAGE in chosen:
@@ -45,7 +45,7 @@ def place(task: PipelineTask, placement: Placement, label: str, chosen: Chosen) 
         task.set_env_variable(name, value)
     for name, value in placement.annotations.items():
         kubernetes.add_pod_annotation(task, name, value)
-    kubernetes.add_pod_label(task, TASK_LABEL, label.replace("_", "-"))
+    kubernetes.add_pod_label(task, TASK_LABEL, step)
     kubernetes.set_security_context(
         task, run_as_user=placement.user, run_as_group=placement.group, run_as_non_root=True
     )

@@ -3,23 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kfp import dsl
 from kfp.dsl.pipeline_task import PipelineTask
 
 from components.catalog import find_component
+from pipelines.control import gate, gather_vectors
+from pipelines.place import place
+from pipelines.placement_table import PlacementTable
+from stillhouse.config import field_types
 from stillhouse.graph import Use
-from stillhouse.surfaces.recipes import location_fields
+from stillhouse.steps.execute import VERDICT
+from stillhouse.steps.registry import find_step
+
+GATE = "gate"
 
 
-def make_task(use: Use, settings: Mapping[str, Any], tasks: Mapping[str, PipelineTask]) -> PipelineTask:
-    """The task of `use` with its settings, fed by the outputs of earlier `tasks`."""
+@dataclass(frozen=True)
+class Pods:
+    """Where the tasks of one pipeline run. Without a table, on this machine as its local runner has it.
+
+    `chosen` holds the pipeline's parameters, as kfp hands them to the pipeline's function; `shards` is in how many
+    parts a corpus is encoded, a pod each; `pipeline` is its name.
+    """
+
+    table: PlacementTable | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    shards: int = 1
+    pipeline: str = ""
+
+    @property
+    def unsharded(self) -> Pods:
+        """The same for tasks of a loop, which are many already."""
+        return replace(self, shards=1)
+
+    def place(self, task: PipelineTask, step: str, label: str) -> PipelineTask:
+        """Names a task `label` and gives it the pod of `step`, a step's name or that of a component that is none.
+
+        Kubeflow's own cache is off: it knows an input by its name and an image by its text, so that a changed corpus or
+        a changed program would be taken for what was there before.
+        """
+        task.set_display_name(label).set_caching_options(False)
+        return place(task, self.table.of(step), step, self.chosen) if self.table else task
+
+
+HERE = Pods()
+
+
+def make_task(use: Use, settings: Mapping[str, Any], tasks: dict[str, PipelineTask], pods: Pods = HERE) -> PipelineTask:
+    """The task of `use` with its settings, fed by the outputs of earlier `tasks`.
+
+    What is given the verdict of the validation waits for the gate, which it adds to `tasks` where there is none yet.
+    """
     values = dict(settings)
     for port, source in use.inputs.items():
         origin, output = source.split("/")
         values[port] = tasks[origin].outputs[output]
-    task = find_component(use.step)(**values).set_display_name(use.name)
-    if location_fields(use.step):
-        # What lies at a location can change while its name stays, and Kubeflow's cache would look at the name only.
-        task.set_caching_options(False)
-    return task
+    if VERDICT in values and GATE not in tasks:
+        tasks[GATE] = pods.place(gate(validation=values[VERDICT]), GATE, GATE)
+    if use.step_name == "index" and pods.shards > 1:
+        values["vectors"] = _encode_in_shards(use, values, tasks, pods)
+    task = pods.place(find_component(use.step)(**values), use.step_name, use.name)
+    return task.after(tasks[GATE]) if VERDICT in values else task
+
+
+def _encode_in_shards(use: Use, values: Mapping[str, Any], tasks: Mapping[str, PipelineTask], pods: Pods) -> Any:
+    """The corpus's vectors, encoded by as many tasks as there are shards, side by side, and put into one folder."""
+    encode = find_step("encode")
+    shared = {name: values[name] for name in field_types(encode.config) if name in values}
+    ports = {port.name: values[port.name] for port in encode.inputs if port.name in values}
+    with dsl.ParallelFor(list(range(1, pods.shards + 1)), name=f"{use.name}-shards") as shard:
+        # kfp takes every item of a loop for text, whatever the items are.
+        shard.channel_type = "Integer"
+        part = find_component(encode)(**ports, **shared, shard=shard, shards=pods.shards)
+        pods.place(part, encode.name, f"{use.name}_shard").after(tasks[GATE])
+    together = gather_vectors(parts=dsl.Collected(part.outputs["vectors"]))
+    return pods.place(together, "gather-vectors", f"{use.name}_vectors").outputs["vectors"]

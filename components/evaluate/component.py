@@ -1,6 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
 from kfp import dsl
-from kfp.dsl import HTML, Dataset, Input, Metrics, Output
+from kfp.dsl import HTML, Dataset, Input, Markdown, Metrics, Output
 
 from components.image import image
 
@@ -11,6 +11,7 @@ def evaluate(
     evaluation: Output[Dataset],
     metrics: Output[Metrics],
     html: Output[HTML],
+    summary: Output[Markdown],
     bm25: Input[Dataset] = None,
     zero_shot: Input[Dataset] = None,
     retriever_1_unpretrained: Input[Dataset] = None,
@@ -40,6 +41,7 @@ def evaluate(
         evaluation: metrics, significance and the report.
         metrics: the step's figures.
         html: the report, as a page.
+        summary: the figures of every system, as a table.
         bm25: run of BM25, the lexical baseline.
         zero_shot: run of the starting model as it is.
         retriever_1_unpretrained: run of retriever 1 (BM25 negatives) without pre-training.

@@ -1,6 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
 from kfp import dsl
-from kfp.dsl import Dataset, Input, Metrics, Model, Output
+from kfp.dsl import HTML, Dataset, Input, Metrics, Model, Output
 
 from components.image import image
 
@@ -10,8 +10,9 @@ def importance(
     tokens: Input[Dataset],
     importance: Output[Dataset],
     metrics: Output[Metrics],
+    html: Output[HTML],
     tokenizer: Input[Model] = None,
-    counts: Input[Model] = None,
+    counts: Input[Dataset] = None,
     window: int = 4,
     edges: str = "equation",
     definition: str = "tokens",
@@ -28,6 +29,7 @@ def importance(
         tokens: the token arrays.
         importance: n-gram counts and one AMI value a token.
         metrics: the step's figures.
+        html: what gets masked, as a page.
         tokenizer: the model whose tokenizer cut the passages; its words are in the picture.
         counts: n-gram counts of other passages, added to those of these.
         window: longest n-gram that is counted: L of 003 eq. 8.

@@ -11,7 +11,7 @@ def index(
     retriever: Input[Model],
     index: Output[Dataset],
     metrics: Output[Metrics],
-    vectors: Input[Model] = None,
+    vectors: Input[Dataset] = None,
     validation: Input[Dataset] = None,
     precision: str = "auto",
     batch_tokens: int = 8192,

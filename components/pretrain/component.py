@@ -1,6 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
 from kfp import dsl
-from kfp.dsl import Dataset, Input, Metrics, Model, Output
+from kfp.dsl import HTML, Dataset, Input, Metrics, Model, Output
 
 from components.image import image
 
@@ -12,6 +12,7 @@ def pretrain(
     encoder: Output[Model],
     curves: Output[Dataset],
     metrics: Output[Metrics],
+    html: Output[HTML],
     generator: Input[Model] = None,
     importance: Input[Dataset] = None,
     epochs: float = 3.0,
@@ -68,6 +69,7 @@ def pretrain(
         encoder: the pre-trained encoder with its language-model head.
         curves: training and held-out loss.
         metrics: the step's figures.
+        html: its loss curves, as a page.
         generator: the masked language model that replaces tokens.
         importance: AMI values for importance-aware masking.
         epochs: passes over the training examples, at least one step.

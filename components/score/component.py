@@ -1,6 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
 from kfp import dsl
-from kfp.dsl import Dataset, Input, Metrics, Model, Output
+from kfp.dsl import ClassificationMetrics, Dataset, Input, Metrics, Model, Output
 
 from components.image import image
 
@@ -12,6 +12,7 @@ def score(
     reranker: Input[Model],
     teacher: Output[Dataset],
     metrics: Output[Metrics],
+    roc: Output[ClassificationMetrics],
     precision: str = "auto",
     batch_tokens: int = 8192,
     depth: int = 200,
@@ -27,6 +28,7 @@ def score(
         reranker: the cross-encoder.
         teacher: the scores.
         metrics: the step's figures.
+        roc: how the scores tell positives from negatives.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: score the best so many negatives of a query, or some of these.

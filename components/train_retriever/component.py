@@ -1,6 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
 from kfp import dsl
-from kfp.dsl import Dataset, Input, Metrics, Model, Output
+from kfp.dsl import HTML, Dataset, Input, Metrics, Model, Output
 
 from components.image import image
 
@@ -13,6 +13,7 @@ def train_retriever(
     retriever: Output[Model],
     curves: Output[Dataset],
     metrics: Output[Metrics],
+    html: Output[HTML],
     teacher: Input[Dataset] = None,
     epochs: float = 3.0,
     max_steps: int = 0,
@@ -46,6 +47,7 @@ def train_retriever(
         retriever: the bi-encoder.
         curves: training and held-out loss.
         metrics: the step's figures.
+        html: its loss curves, as a page.
         teacher: the re-ranker's scores: distillation.
         epochs: passes over the training examples, at least one step.
         max_steps: stop after this many steps; 0 = by epochs.

@@ -110,7 +110,13 @@ STEP = Step(
     inputs=(
         Port("tokens", "the token arrays"),
         Port("tokenizer", "the model whose tokenizer cut the passages; its words are in the picture", "model", True),
-        Port("counts", "n-gram counts of other passages, added to those of these", kind="model", optional=True),
+        Port(
+            "counts",
+            "n-gram counts of other passages, added to those of these",
+            kind="model",
+            optional=True,
+            holds="Dataset",
+        ),
     ),
     outputs=(Port("importance", "n-gram counts and one AMI value a token"),),
     run=run,

@@ -63,7 +63,13 @@ STEP = Step(
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
-        Port("vectors", "what `encode` wrote: one folder, or a folder of those of all shards", "model", optional=True),
+        Port(
+            "vectors",
+            "what `encode` wrote: one folder, or a folder of those of all shards",
+            kind="model",
+            optional=True,
+            holds="Dataset",
+        ),
         Port("validation", "the verdict that lets the run go on", optional=True),
     ),
     outputs=(Port("index", "the faiss index and its ids"),),

@@ -29,7 +29,7 @@ class Port:
     `kind` "data" is tied to the corpus it came from: a step refuses it when it was made from something other than the
     step's other inputs. `kind` "model" is free to be used with any corpus, and may come from outside Stillhouse.
     `agrees_on` names the inputs that a data port must share with the step where these are not all: negatives that
-    another retriever mined are of the same corpus.
+    another retriever mined are of the same corpus. `holds` is "Model" or "Dataset", what Kubeflow shows it as.
     """
 
     name: str
@@ -37,6 +37,11 @@ class Port:
     kind: str = "data"
     optional: bool = False
     agrees_on: tuple[str, ...] = ()
+    holds: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.holds:
+            object.__setattr__(self, "holds", "Model" if self.kind == "model" else "Dataset")
 
     @property
     def flag(self) -> str:

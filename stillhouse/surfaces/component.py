@@ -5,22 +5,23 @@ Nothing of kfp is imported; its artifacts are known here by the attributes that 
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from stillhouse.config import build, field_types
-from stillhouse.errors import ValidationFailed
+from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
+from stillhouse.surfaces.component_views import views_of, write_view
+from stillhouse.surfaces.preflight_command import check_pod
+from stillhouse.surfaces.several_processes import execute_together, processes_for
 from stillhouse.versions.lineage import lineage
 
 METRICS = "metrics"
-PAGE = "html"
-PAGES = frozenset({"validate", "evaluate"})
-"""Steps whose report is a page that Kubeflow shows."""
 
 
 class KubeflowArtifact(Protocol):
@@ -30,28 +31,48 @@ class KubeflowArtifact(Protocol):
     metadata: dict[str, Any]
 
 
+@contextmanager
+def told_in_a_sentence() -> Iterator[None]:
+    """Ends the process as the command line does: bad input with its sentence and exit code, without a stack trace."""
+    try:
+        yield
+    except (InputError, ValidationFailed) as error:
+        print(f"stillhouse: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(error.exit_code) from None
+
+
 def run_component(step_name: str, values: Mapping[str, Any]) -> None:
-    """Runs a step with a component's arguments: its input and output artifacts, `metrics`, `html` and its settings.
+    """Runs a step with a component's arguments: its input and output artifacts, `metrics`, views and its settings.
 
     Every output artifact gets its lineage as metadata (`stillhouse.versions.lineage`), so that a run can be tied to the
-    same artifact elsewhere. Figures are logged for Kubeflow and written to the metrics artifact as JSON.
+    same artifact elsewhere. Figures are logged for Kubeflow and written to the
+    metrics artifact as JSON.
+
+    A corpus that does not pass ends no task here: Kubeflow would throw away the page that says why. The pipeline's gate
+    stops the run, and every step that is given the verdict refuses to work.
     """
-    step = find_step(step_name)
-    settings = {name: values[name] for name in field_types(step.config)}
-    config: Any = build(step.config, settings, f"component {step.identifier}")
-    inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
-    outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
-    try:
-        publish(step, execute(step, config, inputs, outputs), outputs, values)
-    except ValidationFailed as failure:
-        # The page is there to show why the pipeline stops here.
-        assert failure.report is not None
-        publish(step, failure.report, outputs, values)
-        raise
+    with told_in_a_sentence():
+        check_pod()
+        step = find_step(step_name)
+        settings = {name: values[name] for name in field_types(step.config)}
+        config: Any = build(step.config, settings, f"component {step.identifier}")
+        inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
+        outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
+        try:
+            number = processes_for(step)
+            if number > 1:
+                report = execute_together(step, config, inputs, outputs, number)
+            else:
+                report = execute(step, config, inputs, outputs)
+        except ValidationFailed as failure:
+            assert failure.report is not None
+            print(f"stillhouse: {failure}", file=sys.stderr, flush=True)
+            report = failure.report
+        publish(step, report, outputs, values)
 
 
 def publish(step: Step, report: Report, outputs: Mapping[str, Path], values: Mapping[str, Any]) -> None:
-    """Hands a step's outputs over to Kubeflow: digests as metadata, figures, and the page of a step that has one."""
+    """Hands a step's outputs over to Kubeflow: digests as metadata, figures, and its views."""
     for port in step.outputs:
         artifact: KubeflowArtifact = values[port.name]
         artifact.metadata |= lineage(outputs[port.name])
@@ -60,8 +81,5 @@ def publish(step: Step, report: Report, outputs: Mapping[str, Path], values: Map
         metrics.log_metric(name, value)
     # Kubeflow keeps logged figures as metadata only; its local cache takes an artifact without a file for missing.
     write_metrics(Path(metrics.path), report.metrics)
-    if step.name in PAGES:
-        assert report.html, f"step '{step.name}' names no page in its report"
-        page = Path(values[PAGE].path)
-        page.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(outputs[step.outputs[0].name] / report.html, page)
+    for view in views_of(step.name):
+        write_view(view, outputs, report, values[view.name])

@@ -96,8 +96,11 @@ class Plan:
         return list(next(iter(self.runs.values())))
 
 
-def main(argv: Sequence[str]) -> int:
-    arguments = zero_shot_parser().parse(argv)
+def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
+    """The plan of a command line and the system that the others are tested against.
+
+    Raises `InputError` for a number out of range, a folder, a name or a measure that is none.
+    """
     for name, least in (("depth", 1), ("max_queries", 0), ("bootstrap_samples", 100), ("randomisation_samples", 100)):
         if getattr(arguments, name) < least:
             raise InputError(f"--{name.replace('_', '-')}: {getattr(arguments, name)} is less than {least}")
@@ -109,6 +112,12 @@ def main(argv: Sequence[str]) -> int:
 
     parse_measures(arguments.measures)  # before hours of work
     read_groups(arguments.together, list(plan.runs))
+    return plan, baseline
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = zero_shot_parser().parse(argv)
+    plan, baseline = checked_plan(arguments)
     if arguments.work is None:
         arguments.work = arguments.folder / ".stillhouse" / "work"
     log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))

@@ -13,9 +13,11 @@ from components.catalog import find_component
 from stillhouse.artifacts import digest_file
 from stillhouse.config import field_types
 from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.preflight import REQUIREMENTS
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces.component import run_component
+from stillhouse.surfaces.run_control import stop_unless_passed
 
 
 @dataclasses.dataclass
@@ -50,7 +52,7 @@ def arguments(name: str, folder: Path) -> dict[str, Any]:
     """Arguments of a component with all its artifacts below `folder`; its optional inputs are left out."""
     step = registry.steps()[name]
     values: dict[str, Any] = {port.name: None for port in step.inputs}
-    for port in (*step.outputs, "metrics", "html"):
+    for port in (*step.outputs, "metrics", "html", "summary", "roc"):
         port_name = port if isinstance(port, str) else port.name
         values[port_name] = Artifact(str(folder / name / port_name))
     return values | {field.name: field.default for field in dataclasses.fields(step.config)}
@@ -71,12 +73,34 @@ def test_report_reaches_kubeflow(tmp_path: Path, stand_ins: list[Any]) -> None:
     assert json.loads(validate["validation"].metadata["made_from"]) == {"corpus": carried["digest"]}
 
 
-def test_wrong_settings_and_inputs_stop_before_any_work(tmp_path: Path, stand_ins: list[Any]) -> None:
-    with pytest.raises(InputError, match=r"component ingest\.seed must be a whole number"):
-        run_component("ingest", arguments("ingest", tmp_path) | {"seed": "7"})
-    with pytest.raises(InputError, match="needs --corpus"):
-        run_component("validate", arguments("validate", tmp_path))
-    assert not stand_ins
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("ingest", {"seed": "7"}, "component ingest.seed must be a whole number"),
+        ("validate", {}, "needs --corpus"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence_before_any_work(
+    name: str,
+    values: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    stand_ins: list[Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        run_component(name, arguments(name, tmp_path) | values)
+    assert end.value.code == InputError.exit_code and not stand_ins
+    assert message in capsys.readouterr().err
+
+
+def test_a_pod_that_will_not_do_is_refused_before_any_work(
+    tmp_path: Path, stand_ins: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(REQUIREMENTS, '{"free_gib": 1000000}')
+    with pytest.raises(SystemExit) as end:
+        run_component("ingest", arguments("ingest", tmp_path))
+    assert end.value.code == 2 and not stand_ins and "enlarge the volume" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", list(registry.steps()))
@@ -95,14 +119,29 @@ def test_component_hands_its_arguments_to_its_step(name: str, monkeypatch: pytes
     assert set(field_types(step.config)) <= set(parameters)
 
 
-def test_failed_validation_stops_the_run_and_shows_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_validation_shows_its_page_and_the_gate_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kubeflow keeps no output of a task that failed."""
+
     def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
         (outputs["validation"] / "report.html").write_text("<p>3 empty passages</p>")
-        return Report("3 empty passages", facts={"passed": False}, html="report.html")
+        return Report("3 empty passages", facts={"passed": False, "failed": ["empty"]}, html="report.html")
 
     ingest, validate = arguments("ingest", tmp_path), arguments("validate", tmp_path)
     run_component("ingest", ingest)
     monkeypatch.setitem(registry.steps(), "validate", dataclasses.replace(registry.steps()["validate"], run=run))
-    with pytest.raises(ValidationFailed):
-        run_component("validate", validate | {"corpus": ingest["corpus"]})
+    run_component("validate", validate | {"corpus": ingest["corpus"]})
     assert Path(validate["html"].path).read_text() == "<p>3 empty passages</p>"
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        stop_unless_passed(validate["validation"].path)
+    assert end.value.code == ValidationFailed.exit_code
+    assert "did not pass validation (empty)" in capsys.readouterr().err
+
+
+def test_the_gate_lets_a_good_corpus_through(tmp_path: Path) -> None:
+    ingest, validate = arguments("ingest", tmp_path), arguments("validate", tmp_path)
+    run_component("ingest", ingest)
+    run_component("validate", validate | {"corpus": ingest["corpus"]})
+    stop_unless_passed(validate["validation"].path)

@@ -15,23 +15,23 @@ from kfp import compiler
 
 from components.catalog import find_component
 from components.render import rendered
-from pipelines.retriever import build_pipeline, pipeline_pairs
+from pipelines.train import build_pipeline
 from stillhouse.config import field_types
 from stillhouse.graph import USES, Use, find_uses
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
-from stillhouse.surfaces.component import PAGES
+from stillhouse.surfaces.component_views import views_of
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, render
 from stillhouse.surfaces.recipes import configs, load_recipe, location_fields
+from stillhouse.surfaces.run_parameters import TRAIN, filled, value_of
 from stillhouse.surfaces.step_command import COMMON_FLAGS, flag_of, step_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
 USE_CASES = [pytest.param(use, id=use.name) for use in USES]
 IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
-IR_KINDS = {"data": "system.Dataset", "model": "system.Model"}
-LARGEST_IR = 400_000
-"""Bytes. Argo's object of it is up to three times as large, and etcd takes 1.5 MB."""
+CONTROL = {"check_parameters", "gate"}
+"""Tasks of the pipeline that are no uses of steps."""
 
 
 @cache
@@ -48,10 +48,15 @@ def _compiled(component: Any) -> dict[str, Any]:
 
 
 @cache
-def pipeline_ir() -> tuple[dict[str, Any], int]:
-    """The pipeline of params.yaml as compiled, and its size in bytes."""
-    content = _compiled(build_pipeline(load_recipe(ROOT / "params.yaml"), "params.yaml"))
-    return content, len(yaml.safe_dump(content).encode())
+def pipeline_ir() -> dict[str, Any]:
+    """The pipeline of params.yaml as compiled."""
+    return _compiled(build_pipeline(load_recipe(ROOT / "params.yaml"), "params.yaml"))
+
+
+def pipeline_tasks() -> dict[str, dict[str, Any]]:
+    """Its tasks, inside the exit handler that tells how the run ended."""
+    [component] = [part for name, part in pipeline_ir()["components"].items() if name.startswith("comp-exit-handler")]
+    return component["dag"]["tasks"]
 
 
 @cache
@@ -63,7 +68,7 @@ def dvc_stages() -> dict[str, Any]:
 def test_names_of_a_step_fit_every_surface(step: Step) -> None:
     names = [port.name for port in (*step.inputs, *step.outputs)] + list(field_types(step.config))
     assert len(set(names)) == len(names), "Kubeflow and the flags have one space of names"
-    assert not set(names) & {*COMMON_FLAGS, "html", "question"}
+    assert not set(names) & {*COMMON_FLAGS, "html", "summary", "roc", "question"}
     assert all(re.fullmatch("[a-z][a-z0-9_]*", name) for name in names)
     assert set(field_types(step.config).values()) <= {bool, int, float, str}
     assert all(field.metadata["help"] for field in dataclasses.fields(step.config))
@@ -85,7 +90,7 @@ def test_component_has_the_interface_of_the_step(step: Step) -> None:
         name: (entry["artifactType"]["schemaTitle"], entry.get("isOptional", False))
         for name, entry in inputs.get("artifacts", {}).items()
     }
-    assert artifacts == {port.name: (IR_KINDS[port.kind], port.optional) for port in step.inputs}
+    assert artifacts == {port.name: (f"system.{port.holds}", port.optional) for port in step.inputs}
     parameters = {
         name: (entry["parameterType"], entry["defaultValue"]) for name, entry in inputs.get("parameters", {}).items()
     }
@@ -102,8 +107,8 @@ def test_component_has_the_outputs_of_the_step(step: Step) -> None:
         name: entry["artifactType"]["schemaTitle"]
         for name, entry in component["outputDefinitions"]["artifacts"].items()
     }
-    expected = {port.name: IR_KINDS[port.kind] for port in step.outputs} | {"metrics": "system.Metrics"}
-    assert outputs == expected | ({"html": "system.HTML"} if step.name in PAGES else {})
+    expected = {port.name: f"system.{port.holds}" for port in step.outputs} | {"metrics": "system.Metrics"}
+    assert outputs == expected | {view.name: f"system.{view.kind}" for view in views_of(step.name)}
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -159,18 +164,26 @@ def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
 
 def test_stages_and_tasks_are_the_uses() -> None:
     assert list(dvc_stages()) == ["environment", *(use.name for use in USES)]
-    tasks = pipeline_ir()[0]["root"]["dag"]["tasks"]
-    assert sorted(task["taskInfo"]["name"] for task in tasks.values()) == sorted(find_uses())
+    tasks = {task["taskInfo"]["name"] for task in pipeline_tasks().values()}
+    assert tasks - CONTROL == set(find_uses()) and len(pipeline_tasks()) == len(find_uses()) + len(CONTROL)
 
 
 def task_of(use: Use) -> dict[str, Any]:
-    tasks = pipeline_ir()[0]["root"]["dag"]["tasks"]
-    return next(task for task in tasks.values() if task["taskInfo"]["name"] == use.name)
+    return next(task for task in pipeline_tasks().values() if task["taskInfo"]["name"] == use.name)
+
+
+@pytest.mark.parametrize("use", USE_CASES)
+def test_task_waits_for_the_check_or_for_the_gate(use: Use) -> None:
+    """No work begins with parameters out of range, none that asks for the verdict before the gate."""
+    names = {key: task["taskInfo"]["name"] for key, task in pipeline_tasks().items()}
+    awaited = {names[key] for key in task_of(use).get("dependentTasks", [])}
+    assert ("check_parameters" in awaited) == (not use.inputs)
+    assert ("gate" in awaited) == ("validation" in use.inputs)
 
 
 @pytest.mark.parametrize("use", USE_CASES)
 def test_task_reads_what_the_stage_reads(use: Use) -> None:
-    tasks = pipeline_ir()[0]["root"]["dag"]["tasks"]
+    tasks = pipeline_tasks()
     found = {}
     for port, source in task_of(use)["inputs"].get("artifacts", {}).items():
         origin = source["taskOutputArtifact"]
@@ -181,11 +194,11 @@ def test_task_reads_what_the_stage_reads(use: Use) -> None:
 @pytest.mark.parametrize("use", USE_CASES)
 def test_task_has_the_settings_of_the_recipe(use: Use) -> None:
     settings = configs(load_recipe(ROOT / "params.yaml"), "params.yaml")
-    filled = {pair: name for name, pairs in pipeline_pairs(settings).items() for pair in pairs}
+    chosen = {pair: name for name, pairs in filled(TRAIN, settings).items() for pair in pairs}
     expected: dict[str, Any] = {}
     for field in field_types(use.step.config):
-        if (use.name, field) in filled:
-            expected[field] = {"componentInputParameter": filled[use.name, field]}
+        if (use.name, field) in chosen:
+            expected[field] = {"componentInputParameter": f"pipelinechannel--{chosen[use.name, field]}"}
         else:
             expected[field] = {"runtimeValue": {"constant": getattr(settings[use.name], field)}}
     assert task_of(use)["inputs"].get("parameters", {}) == expected
@@ -193,14 +206,8 @@ def test_task_has_the_settings_of_the_recipe(use: Use) -> None:
 
 def test_pipeline_parameters_default_to_the_recipe() -> None:
     settings = configs(load_recipe(ROOT / "params.yaml"), "params.yaml")
-    declared = pipeline_ir()[0]["root"]["inputDefinitions"]["parameters"]
-    expected = {}
-    for name, ((use, field), *_) in pipeline_pairs(settings).items():
-        kind = field_types(find_uses()[use].step.config)[field]
-        expected[name] = (IR_TYPES[kind], getattr(settings[use], field))
+    declared = pipeline_ir()["root"]["inputDefinitions"]["parameters"]
+    expected = {
+        name: (IR_TYPES[parameter.kind], value_of(settings, parameter.fills[0])) for name, parameter in TRAIN.items()
+    }
     assert {name: (entry["parameterType"], entry["defaultValue"]) for name, entry in declared.items()} == expected
-
-
-def test_pipeline_is_small() -> None:
-    """Kubernetes keeps it in one object; code is in the image and not in the pipeline."""
-    assert pipeline_ir()[1] < LARGEST_IR

@@ -33,7 +33,13 @@ def plan(variants: list[dict[str, Any]] = VARIANTS, **content: Any) -> Plan:
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("pipeline") / "compare.yaml"
     compile_comparison(plan(), path)
-    return yaml.safe_load(path.read_text())
+    return next(yaml.safe_load_all(path.read_text()))
+
+
+def inside(compiled: dict[str, Any]) -> dict[str, Any]:
+    """What lies inside the exit handler."""
+    [name] = [name for name in compiled["components"] if name.startswith("comp-exit-handler")]
+    return compiled["components"][name]
 
 
 def names(dag: dict[str, Any]) -> list[str]:
@@ -50,15 +56,15 @@ def loops(compiled: dict[str, Any]) -> dict[str, tuple[dict[str, Any], list[dict
                 for item in json.loads(task["parameterIterator"]["items"]["raw"])
             ],
         )
-        for task in compiled["root"]["dag"]["tasks"].values()
+        for task in inside(compiled)["dag"]["tasks"].values()
         if "parameterIterator" in task
     }
 
 
 def test_what_is_shared_stands_before_the_loops(compiled: dict[str, Any]) -> None:
     before = {"fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "lexical"}
-    outside = names(compiled["root"])
-    assert before | {"zero_shot_index", "zero_shot_run", "evaluate", "gather-comparison"} <= set(outside)
+    outside = names(inside(compiled))
+    assert before | {"zero_shot_index", "zero_shot_run", "evaluate", "comparison", "gate"} <= set(outside)
     assert len(outside) == len(set(outside)) and not {"pretraining", "retriever_1"} & set(outside)
     bodies = sorted(names(dag) for dag, _ in loops(compiled).values())
     after = ["evaluate", "retriever_1", "retriever_1_index", "retriever_1_run"]
@@ -90,7 +96,7 @@ def test_an_item_is_of_the_settings_types() -> None:
 def test_one_variant_and_no_unpretrained_one_compile(tmp_path: Path) -> None:
     for variants in (VARIANTS[:1], VARIANTS[1:2]):
         compile_comparison(plan(variants), tmp_path / "one.yaml")
-        assert len(loops(yaml.safe_load((tmp_path / "one.yaml").read_text()))) == 1
+        assert len(loops(next(yaml.safe_load_all((tmp_path / "one.yaml").read_text())))) == 1
 
 
 def test_more_runs_than_a_pipeline_holds_are_refused() -> None:
@@ -102,7 +108,7 @@ def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path = tmp_path / "build/compare.yaml"
     words = ["compare", "--recipe", "micro", "--sweep", "001-table8", "--kubeflow", str(path)]
     assert cli.main(words) == 0 and str(path) in capsys.readouterr().out
-    assert yaml.safe_load(path.read_text())["pipelineInfo"]["name"] == "compare-objectives"
+    assert next(yaml.safe_load_all(path.read_text()))["pipelineInfo"]["name"] == "compare-objectives"
 
 
 def evaluation(folder: Path, system: str, value: float, title: str, curves: Path | None = None) -> Path:

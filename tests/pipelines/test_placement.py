@@ -141,7 +141,7 @@ def compiled(placement: Placement, **parameters: Any) -> tuple[dict[str, Any], d
             "data_secret": data_secret,
         }
         with dsl.ExitHandler(end()), dsl.ParallelFor(["a", "b"]) as item:
-            place(work(text=item), placement, "the_work", given)
+            place(work(text=item), placement, "the-work", given)
 
     path = Path(parameters["folder"]) / "ir.yaml"
     compiler.Compiler().compile(pipeline, str(path))

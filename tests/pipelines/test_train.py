@@ -9,12 +9,14 @@ import pytest
 import yaml
 from kfp import compiler
 
+from pipelines.catalog import Request
 from pipelines.local import WORKSPACE, run_local
-from pipelines.retriever import PIPELINE_PARAMETERS, build_pipeline
+from pipelines.train import build_pipeline
 from stillhouse import cli
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import find_uses
+from stillhouse.surfaces.run_parameters import TRAIN
 
 
 @pytest.fixture(autouse=True)
@@ -25,11 +27,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def compiled(recipe: dict[str, Any]) -> dict[str, Any]:
     compiler.Compiler().compile(build_pipeline(recipe), "pipeline.yaml")
-    return yaml.safe_load(Path("pipeline.yaml").read_text())["root"]
+    return yaml.safe_load(Path("pipeline.yaml").read_text())
 
 
-def setting_of(root: dict[str, Any], use: str, field: str) -> dict[str, Any]:
-    [task] = [task for task in root["dag"]["tasks"].values() if task["taskInfo"]["name"] == use]
+def tasks_of(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tasks inside the exit handler."""
+    [component] = [part for name, part in content["components"].items() if name.startswith("comp-exit-handler")]
+    return list(component["dag"]["tasks"].values())
+
+
+def setting_of(content: dict[str, Any], use: str, field: str) -> dict[str, Any]:
+    [task] = [task for task in tasks_of(content) if task["taskInfo"]["name"] == use]
     return task["inputs"]["parameters"][field]
 
 
@@ -53,34 +61,40 @@ def test_a_bad_recipe_is_refused_when_compiled(case: str) -> None:
 
 
 def test_parameters_name_settings_of_one_type() -> None:
-    for name, pairs in PIPELINE_PARAMETERS.items():
-        assert len({field_types(find_uses()[use].step.config)[field] for use, field in pairs}) == 1, name
+    for name, parameter in TRAIN.items():
+        types = {field_types(find_uses()[use].step.config)[field] for use, field in parameter.fills}
+        assert types == {parameter.kind}, name
 
 
 def test_a_whole_number_fits_a_setting_that_is_a_number() -> None:
-    root = compiled({"distilled": {"temperature": 1}})
-    assert setting_of(root, "distilled", "temperature") == {"runtimeValue": {"constant": 1.0}}
+    content = compiled({"distilled": {"temperature": 1}})
+    assert setting_of(content, "distilled", "temperature") == {"runtimeValue": {"constant": 1.0}}
 
 
 def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
-    root = compiled({"ingest": {"seed": 3}, "evaluate": {"seed": 5}})
-    assert root["inputDefinitions"]["parameters"]["seed"]["defaultValue"] == 3.0
-    assert setting_of(root, "ingest", "seed") == {"componentInputParameter": "seed"}
-    assert setting_of(root, "evaluate", "seed") == {"runtimeValue": {"constant": 5.0}}
+    content = compiled({"ingest": {"seed": 3}, "evaluate": {"seed": 5}})
+    assert content["root"]["inputDefinitions"]["parameters"]["seed"]["defaultValue"] == 3.0
+    assert setting_of(content, "ingest", "seed") == {"componentInputParameter": "pipelinechannel--seed"}
+    assert setting_of(content, "evaluate", "seed") == {"runtimeValue": {"constant": 5.0}}
 
 
-def test_what_reads_a_location_is_never_taken_from_the_cache() -> None:
-    tasks = compiled({})["dag"]["tasks"]
-    uncached = {task["taskInfo"]["name"] for task in tasks.values() if not task["cachingOptions"].get("enableCache")}
-    assert "ingest" in uncached and "evaluate" not in uncached
+def test_nothing_is_taken_from_kubeflows_cache() -> None:
+    """It knows an input by its name: an `ingest` of other articles would not be noticed by what follows."""
+    assert not [task for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")]
+
+
+def test_the_end_is_told_whatever_happened() -> None:
+    [end] = [task for task in compiled({})["root"]["dag"]["tasks"].values() if "triggerPolicy" in task]
+    assert end["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
+    assert end["componentRef"]["name"] == "comp-report-end"
 
 
 def test_compile_writes_the_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
     Path("recipe.yaml").write_text("ingest: {source: articles}")
-    assert cli.main(["pipeline", "compile", "--recipe", "recipe.yaml", "--output", "build/retriever.yaml"]) == 0
-    content = yaml.safe_load(Path("build/retriever.yaml").read_text())
+    assert cli.main(["pipeline", "compile", "train", "--recipe", "recipe.yaml", "--output", "build/train.yaml"]) == 0
+    content, _ = yaml.safe_load_all(Path("build/train.yaml").read_text())
     assert content["root"]["inputDefinitions"]["parameters"]["source"]["defaultValue"] == "articles"
-    assert "build/retriever.yaml" in capsys.readouterr().out
+    assert "build/train.yaml" in capsys.readouterr().out
 
 
 def test_a_local_run_never_takes_a_folder_that_is_not_its_own(here: Path) -> None:
@@ -88,5 +102,5 @@ def test_a_local_run_never_takes_a_folder_that_is_not_its_own(here: Path) -> Non
     (here / WORKSPACE).mkdir()
     (here / WORKSPACE / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match="another local run"):
-        run_local({}, "recipe", here)
+        run_local(Request("train"), {}, here)
     assert (here / WORKSPACE / "thesis.txt").exists()

@@ -1,0 +1,86 @@
+"""Every pipeline of this project by its name: how it is built, what it is checked by, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kfp.dsl.base_component import BaseComponent
+
+from pipelines import compare, train, zero_shot
+from pipelines.placement_table import PlacementTable
+from stillhouse.config import build, field_types, from_text, nearest
+from stillhouse.errors import InputError
+from stillhouse.surfaces.compare_plan import Plan, make_plan
+from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+from stillhouse.surfaces.run_parameters import TABLES, check_parameters, with_parameters
+from stillhouse.surfaces.sweeps import find_sweep
+from stillhouse.surfaces.zero_shot_run import Config as ZeroShotConfig
+
+
+@dataclass(frozen=True)
+class Result:
+    """The output that a person keeps of a run: the task's component, the output's name and the page inside it."""
+
+    component: str
+    output: str
+    page: str
+
+
+RESULTS: Mapping[str, Result] = {
+    train.NAME: Result("evaluate", "evaluation", "report.html"),
+    compare.NAME: Result("gather-comparison", "comparison", "comparison.html"),
+    zero_shot.NAME: Result("gather-zero-shot", "zero_shot", "zero_shot.html"),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which pipeline, and what is fixed when it is compiled: its recipe and, for a comparison, its sweep."""
+
+    pipeline: str
+    recipe: str = "sample"
+    sweep: str = "all-objectives"
+    shards: int = 0
+    """In how many parts `train` encodes a corpus; 0 = as many as the placements say."""
+
+    def __post_init__(self) -> None:
+        if self.pipeline not in RESULTS:
+            raise InputError(f"there is no pipeline {self.pipeline!r}; {nearest(self.pipeline, RESULTS)}")
+
+    def build(self, table: PlacementTable | None) -> BaseComponent:
+        """The pipeline, with tasks where `table` says. Raises `InputError` for a recipe or sweep that is wrong."""
+        if self.pipeline == zero_shot.NAME:
+            return zero_shot.build_zero_shot(table)
+        path = find_recipe(self.recipe)
+        if self.pipeline == compare.NAME:
+            return compare.build_comparison(self._plan(), table)
+        return train.build_pipeline(load_recipe(path), str(path), table, self.shards)
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Refuses parameters as the run's own tasks would: types, choices, ranges, and what does not go together."""
+        if self.pipeline == zero_shot.NAME:
+            build(ZeroShotConfig, values, f"pipeline {self.pipeline}")
+            return
+        check_parameters(self.pipeline, values)
+        path = find_recipe(self.recipe)
+        with_parameters(TABLES[self.pipeline], configs(load_recipe(path), str(path)), values)
+
+    def read(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """The parameters of `given`, as text from a command line, in their types."""
+        kinds = self.kinds()
+        for name in given:
+            if name not in kinds:
+                raise InputError(f"pipeline {self.pipeline} has no parameter {name!r}; {nearest(name, kinds)}")
+        return {name: from_text(text, kinds[name], f"--parameter {name}") for name, text in given.items()}
+
+    def kinds(self) -> dict[str, type]:
+        """The types of the parameters, without those that placements bring."""
+        if self.pipeline == zero_shot.NAME:
+            return field_types(ZeroShotConfig)
+        return {name: parameter.kind for name, parameter in TABLES[self.pipeline].items()}
+
+    def _plan(self) -> Plan:
+        path = find_recipe(self.recipe)
+        return make_plan(find_sweep(self.sweep), load_recipe(path), str(path))

@@ -1,0 +1,35 @@
+# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
+"""The first task of a run: refuses parameters that are out of range, before the tasks that take hours."""
+
+from kfp import dsl
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def check_train(
+    source: str,
+    queries: str,
+    test_queries: str,
+    model: str,
+    objective: str,
+    pretraining_steps: int,
+    pretraining_learning_rate: float,
+    learning_rate: float,
+    training_steps: int,
+    seed: int,
+    measures: str,
+    title: str,
+):
+    """Refuses parameters of `train` that are out of range."""
+    from stillhouse.surfaces.run_control import refuse_parameters
+
+    refuse_parameters("train", locals())
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def check_compare_objectives(source: str, queries: str, test_queries: str, model: str):
+    """Refuses parameters of `compare-objectives` that are out of range."""
+    from stillhouse.surfaces.run_control import refuse_parameters
+
+    refuse_parameters("compare-objectives", locals())

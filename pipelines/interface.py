@@ -1,0 +1,84 @@
+"""The interface of a pipeline: its parameters with types, defaults and descriptions, and what every pipeline shares."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kfp import dsl
+from kfp.dsl.base_component import BaseComponent
+
+from components.image import image
+from pipelines.control import report_end
+from pipelines.place import IMAGE
+from pipelines.placement_table import PlacementTable
+from pipelines.tasks import Pods
+from stillhouse.config import SCALARS
+
+YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Names that Kubeflow's backend reads as something else than text."""
+HELP = {
+    IMAGE: "the image of every step, by digest: REGISTRY/NAME@sha256:DIGEST",
+    "accelerator_type": "the GPU resource, as nvidia.com/gpu or nvidia.com/mig-3g.40gb",
+    "accelerator_count": "GPUs of a pod; a training takes all of them",
+    "work_claim": "volume claim where checkpoints and corpora lie; it outlives the run",
+    "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; may be missing",
+}
+"""What the run form says of parameters that placements bring."""
+
+
+@dataclass(frozen=True)
+class PipelineInput:
+    """One parameter of a pipeline."""
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+
+    def __post_init__(self) -> None:
+        assert self.kind in SCALARS and type(self.default) is self.kind, self
+        assert self.name.isidentifier() and self.name.lower() not in YAML_BOOLEANS, self
+        assert self.help, self
+
+
+def make_pipeline(
+    name: str,
+    description: str,
+    inputs: Sequence[PipelineInput],
+    table: PlacementTable | None,
+    body: Callable[[dict[str, Any], Pods], None],
+    shards: int = 0,
+) -> BaseComponent:
+    """A pipeline whose tasks `body` makes, given the parameters by name, and where they run.
+
+    A last task says how the run ended, whatever happened. With a table of placements the image and what the placements
+    leave open are parameters too; the table says in how many shards a corpus is encoded, unless `shards` does.
+    """
+    every = [*inputs, *(placement_inputs(table) if table else [])]
+    names = [entry.name for entry in every]
+    assert len(set(names)) == len(names), names
+
+    def pipeline(*arguments: Any) -> None:
+        given = dict(zip(names, arguments))
+        pods = Pods(table, given, shards or (table.shards if table else 1), name)
+        end = report_end(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        with dsl.ExitHandler(pods.place(end, "report-end", "report_end"), name=name):
+            body(given, pods)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    # kfp reads a pipeline's interface from its signature and its descriptions from its docstring.
+    pipeline.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(entry.name, kind, annotation=entry.kind, default=entry.default) for entry in every]
+    )
+    told = "".join(f"\n    {entry.name}: {entry.help}." for entry in every)
+    pipeline.__doc__ = f"{description}\n\nArgs:{told}\n"
+    return dsl.pipeline(name=name, description=description)(pipeline)
+
+
+def placement_inputs(table: PlacementTable) -> list[PipelineInput]:
+    """The image, and what the placements leave open. All are text, as the backend reads them into pods."""
+    defaults = {IMAGE: image()} | table.parameters
+    return [PipelineInput(name, str, default, HELP.get(name, name)) for name, default in defaults.items()]

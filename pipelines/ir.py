@@ -1,0 +1,129 @@
+"""A pipeline's intermediate representation (IR): compiled, made small, named by its content, and written.
+
+Kubernetes keeps a pipeline in one object of at most some 1.5 MB, and a run's object is up to three times as large as
+the IR. kfp writes a component and its container anew for each of its tasks; here those that are equal stand once, which
+Kubeflow's compiler allows for, as tasks name their component.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kfp import compiler
+from kfp.dsl.base_component import BaseComponent
+
+from stillhouse.artifacts import digest_json
+
+LARGEST_IR = 400_000
+"""Bytes of an IR as JSON, the form in which it is kept."""
+API_VERSION = "pipelines.kubeflow.org/v2beta1"
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What Kubeflow is given: the pipeline, and what is Kubernetes' own of it."""
+
+    spec: Plain
+    platforms: Plain
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["pipelineInfo"]["name"])
+
+    @property
+    def version(self) -> str:
+        """A name by content: versions cannot be changed, so another content is another version."""
+        return f"{self.name}-{digest_json([self.spec, self.platforms])[:12]}"
+
+    @property
+    def size(self) -> int:
+        return len(json.dumps([self.spec, self.platforms], separators=(",", ":")))
+
+    def as_ir(self) -> str:
+        """The form that the user interface and kfp's client take."""
+        return dump([self.spec, self.platforms] if self.platforms else [self.spec])
+
+    def as_resources(self) -> str:
+        """The form that `kubectl apply` takes, for an API server that keeps pipelines as Kubernetes resources."""
+        spec = {"displayName": self.version, "pipelineName": self.name, "pipelineSpec": self.spec}
+        if self.platforms:
+            spec["platformSpec"] = self.platforms
+        description = {"description": self.spec["pipelineInfo"].get("description", "")}
+        return dump(
+            [
+                _resource("Pipeline", self.name, {"displayName": self.name} | description),
+                _resource("PipelineVersion", self.version, spec | description),
+            ]
+        )
+
+
+def compile_small(pipeline: BaseComponent) -> Compiled:
+    """Compiles a pipeline and merges what stands in it more than once."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pipeline.yaml"
+        compiler.Compiler().compile(pipeline, str(path))
+        spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
+    compiled = Compiled(spec, others[0] if others else {})
+    merge_equal(compiled)
+    assert compiled.size <= LARGEST_IR, f"{compiled.name}: {compiled.size} bytes; lower `shards`, or split the pipeline"
+    return compiled
+
+
+def merge_equal(compiled: Compiled) -> None:
+    """Leaves one of equal executors and of equal components; tasks name that one."""
+    executors: Plain = compiled.spec["deploymentSpec"]["executors"]
+    on_kubernetes: Plain = (
+        compiled.platforms.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    )
+    first: dict[str, str] = {}
+    kept = {
+        label: first.setdefault(digest_json([executor, on_kubernetes.get(label)]), label)
+        for label, executor in executors.items()
+    }
+    for label, other in kept.items():
+        if other != label:
+            del executors[label]
+            on_kubernetes.pop(label, None)
+    components: Plain = compiled.spec["components"]
+    first, renamed = {}, {}
+    for name, component in components.items():
+        if "executorLabel" in component:
+            component["executorLabel"] = kept[component["executorLabel"]]
+            renamed[name] = first.setdefault(digest_json(component), name)
+    for name, other in renamed.items():
+        if other != name:
+            del components[name]
+    for holder in (compiled.spec["root"], *components.values()):
+        for task in holder.get("dag", {}).get("tasks", {}).values():
+            reference = task["componentRef"]
+            reference["name"] = renamed.get(reference["name"], reference["name"])
+
+
+def dump(documents: list[Plain]) -> str:
+    return str(yaml.dump_all(documents, Dumper=_dumper(), sort_keys=True, allow_unicode=True, width=120))
+
+
+def _resource(kind: str, name: str, spec: Plain) -> Plain:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _loader() -> Any:
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes equal parts in full: not every reader of YAML knows references."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _dumper() -> Any:
+    return _PlainDumper

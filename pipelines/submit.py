@@ -1,0 +1,190 @@
+"""Starts runs on a cluster through Kubeflow's API, and watches them.
+
+In a pod the API is found by its service and the pod's projected token is sent along; outside, by a kubeconfig, or by
+the address of a port-forward.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import ssl
+import tempfile
+import time
+import urllib.request
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.ir import Compiled
+from pipelines.place import IMAGE
+from pipelines.placement import NAME, RESOURCE, refuse_image
+from stillhouse.errors import InputError
+
+ENDPOINT = "KF_PIPELINES_ENDPOINT"
+TOKEN_PATH = "KF_PIPELINES_SA_TOKEN_PATH"
+PROJECTED_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
+DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CACHED")
+SHOWN = ("RUNNING", *DONE)
+
+EARLIEST = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Where Kubeflow Pipelines answers. Without a host: the pod's own cluster, or that of the kubeconfig.
+
+    `kubeflow` is the namespace that it is installed in, `namespace` that of the runs where it serves several users.
+    """
+
+    host: str = ""
+    kubeflow: str = "kubeflow"
+    namespace: str = ""
+    context: str = ""
+    ca_file: str = ""
+
+    def connect(self) -> Any:
+        """A client of kfp that was answered. Raises `InputError` with the remedy where nobody answers."""
+        import kfp
+        from kfp.client import ServiceAccountTokenVolumeCredentials
+
+        host = self.host or os.environ.get(ENDPOINT, "")
+        token = Path(os.environ.get(TOKEN_PATH, PROJECTED_TOKEN))
+        # kfp sends a pod's token only where no address is given.
+        credentials = ServiceAccountTokenVolumeCredentials(str(token)) if token.is_file() else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # says nothing but that it is a client of version 2
+            try:
+                if host:
+                    self._probe(host, token)  # kfp would try for half a minute
+                client = kfp.Client(
+                    host=host or None,
+                    namespace=self.kubeflow,
+                    credentials=credentials if host else None,
+                    kube_context=self.context or None,
+                    ssl_ca_cert=self.ca_file or None,
+                )
+            except Exception as error:
+                raise InputError(_no_answer(host, error)) from None
+        if self.namespace:
+            client._context_setting["namespace"] = self.namespace  # kfp's own setter writes to the home folder
+        return client
+
+    def _probe(self, host: str, token: Path) -> None:
+        """Asks once whether the API is there. Raises what `urllib` raises."""
+        url = host if "://" in host else f"https://{host}"
+        request = urllib.request.Request(f"{url.rstrip('/')}/apis/v2beta1/healthz")
+        if token.is_file():
+            request.add_header("authorization", f"Bearer {token.read_text(encoding='utf-8').strip()}")
+        trusted = ssl.create_default_context(cafile=self.ca_file or None)
+        with urllib.request.urlopen(request, timeout=10, context=trusted):
+            pass
+
+
+def _no_answer(host: str, error: Exception) -> str:
+    status = getattr(error, "status", None) or getattr(error, "code", None)
+    where = host or "the cluster of this pod or kubeconfig"
+    if status in (401, 403):
+        return (
+            f"Kubeflow Pipelines at {where} refuses access ({status}): in a pod, mount a token projected for the "
+            f"audience pipelines.kubeflow.org at {PROJECTED_TOKEN}, and let its service account create runs"
+        )
+    reason = f"answered {status}" if status else f"does not answer ({_reason(error)})"
+    return (
+        f"Kubeflow Pipelines at {where} {reason}. Outside the cluster: `kubectl port-forward -n kubeflow "
+        "svc/ml-pipeline 8888:8888` and --host http://localhost:8888, or a kubeconfig that may reach the service"
+    )
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:160]
+
+
+def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """Refuses what a pod's specification would refuse: the image, the accelerator, names of claims and secrets."""
+    for name, value in values.items():
+        if name == IMAGE:
+            refuse_image(value)
+        elif name == "accelerator_type" and not RESOURCE.fullmatch(value):
+            raise InputError(f"accelerator_type is {value!r}; write it as nvidia.com/gpu")
+        elif name == "accelerator_count" and not re.fullmatch("[1-9][0-9]*", value):
+            raise InputError(f"accelerator_count is {value!r}; give a whole number from 1")
+        elif name in known and name.endswith(("_claim", "_secret")) and not NAME.fullmatch(value):
+            raise InputError(f"{name} is {value!r}; give the name of an object in Kubernetes, as {known[name]}")
+
+
+def submit(
+    client: Any,
+    compiled: Compiled,
+    values: Mapping[str, Any],
+    run_name: str,
+    experiment: str,
+    service_account: str = "",
+) -> str:
+    """Starts a run and returns its id. Raises `InputError` for what the API refuses, with its reason."""
+    from kfp_server_api import ApiException
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{compiled.version}.yaml"
+        path.write_text(compiled.as_ir(), encoding="utf-8")
+        try:
+            run = client.run_pipeline(
+                experiment_id=client.create_experiment(experiment).experiment_id,
+                job_name=run_name,
+                pipeline_package_path=str(path),
+                params=dict(values),
+                service_account=service_account or None,
+            )
+        except ApiException as error:
+            raise InputError(f"Kubeflow Pipelines refuses the run ({error.status}): {error.body}") from None
+    return str(run.run_id)
+
+
+def watch(client: Any, run_id: str, log: Log, every_seconds: float = 5.0) -> bool:
+    """Tells every change of the run's tasks until it has ended; whether it succeeded.
+
+    An API server that does not answer for a while is asked again: the run goes on without it.
+    """
+    seen: dict[str, str] = {}
+    silent = 0
+    while True:
+        try:
+            run = client.get_run(run_id)
+            silent = 0
+        except Exception as error:
+            silent += 1
+            if silent == 1:
+                log(f"no answer ({_reason(error)}); the run goes on, asking again")
+            if silent >= 60:
+                raise InputError(f"Kubeflow Pipelines has not answered for long; look at run {run_id} later") from None
+            time.sleep(every_seconds)
+            continue
+        _tell(run, seen, log)
+        if run.state in DONE:
+            log(f"run {run_id}: {run.state.lower()}")
+            return bool(run.state == "SUCCEEDED")
+        time.sleep(every_seconds)
+
+
+def _tell(run: Any, seen: dict[str, str], log: Log) -> None:
+    """Logs the tasks whose state is another than before, in the order in which they began."""
+    details = (run.run_details and run.run_details.task_details) or []
+    for task in sorted(details, key=lambda task: task.create_time or EARLIEST):
+        if task.state not in SHOWN or seen.get(task.task_id) == task.state or _is_driver(task.display_name):
+            continue
+        seen[task.task_id] = task.state
+        took = ""
+        if task.state in DONE and task.start_time and task.end_time:
+            took = f" in {(task.end_time - task.start_time).total_seconds():.0f} s"
+        reason = f": {task.error.message}" if task.error and task.error.message else ""
+        log(f"  {task.display_name}: {task.state.lower()}{took}{reason}")
+
+
+def _is_driver(name: str) -> bool:
+    """Whether a task is the backend's own, and none of the pipeline."""
+    return name.endswith(("-driver", "root")) or name in ("executor", "")

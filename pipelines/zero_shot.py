@@ -1,0 +1,41 @@
+"""`stillhouse zero-shot` as a Kubeflow pipeline: one task a corpus, side by side, and one page."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from kfp import dsl
+from kfp.dsl.base_component import BaseComponent
+
+from pipelines.interface import PipelineInput, make_pipeline
+from pipelines.placement_table import PlacementTable
+from pipelines.tasks import Pods
+from pipelines.zero_shot_tasks import gather_zero_shot, measure_corpus, plan_zero_shot
+from stillhouse.config import field_types
+from stillhouse.surfaces.zero_shot_run import Config
+
+NAME = "zero-shot"
+DESCRIPTION = "Retrievers and BM25 on many corpora that none of them was trained on."
+
+
+def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
+    """The pipeline. `table` says where its tasks run; without one they run on this machine."""
+    kinds = field_types(Config)
+    inputs = [
+        PipelineInput(field.name, kinds[field.name], field.default, field.metadata["help"])
+        for field in dataclasses.fields(Config)
+    ]
+
+    def body(given: dict[str, Any], pods: Pods) -> None:
+        def arguments(component: BaseComponent) -> dict[str, Any]:
+            return {name: given[name] for name in component.component_spec.inputs or {} if name in kinds}
+
+        plan = pods.place(plan_zero_shot(**arguments(plan_zero_shot)), "check", "plan")
+        with dsl.ParallelFor(plan.output, name="corpora") as corpus:
+            part = measure_corpus(corpus=corpus, **arguments(measure_corpus))
+            pods.place(part, "index", "measure_corpus")
+        page = gather_zero_shot(parts=dsl.Collected(part.outputs["measured"]), **arguments(gather_zero_shot))
+        pods.place(page, "evaluate", "zero_shot")
+
+    return make_pipeline(NAME, DESCRIPTION, inputs, table, body)

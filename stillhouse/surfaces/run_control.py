@@ -1,0 +1,80 @@
+"""What the small tasks of a Kubeflow run do: the gate, the gathering of shards, the report at its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.steps.execute import write_metrics
+from stillhouse.surfaces.component import told_in_a_sentence
+
+SUCCEEDED = "SUCCEEDED"
+
+
+def stop_unless_passed(validation: str) -> None:
+    """Ends the process with the exit code of a failed validation, unless the verdict in this folder is good."""
+    with told_in_a_sentence():
+        facts = read_manifest(Path(validation)).facts
+        if facts.get("passed") is not True:
+            failed = ", ".join(facts.get("failed", [])) or "no verdict"
+            raise ValidationFailed(
+                f"the corpus did not pass validation ({failed}); open the page of the task `validate`, mend the corpus "
+                "or raise the threshold in the recipe, and start the run again. Nothing was trained"
+            )
+
+
+def put_together(parts: Sequence[str], folder: str) -> None:
+    """Copies what `encode` wrote of every shard to a folder of its own inside `folder`."""
+    with told_in_a_sentence():
+        if not parts:
+            raise InputError("there are no vectors to put together: no shard was encoded")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for part in map(Path, parts):
+            number = read_manifest(part, verify=False).facts["shard"]
+            target = Path(folder) / f"shard-{number:04}"
+            if target.exists():
+                raise InputError(f"shard {number} is there twice; start the run again")
+            target.mkdir()
+            for file in part.iterdir():
+                _link_or_copy(file, target / file.name)
+            assert (target / MANIFEST).is_file()
+
+
+def _link_or_copy(file: Path, target: Path) -> None:
+    """On one disk, as with the local runner, a second name for the same file; else a copy."""
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)
+
+
+def tell_end(pipeline: str, run: str, state: str, error: str | None, summary: str, metrics: str) -> float:
+    """Writes how a run ended as Markdown and prints it; 1.0 for a success."""
+    succeeded = state == SUCCEEDED
+    lines = [f"## {pipeline}: {state.lower()}", "", f"Run `{run}`."]
+    if not succeeded:
+        lines += ["", "The first failed task in the graph says why, in the last lines of its log."]
+        lines += ["", f"> {' '.join(error.split())}"] if error else []
+        lines += [
+            "",
+            "Trainings go on from their last checkpoint when the run is started again with the same parameters.",
+        ]
+    text = "\n".join(lines) + "\n"
+    Path(summary).parent.mkdir(parents=True, exist_ok=True)
+    Path(summary).write_text(text, encoding="utf-8")
+    write_metrics(Path(metrics), {"succeeded": float(succeeded)})
+    print(f"[end] {pipeline}, run {run}: {state.lower()}", flush=True)
+    return float(succeeded)
+
+
+def refuse_parameters(pipeline: str, values: Mapping[str, Any]) -> None:
+    """Ends the process with the exit code of bad input when a parameter of a run is out of range."""
+    from stillhouse.surfaces.run_parameters import TABLES, check_parameters
+
+    with told_in_a_sentence():
+        check_parameters(pipeline, {name: value for name, value in values.items() if name in TABLES[pipeline]})

@@ -1,0 +1,70 @@
+"""One step by several processes of this machine, started by torchrun: in a pod with several GPUs, one process each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse import context
+from stillhouse.artifacts import read_manifest
+from stillhouse.config import field_types
+from stillhouse.errors import InputError
+from stillhouse.steps.spec import Report, Step
+
+PROCESSES = "STILLHOUSE_PROCESSES"
+"""Environment variable that says how many; without it, one for each GPU that can be used."""
+
+
+def processes_for(step: Step) -> int:
+    """How many processes work on a step here; 1 for a step that runs in one."""
+    if not step.parallel or context.world_size() > 1:
+        return 1
+    asked = os.environ.get(PROCESSES)
+    if asked:
+        if not asked.isdecimal() or not int(asked):
+            raise InputError(f"${PROCESSES} is {asked!r}; give a whole number from 1")
+        return int(asked)
+    if context.device() == "cpu":
+        return 1
+    import torch
+
+    return max(1, torch.cuda.device_count())
+
+
+def execute_together(
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], processes: int
+) -> Report:
+    """Runs a step by `processes` processes. Raises `InputError` when they fail; their own lines say why."""
+    with tempfile.TemporaryDirectory() as folder:
+        metrics = Path(folder) / "metrics.json"
+        done = subprocess.run([*command(step, config, inputs, outputs, processes), f"--metrics={metrics}"], check=False)
+        if done.returncode:
+            raise InputError(
+                f"step '{step.name}' failed in one of {processes} processes; its own lines above say why. "
+                f"${PROCESSES}=1 runs it in one"
+            )
+        figures = json.loads(metrics.read_text(encoding="utf-8"))
+    facts = read_manifest(next(iter(outputs.values())), verify=False).facts
+    return Report(f"done by {processes} processes", figures, facts)
+
+
+def command(
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], processes: int
+) -> list[str]:
+    """The command line: torchrun, then the step's own."""
+    folders = dict(inputs) | dict(outputs)
+    flags: dict[str, Any] = {port.flag: folders.get(port.name) for port in (*step.inputs, *step.outputs)}
+    flags |= {"--" + name.replace("_", "-"): _text(getattr(config, name)) for name in field_types(step.config)}
+    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    words = [f"{flag}={value}" for flag, value in flags.items() if value is not None]
+    return [sys.executable, "-m", *torchrun, "-m", "stillhouse.cli", step.name, *words]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,152 @@
+"""What holds for every pipeline: its parameters, what hands them down, its size, and the files under manifests/."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.catalog import RESULTS, Request
+from pipelines.check import check_compare_objectives, check_train
+from pipelines.interface import YAML_BOOLEANS
+from pipelines.ir import LARGEST_IR
+from pipelines.manifests import SOURCES, compiled_files
+from stillhouse.errors import InputError
+from stillhouse.steps.registry import steps
+from stillhouse.surfaces.run_parameters import TABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "manifests" / "pipelines"
+FILES = [f"{table}/{pipeline}.yaml" for table in SOURCES for pipeline in RESULTS]
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def version(name: str) -> dict[str, Any]:
+    """The version of a pipeline as it lies under manifests/."""
+    _, found = yaml.load_all((FOLDER / name).read_text(encoding="utf-8"), Loader=LOADER)
+    return found
+
+
+def test_committed_pipelines_are_what_the_code_compiles() -> None:
+    expected = compiled_files()
+    found = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
+    assert found == set(expected), "run `stillhouse pipeline compile`"
+    stale = [name for name, text in expected.items() if (FOLDER / name).read_text(encoding="utf-8") != text]
+    assert not stale, "run `stillhouse pipeline compile`"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_pipelines_are_small_and_named_by_content(name: str) -> None:
+    """Kubernetes keeps a pipeline in one object, and Argo's object of it is three times as large."""
+    spec = version(name)["spec"]
+    parts = [spec["pipelineSpec"], spec.get("platformSpec", {})]
+    assert len(json.dumps(parts, separators=(",", ":"))) <= LARGEST_IR < 1_500_000 / 3
+    assert version(name)["metadata"]["name"].startswith(spec["pipelineSpec"]["pipelineInfo"]["name"] + "-")
+    longest = max(len(word) for word in _commands(spec["pipelineSpec"]))
+    assert longest < 128 * 1024, "the longest word that Linux takes"
+
+
+def _commands(spec: dict[str, Any]) -> Iterator[str]:
+    for executor in spec["deploymentSpec"]["executors"].values():
+        yield from executor["container"]["command"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_parameters_are_scalars_with_a_default_and_a_description(name: str) -> None:
+    parameters = version(name)["spec"]["pipelineSpec"]["root"]["inputDefinitions"]["parameters"]
+    for parameter, entry in parameters.items():
+        assert parameter not in YAML_BOOLEANS and isinstance(yaml.safe_load(parameter), str)
+        assert entry["parameterType"] in ("STRING", "NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN"), parameter
+        assert "defaultValue" in entry and entry["description"], parameter
+
+
+def test_names_of_settings_are_no_yaml_booleans() -> None:
+    for step in steps().values():
+        names = [port.name for port in (*step.inputs, *step.outputs)] + list(inspect.signature(step.config).parameters)
+        assert all(isinstance(yaml.safe_load(name), str) for name in names), step.name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_group_hands_down_what_its_tasks_read(name: str) -> None:
+    """kfp compiles a task that reads what its group was never given, and the run fails on the cluster."""
+    spec = version(name)["spec"]["pipelineSpec"]
+    for place, group in [("root", spec["root"]), *spec["components"].items()]:
+        declared = group.get("inputDefinitions", {})
+        for task in group.get("dag", {}).get("tasks", {}).values():
+            for value in task.get("inputs", {}).get("parameters", {}).values():
+                read = value.get("componentInputParameter")
+                assert read is None or read in declared["parameters"], (place, read)
+            for value in task.get("inputs", {}).get("artifacts", {}).values():
+                read = value.get("componentInputArtifact")
+                assert read is None or read in declared["artifacts"], (place, read)
+            assert task["componentRef"]["name"] in spec["components"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_pod_has_a_placement(name: str) -> None:
+    spec = version(name)["spec"]
+    executors = spec["pipelineSpec"]["deploymentSpec"]["executors"]
+    on_kubernetes = spec["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert set(executors) == set(on_kubernetes)
+    for label, pod in on_kubernetes.items():
+        assert pod["securityContext"]["runAsNonRoot"] is True and int(pod["securityContext"]["runAsUser"]) > 0, label
+        assert int(pod["activeDeadlineSeconds"]) > 0 and pod["pvcMount"], label
+        assert executors[label]["container"]["image"] == "{{$.inputs.parameters['pipelinechannel--image']}}" or (
+            label == "exec-report-end"
+        )
+        assert executors[label]["container"]["resources"]["resourceMemoryLimit"], label
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("cpu/")])
+def test_nothing_of_a_gpu_is_in_pipelines_without_accelerators(name: str) -> None:
+    spec = version(name)["spec"]
+    assert "accelerator" not in json.dumps(spec["pipelineSpec"]["deploymentSpec"])
+    assert "nvidia" not in json.dumps(spec["platformSpec"])
+
+
+def test_the_first_task_takes_every_parameter() -> None:
+    checks = {"train": check_train, "compare-objectives": check_compare_objectives}
+    for name, table in TABLES.items():
+        taken = checks[name].python_func.__annotations__
+        assert {parameter: kind for parameter, kind in taken.items() if parameter != "return"} == {
+            parameter: entry.kind for parameter, entry in table.items()
+        }, name
+
+
+BAD = {
+    "unknown": ("train", {"sed": "3"}, "did you mean 'seed'"),
+    "type": ("train", {"seed": "three"}, "--parameter seed must be a whole number"),
+    "range": ("train", {"seed": "-1"}, "pipeline train: seed must be at least 0"),
+    "choice": ("train", {"queries": "pair"}, "did you mean 'pairs'"),
+    "objective": ("train", {"objective": "simml"}, "did you mean 'simlm'"),
+    "measure": ("train", {"measures": "RR@ten"}, "RR@ten"),
+    "no JSON": ("zero-shot", {"corpora": "/work/a"}, r"must be a JSON list"),
+    "empty": ("zero-shot", {"corpora": "[]"}, "name at least one folder"),
+    "depth": ("zero-shot", {"depth": "0"}, "depth must be at least 1"),
+    "of another": ("compare-objectives", {"seed": "3"}, "has no parameter 'seed'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_parameters_out_of_range_are_refused_before_anything_starts(case: str) -> None:
+    pipeline, given, message = BAD[case]
+    request = Request(pipeline)
+    with pytest.raises(InputError, match=message):
+        request.check(request.read(given))
+
+
+def test_good_parameters_are_taken() -> None:
+    request = Request("train")
+    values = request.read({"seed": "3", "learning_rate": "1e-4", "title": "on"})
+    request.check(values)
+    assert values == {"seed": 3, "learning_rate": 1e-4, "title": "on"}
+
+
+def test_an_unknown_pipeline_names_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'train'"):
+        Request("trian")

@@ -1,0 +1,171 @@
+"""Runs on a cluster, against a small server that answers as Kubeflow's API does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pytest
+
+from pipelines.submit import Cluster, check_pod_parameters
+from stillhouse import cli
+from stillhouse.errors import InputError
+
+DIGEST = "sha256:" + "0" * 64
+IMAGE = f"registry.example/stillhouse@{DIGEST}"
+RUN = "6a2f"
+
+
+@dataclass
+class Api:
+    """What the server was asked, and the states of the run that it tells one after the other."""
+
+    states: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    tokens: set[str] = field(default_factory=set)
+    refuse: int = 0
+    asked: int = 0
+    host: str = ""
+
+
+def task(name: str, state: str, error: str = "") -> dict[str, Any]:
+    times = {"create_time": "2026-01-01T00:00:00Z", "start_time": "2026-01-01T00:00:01Z"}
+    done = {"end_time": "2026-01-01T00:00:08Z"} if state != "RUNNING" else {}
+    told = {"error": {"code": 13, "message": error}} if error else {}
+    return {"task_id": name, "display_name": name, "state": state} | times | done | told
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
+    known = Api()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known.tokens.add(self.headers.get("authorization", ""))
+            path = urlparse(self.path).path
+            if known.refuse:
+                self.answer({"message": "no"}, known.refuse)
+            elif path.endswith("/healthz"):
+                self.answer({"multi_user": False})
+            elif path.endswith(f"/runs/{RUN}"):
+                state = known.states[min(known.asked, len(known.states) - 1)]
+                known.asked += 1
+                self.answer({"run_id": RUN} | state)
+            else:
+                self.answer({"experiments": [{"experiment_id": "e1", "display_name": "stillhouse"}]})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            known.runs.append(body)
+            self.answer({"run_id": RUN, "display_name": body["display_name"]})
+
+        def answer(self, content: dict[str, Any], status: int = 200) -> None:
+            data = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    known.host = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
+    yield known
+    server.shutdown()
+    server.server_close()
+
+
+def submit(api: Api, *words: str) -> int:
+    return cli.main(
+        ["pipeline", "submit", "zero-shot", "--host", api.host, "--image", IMAGE, "--every", "0.01", *words]
+    )
+
+
+def test_a_run_is_started_with_its_parameters(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--placements", "gpu", "--parameter", 'corpora=["/work/a"]', "--parameter", "accelerator_count=2"]
+    assert submit(api, *words, "--run-name", "mine", "--service-account", "trainer") == 0
+    [run] = api.runs
+    assert (run["display_name"], run["experiment_id"], run["service_account"]) == ("mine", "e1", "trainer")
+    given = run["runtime_config"]["parameters"]
+    assert given == {"corpora": '["/work/a"]', "accelerator_count": "2", "image": IMAGE}
+    assert run["pipeline_spec"]["pipeline_spec"]["pipelineInfo"]["name"] == "zero-shot"
+    assert "platforms" in run["pipeline_spec"]["platform_spec"]
+    assert f"run {RUN}, version zero-shot-" in capsys.readouterr().out
+
+
+def test_waiting_shows_the_tasks_as_they_go(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.states = [
+        {"state": "RUNNING", "run_details": {"task_details": [task("plan", "RUNNING")]}},
+        {"state": "RUNNING", "run_details": {"task_details": [task("plan", "RUNNING"), task("a-driver", "RUNNING")]}},
+        {"state": "SUCCEEDED", "run_details": {"task_details": [task("plan", "SUCCEEDED"), task("page", "SUCCEEDED")]}},
+    ]
+    assert submit(api, "--wait") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-4:] == [
+        "  plan: running",
+        "  plan: succeeded in 7 s",
+        "  page: succeeded in 7 s",
+        f"run {RUN}: succeeded",
+    ]
+
+
+def test_a_failed_run_names_the_task_and_its_reason(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    failed = task("plan", "FAILED", "exit code 2")
+    api.states = [{"state": "FAILED", "run_details": {"task_details": [failed]}}]
+    assert submit(api, "--wait") == 1
+    assert "  plan: failed in 7 s: exit code 2" in capsys.readouterr().out
+
+
+def test_the_projected_token_is_sent_along(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
+    assert submit(api) == 0
+    assert api.tokens == {"Bearer secret"}
+
+
+@pytest.mark.parametrize(("status", "remedy"), [(401, "mount a token"), (403, "create runs"), (500, "port-forward")])
+def test_a_server_that_refuses_is_told_with_the_remedy(
+    api: Api, status: int, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.refuse = status
+    assert submit(api) == 2
+    assert remedy in capsys.readouterr().err
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="does not answer"):
+        Cluster(host="http://127.0.0.1:1").connect()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--parameter", "depth=0"],
+        ["--parameter", "corpora=scifact"],
+        ["--image", "registry.example/stillhouse:latest"],
+        ["--placements", "gpu", "--parameter", "accelerator_count=0"],
+        ["--placements", "gpu", "--parameter", "accelerator_type=gpu"],
+        ["--parameter", "accelerator_count=1"],
+        ["--parameter", "work_claim=My_Claim"],
+        ["--parameter", "depth"],
+        ["--placements", "tpu"],
+    ],
+)
+def test_nothing_is_sent_that_would_fail(api: Api, words: list[str]) -> None:
+    assert submit(api, *words) == 2
+    assert not api.runs and not api.tokens, "refused before the server is asked"
+
+
+def test_names_in_pods() -> None:
+    check_pod_parameters({"image": IMAGE, "work_claim": "work.a-1", "accelerator_count": "8"}, {"work_claim": "work"})

@@ -60,7 +60,7 @@ COMMON: Mapping[str, RunParameter] = {
         _of(("fetch_model",), "model"),
     ),
 }
-TRAIN: Mapping[str, RunParameter] = COMMON | {
+TRAIN: Mapping[str, RunParameter] = dict(COMMON) | {
     "objective": RunParameter("the pre-training objective, as simlm or cdmae", _of(("pretraining",), "objective")),
     "pretraining_steps": RunParameter("steps of pre-training; 0 = by epochs", _of(("pretraining",), "max_steps")),
     "pretraining_learning_rate": RunParameter(

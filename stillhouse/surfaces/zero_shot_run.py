@@ -145,7 +145,8 @@ def gather(values: Mapping[str, Any], parts: Sequence[str], folder: str, page: s
             # Joined to any root, an absolute path stays what it is.
             runs[name] = {system: str((part / run).resolve()) for system, run in handed["runs"].items()}
             if handed["failure"]:
-                failures[name] = Failure(*handed["failure"], bad_input=True)
+                use, reason = handed["failure"]
+                failures[name] = Failure(use, reason, bad_input=True)
             else:
                 target = arguments.folder / "artifacts" / name / "ingest" / "corpus"
                 target.parent.mkdir(parents=True)

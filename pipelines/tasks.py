@@ -13,6 +13,7 @@ from components.catalog import find_component
 from pipelines.control import gate, gather_vectors
 from pipelines.place import place
 from pipelines.placement_table import PlacementTable
+from pipelines.watched import watch
 from stillhouse.config import field_types
 from stillhouse.graph import Use
 from stillhouse.steps.execute import VERDICT
@@ -46,7 +47,10 @@ class Pods:
         a changed program would be taken for what was there before.
         """
         task.set_display_name(label).set_caching_options(False)
-        return place(task, self.table.of(step), step, self.chosen) if self.table else task
+        if not self.table:
+            return task
+        placement = self.table.of(step)
+        return watch(place(task, placement, step, self.chosen), placement.environment, self.pipeline, label)
 
 
 HERE = Pods()

@@ -85,7 +85,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
         pods.place(page, "gather-comparison", "comparison")
 
     description = f"Pre-trainings side by side: {plan.sweep.title or plan.sweep.name}."
-    return make_pipeline(NAME, description, pipeline_inputs(COMMON, before), table, body)
+    return make_pipeline(NAME, description, pipeline_inputs(COMMON, before), table, body, told=False)
 
 
 def _with_chosen(use: Use, config: Any, chosen: Mapping[Pair, Any]) -> dict[str, Any]:

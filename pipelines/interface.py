@@ -56,8 +56,9 @@ def make_pipeline(
     """A pipeline whose tasks `body` makes, given the parameters by name, and where they run.
 
     A last task says how the run ended, whatever happened, unless `told` is false: in an exit handler, kfp 2.17 compiles
-    loops over items with text in them to tasks that read what their group was never given. With a table of placements the image and what the placements
-    leave open are parameters too; the table says in how many shards a corpus is encoded, unless `shards` does.
+    loops over items with text in them to tasks that read what their group was never given. With a table of placements
+    the image and what the placements leave open are parameters too; the table says in how many shards a corpus is
+    encoded, unless `shards` does.
     """
     every = [*inputs, *(placement_inputs(table) if table else [])]
     names = [entry.name for entry in every]

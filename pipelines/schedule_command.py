@@ -82,6 +82,7 @@ def watch_action(argv: Sequence[str]) -> int:
     from pipelines.schedules.cluster import Kubeflow
     from pipelines.schedules.file import read_schedules
     from pipelines.schedules.watch import look
+    from stillhouse.monitoring.schedule import tell_schedule, watch_interval
 
     wanted = read_schedules(arguments.file)
     if not wanted.watches:
@@ -90,7 +91,9 @@ def watch_action(argv: Sequence[str]) -> int:
     failed = ""
     for watch in wanted.watches:
         try:
-            print(look(watch, cluster, again=arguments.again))
+            seen = look(watch, cluster, again=arguments.again)
+            print(seen)
+            tell_schedule(watch.name, watch_interval(), seen.kind == "unchanged", print)
         except InputError as error:  # the others are looked at all the same
             print(f"{watch.name}: not looked at, {error}")
             failed = failed or watch.name

@@ -47,7 +47,7 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     if git("remote", "get-url", REMOTE) != address:
         raise InputError(f"{folder} is a clone of {git('remote', 'get-url', REMOTE)}; name another folder by --folder")
     # What a killed refresh wrote there are its own files; anything else is somebody's.
-    changed = [line[3:] for line in git("status", "--porcelain", "--untracked-files=no").splitlines()]
+    changed = git("diff", "--name-only", "HEAD").splitlines()
     foreign = [name for name in changed if name not in ("dvc.yaml", "dvc.lock", PARAMS, "release.json")]
     if foreign:
         raise InputError(

@@ -41,6 +41,13 @@ def kustomize() -> tuple[str, ...]:
     return ("kubectl", "kustomize")
 
 
+class Go(yaml.SafeLoader):
+    """Reads numbers as Kubernetes does: PyYAML takes 2e-05 for text, as YAML 1.1 has no such number."""
+
+
+Go.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789"))
+
+
 @cache
 def rendered(overlay: str) -> tuple[Resource, ...]:
     """Every resource of an overlay."""
@@ -49,7 +56,7 @@ def rendered(overlay: str) -> tuple[Resource, ...]:
     )
     assert made.returncode == 0, made.stderr
     assert "deprecated" not in made.stderr.lower(), made.stderr
-    return tuple(yaml.safe_load_all(made.stdout))
+    return tuple(yaml.load_all(made.stdout, Loader=Go))
 
 
 def rule_groups() -> dict[str, Any]:

@@ -37,9 +37,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def inside(compiled: dict[str, Any]) -> dict[str, Any]:
-    """What lies inside the exit handler."""
-    [name] = [name for name in compiled["components"] if name.startswith("comp-exit-handler")]
-    return compiled["components"][name]
+    """What lies outside the loops."""
+    root: dict[str, Any] = compiled["root"]
+    return root
 
 
 def names(dag: dict[str, Any]) -> list[str]:

@@ -53,7 +53,7 @@ def test_every_rung_has_its_steps_and_a_promotion(compiled: dict[str, Any]) -> N
     assert set(found) == {"index", "fine_tune", "pretrain"}
     for rung, tasks in found.items():
         names = sorted(task["taskInfo"]["name"] for task in tasks.values())
-        assert names == sorted([*(use.name for use in uses_of(Rung(rung))), "promote"])
+        assert names == sorted([*(use.name for use in uses_of(Rung(rung))), "gate", "promote"])
     before = [task["taskInfo"]["name"] for task in compiled["root"]["dag"]["tasks"].values()]
     assert {"ingest", "validate", "plan"} <= set(before)
 

@@ -194,7 +194,7 @@ def test_a_bad_file_is_refused_before_the_cluster_is_asked(
 
 
 def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "releases.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "releases.md").read_text()
     [text] = [part for part in page.split("```yaml\n")[1:] if part.startswith("experiment:")]
     path = tmp_path / "schedules.yaml"
     path.write_text(text.split("```")[0])

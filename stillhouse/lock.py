@@ -5,23 +5,26 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from stillhouse.errors import InputError
 
+SECONDS_BETWEEN_LOOKS = 0.5
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """What file systems say that cannot lock, as some that stand for object stores: nobody is refused there."""
 
 
 @contextmanager
-def only_process(folder: Path) -> Iterator[None]:
+def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Iterator[None]:
     """Holds `folder` for this process until the block ends; the system lets go of it when the process is killed.
 
-    The lock is on the file `.NAME.lock` beside the folder, which need not exist.
-    Raises `InputError` while another process holds it.
+    The lock is on the file `.NAME.lock` beside the folder, which need not exist. While another process holds it, this
+    one says so to `wait` and waits for its end; without `wait` it raises `InputError`.
     """
+    told = False
     path = folder.with_name(f".{folder.name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -30,9 +33,15 @@ def only_process(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(file)
-            raise InputError(
-                f"another process is writing {folder}; wait until it has ended, or name another folder"
-            ) from None
+            if wait is None:
+                raise InputError(
+                    f"another process is writing {folder}; wait until it has ended, or name another folder"
+                ) from None
+            if not told:
+                wait(f"another process is at work in {folder}; this one goes on when it has ended")
+            told = True
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            continue
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 os.close(file)

@@ -39,7 +39,7 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and `ValidationFailed`
     after the outputs were written when the step reports the fact `passed` as false. Progress that outlives a
     kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success. While
-    another process does the same work, or writes to one of the outputs, it raises `InputError`.
+    another process does the same work it waits; while another writes to one of the outputs it raises `InputError`.
     Prometheus is told of it where the environment asks for that.
     """
     with watch_step(step.name, surroundings.say) as watched:
@@ -69,7 +69,7 @@ def _execute(
     if surroundings.rank() > 0:  # works with the first process, which alone writes
         context.work.mkdir(parents=True, exist_ok=True)
         return run_beside(step, config, inputs, context)
-    with only_process(context.work):
+    with only_process(context.work, wait=context.log):
         context.work.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             staged = {port.name: stack.enter_context(whole_folder(Path(outputs[port.name]))) for port in step.outputs}

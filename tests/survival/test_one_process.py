@@ -48,6 +48,22 @@ def test_the_second_process_says_so_until_the_first_one(end: str, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
+def test_the_second_process_waits_where_it_may(tmp_path: Path) -> None:
+    folder, (mine, its) = tmp_path / "work", SPAWN.Pipe()
+    process = SPAWN.Process(target=hold, args=(folder, its))
+    process.start()
+    assert mine.recv() == "held"
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        mine.send("enough")
+
+    with only_process(folder, wait=say):
+        assert len(said) == 1 and "another process is at work" in said[0]
+    process.join()
+
+
 def test_many_processes_never_hold_a_folder_together(tmp_path: Path) -> None:
     folder, counter = tmp_path / "work", tmp_path / "counter"
     counter.write_text("0")

@@ -20,10 +20,10 @@ reproduce: install  ## the built-in sample, from articles to a distilled retriev
 	@echo "The report: artifacts/evaluate/evaluation/report.html"
 	@echo "Ask it something: $(VENV)/bin/stillhouse search why do ships carry accurate clocks"
 
-test: lint  ## lint, types and every test but those of the whole sample
-	$(RUN) pytest -m "not sample"
+test: lint  ## lint, types and every test but the longest
+	$(RUN) pytest -m "not sample and not long"
 
-test-full: lint  ## the same, and the whole sample
+test-full: lint  ## the same, the longest too: the whole sample, every rung of a refresh, a sharded pipeline
 	$(RUN) pytest
 
 KILLS ?= 20

@@ -50,6 +50,7 @@ def settings(tiny_model: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.long
 def test_shards_are_encoded_apart_and_indexed_together(settings: dict[str, Any], tmp_path: Path) -> None:
     run_pipeline(part_of_a_run(["zero_shot_index"], settings, 3), {}, tmp_path)
     output = outputs_of(tmp_path)

@@ -29,7 +29,7 @@ from stillhouse.versions import data
 from stillhouse.versions.git import Git
 from stillhouse.versions.releases import read_history
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 LADDER = Thresholds(fine_tune_above=0.2, pretrain_above=0.7)
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.errors import InputError
 
 DIGEST = np.dtype("S16")
@@ -30,8 +31,7 @@ GIB = 1 << 30
 
 def text_digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
     """The digest of each text, 16 bytes: BLAKE2b of its UTF-8."""
-    digests = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
-    return np.array(digests, dtype=DIGEST)
+    return digests_of(texts).view(DIGEST).reshape(-1)
 
 
 def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> None:

@@ -30,7 +30,7 @@ pipelines:
   zero-shot           retrievers and BM25 on many corpora
 
 examples:
-  stillhouse pipeline submit train --placements gpu --parameter source=/work/corpora/mine --wait
+  stillhouse pipeline submit train --placements gpu --parameter source=/volume/corpora/mine --wait
   stillhouse pipeline run-local train --recipe micro --folder trial
   stillhouse pipeline compile train --recipe sample --output train.yaml
 """

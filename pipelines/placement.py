@@ -60,7 +60,9 @@ def _refuse_bytes(value: str, what: str, *, may_be_empty: bool = False) -> None:
 
 
 def _refuse_path(path: str, what: str) -> None:
-    _check(path.startswith("/") and len(path) > 1, f"{what} is mounted at {path!r}", "give an absolute path, as /work")
+    _check(
+        path.startswith("/") and len(path) > 1, f"{what} is mounted at {path!r}", "give an absolute path, as /volume"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

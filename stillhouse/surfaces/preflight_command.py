@@ -15,7 +15,7 @@ A pod of a Kubeflow pipeline does the same by itself where its placement says `p
 
 examples:
   stillhouse preflight --gpus 1 --shared-memory 16 --free 100
-  stillhouse preflight --work /work"""
+  stillhouse preflight --work /volume"""
 
 
 def main(argv: Sequence[str]) -> int:

@@ -33,7 +33,7 @@ class Config:
     """The parameters of the pipeline."""
 
     corpora: str = setting(
-        '["/work/corpora/scifact", "/work/corpora/nfcorpus"]',
+        '["/volume/corpora/scifact", "/volume/corpora/nfcorpus"]',
         "folders with judged test queries on the work volume, as a JSON list",
         location=True,
     )
@@ -75,7 +75,7 @@ def _words(text: str, name: str) -> list[str]:
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(word, str) and word for word in found):
-        raise InputError(f'{name} must be a JSON list of text, as ["/work/corpora/scifact"], not {text!r}')
+        raise InputError(f'{name} must be a JSON list of text, as ["/volume/corpora/scifact"], not {text!r}')
     return found
 
 

@@ -125,7 +125,7 @@ BAD = {
     "choice": ("train", {"queries": "pair"}, "did you mean 'pairs'"),
     "objective": ("train", {"objective": "simml"}, "did you mean 'simlm'"),
     "measure": ("train", {"measures": "RR@ten"}, "RR@ten"),
-    "no JSON": ("zero-shot", {"corpora": "/work/a"}, r"must be a JSON list"),
+    "no JSON": ("zero-shot", {"corpora": "/volume/a"}, r"must be a JSON list"),
     "empty": ("zero-shot", {"corpora": "[]"}, "name at least one folder"),
     "depth": ("zero-shot", {"depth": "0"}, "depth must be at least 1"),
     "of another": ("compare-objectives", {"seed": "3"}, "has no parameter 'seed'"),

@@ -39,8 +39,8 @@ WRONG_PARTS: dict[str, tuple[type, dict[str, Any], str]] = {
     "accelerator": (Accelerator, {"type": "gpu"}, "nvidia.com/gpu"),
     "none of it": (Accelerator, {"count": 0}, "leave the accelerator out"),
     "effect": (Toleration, {"key": "a", "effect": "Never"}, "NoSchedule"),
-    "claim": (Claim, {"parameter": "work_claim", "name": "Work", "path": "/work"}, "volume claim"),
-    "parameter": (Claim, {"parameter": "y", "name": "work", "path": "/work"}, "as data_secret"),
+    "claim": (Claim, {"parameter": "work_claim", "name": "Work", "path": "/volume"}, "volume claim"),
+    "parameter": (Claim, {"parameter": "y", "name": "work", "path": "/volume"}, "as data_secret"),
     "both": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A"}, "path": "/s"}, "either keys"),
     "variable": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A-B"}}, "name a variable"),
 }
@@ -163,13 +163,13 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     }
     assert container["resources"]["resourceMemoryLimit"] == "96Gi"
     asked = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert asked["STILLHOUSE_WORK"] == "/work"
+    assert asked["STILLHOUSE_WORK"] == "/volume"
     assert json.loads(asked["STILLHOUSE_PREFLIGHT"]) == {"gpus": 1, "shared_memory_gib": 16.0, "free_gib": 20.0}
     mounts = {mount["mountPath"]: mount for mount in pod["emptyDirMounts"]}
     assert mounts["/dev/shm"]["medium"] == "Memory" and mounts["/dev/shm"]["sizeLimit"] == "16Gi"
     assert mounts["/scratch"]["sizeLimit"] == "100Gi" and "medium" not in mounts["/scratch"]
     [claim] = pod["pvcMount"]
-    assert claim["mountPath"] == "/work"
+    assert claim["mountPath"] == "/volume"
     assert claim["pvcNameParameter"] == {"componentInputParameter": "pipelinechannel--work_claim"}
     [secret] = pod["secretAsEnv"]
     assert secret["optional"] and secret["secretNameParameter"] == {

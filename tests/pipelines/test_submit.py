@@ -93,12 +93,12 @@ def submit(api: Api, *words: str) -> int:
 
 
 def test_a_run_is_started_with_its_parameters(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--placements", "gpu", "--parameter", 'corpora=["/work/a"]', "--parameter", "accelerator_count=2"]
+    words = ["--placements", "gpu", "--parameter", 'corpora=["/volume/a"]', "--parameter", "accelerator_count=2"]
     assert submit(api, *words, "--run-name", "mine", "--service-account", "trainer") == 0
     [run] = api.runs
     assert (run["display_name"], run["experiment_id"], run["service_account"]) == ("mine", "e1", "trainer")
     given = run["runtime_config"]["parameters"]
-    assert given == {"corpora": '["/work/a"]', "accelerator_count": "2", "image": IMAGE}
+    assert given == {"corpora": '["/volume/a"]', "accelerator_count": "2", "image": IMAGE}
     assert run["pipeline_spec"]["pipeline_spec"]["pipelineInfo"]["name"] == "zero-shot"
     assert "platforms" in run["pipeline_spec"]["platform_spec"]
     assert f"run {RUN}, version zero-shot-" in capsys.readouterr().out

@@ -8,6 +8,10 @@ comma = ,
 INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
+# Files of tests run side by side, each on one core: of several threads PyTorch would take all cores for every one.
+SIDE_BY_SIDE = OMP_NUM_THREADS=1
+WORKERS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
 OVERLAY ?= single-node
 # What the tests of the cluster's side run for real; where one is absent, its tests say so and are skipped.
 CLUSTER_TOOLS = prometheus prometheus-pushgateway
@@ -21,10 +25,10 @@ reproduce: install  ## the built-in sample, from articles to a distilled retriev
 	@echo "Ask it something: $(VENV)/bin/stillhouse search why do ships carry accurate clocks"
 
 test: lint  ## lint, types and every test but the longest
-	$(RUN) pytest -m "not sample and not long"
+	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS) -m "not sample and not long"
 
 test-full: lint  ## the same, the longest too: the whole sample, every rung of a refresh, a sharded pipeline
-	$(RUN) pytest
+	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS)
 
 KILLS ?= 20
 test-kill: install  ## every step killed KILLS times at random moments; its outputs must be those of a calm run

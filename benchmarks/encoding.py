@@ -24,6 +24,7 @@ from machine import machine, peak_mib
 from sentence_transformers import SentenceTransformer
 
 from stillhouse.context import Context
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.retrieval.corpus_encoding import encode_passages
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.settings import InferenceConfig
@@ -81,13 +82,13 @@ def ours(folder: Path, precision: str, batch_tokens: int) -> Encode:
     config = InferenceConfig(precision=precision, batch_tokens=batch_tokens)
 
     def encode(texts: list[str]) -> np.ndarray:
-        def chosen(part: np.ndarray) -> list[str]:
-            return [texts[n] for n in part]
+        def chosen(part: np.ndarray) -> list[list[str]]:
+            return [[texts[n] for n in part]]
 
         with tempfile.TemporaryDirectory() as work:
             rows = np.arange(len(texts))
             context = Context(Path(work), quiet=True)
-            done = encode_passages(encoder, chosen, texts, rows, (), Path(work), context, config)
+            done = encode_passages(encoder, chosen, PassageIds(texts), rows, (), Path(work), context, config)
             return done.embeddings.rows(rows)
 
     return encode

@@ -148,7 +148,7 @@ def evaluate_run(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
     rows, scores = index.search(queries, RUN_DEPTH)
     lap("search")
     query_ids, path = [f"q{number}" for number in range(len(queries))], arguments.folder / "test.trec"
-    write_run(path, query_ids, list(index.passage_ids), rows, scores, "dense")
+    write_run(path, query_ids, index.passage_ids, rows, scores, "dense")
     lap("writing the run")
     run = read_run(path)
     lap("reading the run")

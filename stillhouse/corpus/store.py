@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.corpus.answers import TEXT
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
@@ -83,11 +84,9 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
 Columns = Mapping[str, Sequence[object]]
 
 
-def passage_texts(corpus: Corpus, rows: NDArray[np.integer] | None = None) -> list[str]:
-    """What is read of every passage by the corpus's way with titles, in the order of rows, or of those of some rows."""
-    titles = corpus.titles
-    passages = corpus.titles_and_texts if rows is None else corpus.titles_and_texts.iloc[rows]
-    return [passage_text(*both, titles) for both in zip(passages["title"].array, passages["text"].array)]
+def passage_texts(corpus: Corpus) -> list[str]:
+    """What is read of every passage by the corpus's way with titles, in the order of rows."""
+    return list(read_passage_texts(corpus))
 
 
 def read_passage_texts(corpus: Corpus) -> Iterator[str]:
@@ -96,15 +95,21 @@ def read_passage_texts(corpus: Corpus) -> Iterator[str]:
         yield from block
 
 
-def passage_text_blocks(corpus: Corpus) -> Iterator[list[str]]:
-    """What is read of every passage, some at a time."""
-    for block in corpus.passage_blocks("title", "text"):
+def passage_text_blocks(corpus: Corpus, among: NDArray[np.integer] | None = None) -> Iterator[list[str]]:
+    """What is read of every passage, some at a time; or of the rows `among`, ascending and each once."""
+    for block in corpus.passage_blocks("title", "text", among=among):
         yield [passage_text(*both, corpus.titles) for both in zip(block["title"].array, block["text"].array)]
 
 
-def open_passage_texts(corpus: Corpus, work: Path) -> TextFile:
-    """What is read of every passage, by row, from a nameless file in the folder `work`."""
-    return TextFile(passage_text_blocks(corpus), work)
+def open_passage_texts(corpus: Corpus, work: Path, among: NDArray[np.integer] | None = None) -> TextFile:
+    """What is read of every passage, or of the rows `among` alone, by row, from a nameless file in the folder `work`.
+
+    Of the rows `among` any may be repeated, and -1, which is no passage, is left out.
+    """
+    if among is None:
+        return TextFile(passage_text_blocks(corpus), work)
+    among = np.unique(among[among >= 0])
+    return TextFile(passage_text_blocks(corpus, among), work, among)
 
 
 def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
@@ -174,11 +179,27 @@ class Corpus:
         """Some columns of all passages. They are not kept: for one who needs them once, of a corpus of any size."""
         return self._read("passages", columns)
 
-    def passage_blocks(self, *columns: str, rows: int = 8192) -> Iterator[pd.DataFrame]:
-        """Some columns of the passages in their order, `rows` of them at a time (fewer at the end of a row group)."""
+    def passage_blocks(
+        self, *columns: str, rows: int = 8192, among: NDArray[np.integer] | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """Some columns of the passages in their order, `rows` of them at a time (fewer at the end of a row group).
+
+        Of the rows `among` alone, ascending and each once, where they are given; row groups without any are not read.
+        """
+        first = 0
         with self._open("passages") as file:
-            for block in file.iter_batches(rows, columns=list(columns)):
-                yield block.to_pandas()
+            for group in range(file.num_row_groups):
+                end = first + file.metadata.row_group(group).num_rows
+                if among is None or np.diff(np.searchsorted(among, (first, end)))[0]:
+                    for block in file.iter_batches(rows, row_groups=[group], columns=list(columns)):
+                        chosen = block
+                        if among is not None:
+                            begin, stop = np.searchsorted(among, (first, first + len(block)))
+                            chosen = block.take(pa.array(among[begin:stop] - first))
+                        first += len(block)
+                        if len(chosen):
+                            yield chosen.to_pandas()
+                first = end
 
     def passages_at(self, rows: NDArray[np.integer], *columns: str) -> pd.DataFrame:
         """Some columns of the passages `rows`, in their order, from the row groups that hold any of them."""
@@ -213,14 +234,9 @@ class Corpus:
         return self._read("passages")
 
     @cached_property
-    def passage_ids(self) -> pd.Series:
-        """The passage ids in row order."""
-        return self.passage_columns("passage_id")["passage_id"]
-
-    @cached_property
-    def titles_and_texts(self) -> pd.DataFrame:
-        """title, text."""
-        return self.passage_columns("title", "text")
+    def passage_ids(self) -> PassageIds:
+        """The passage ids in row order, which stay in their file."""
+        return PassageIds(self.folder / "passages.parquet")
 
     @cached_property
     def links(self) -> pd.DataFrame:
@@ -247,15 +263,10 @@ class Corpus:
         """kind, id, reason, where, content: every row of the source that was not taken."""
         return self._read("rejected")
 
-    @cached_property
-    def passage_row(self) -> pd.Index:
-        """The passage ids in row order; `passage_row.get_loc(id)` is an id's row."""
-        return pd.Index(self.passage_ids, dtype=object)
-
     def rows_of(self, passage_ids: Iterable[str]) -> NDArray[np.int32]:
-        """The row of each passage id, int32. Raises `InputError` for an id that the corpus lacks."""
+        """The row of each passage id, int32; one reading of all ids. Raises `InputError` for one that is not there."""
         wanted = np.array(list(passage_ids), dtype=object)
-        rows = self.passage_row.get_indexer(pd.Index(wanted, dtype=object))
+        rows = self.passage_ids.find(wanted)
         if (rows < 0).any():
             raise InputError(f"the corpus {self.folder} has no passage {wanted[rows < 0][0]!r}")
         return rows.astype(np.int32)

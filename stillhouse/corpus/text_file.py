@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 
 class TextFile:
-    """Texts numbered from 0. `texts[rows]` gives those of an integer array as an object array of its shape.
+    """Texts numbered from 0, or by `numbers`. `texts[rows]` gives those of an integer array as an object array.
 
-    `blocks` are the texts, some at a time. They lie in two nameless files in `folder`, their UTF-8 and where each one
-    begins, which are gone when this object or its process is.
+    `blocks` are the texts, some at a time; `numbers` ascend, one for each text. The texts lie in two nameless files in
+    `folder`, their UTF-8 and where each one begins, which are gone when this object or its process is.
     """
 
-    def __init__(self, blocks: Iterable[Sequence[str]], folder: Path) -> None:
+    def __init__(
+        self, blocks: Iterable[Sequence[str]], folder: Path, numbers: NDArray[np.integer] | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as data, tempfile.TemporaryFile(dir=folder) as places:
             end = np.zeros(1, dtype=np.int64)
@@ -34,14 +36,20 @@ class TextFile:
                 end = end + starts_S[-1]
             count = places.tell() // 8 - 1
             self._array = pa.LargeStringArray.from_buffers(count, _mapped(places), _mapped(data))
+        self._numbers = numbers
+        assert numbers is None or len(numbers) == count, (numbers, count)
 
     def __len__(self) -> int:
         return len(self._array)
 
     def __getitem__(self, rows: NDArray[np.integer]) -> NDArray[np.object_]:
         rows = np.asarray(rows)
+        place = rows.reshape(-1)
+        if self._numbers is not None:
+            place = np.searchsorted(self._numbers, place)
+            assert (self._numbers[place] == rows.reshape(-1)).all(), "a text that is not in the file"
         found = np.empty(rows.size, dtype=object)
-        found[:] = self._array.take(pa.array(rows.reshape(-1))).to_pylist()
+        found[:] = self._array.take(pa.array(place)).to_pylist()
         return found.reshape(rows.shape)
 
 

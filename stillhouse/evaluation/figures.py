@@ -17,7 +17,7 @@ from stillhouse.evaluation.answers import answer_recall
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
-from stillhouse.retrieval.answer_matching import AnswerMatcher
+from stillhouse.retrieval.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.retrieval.runs import read_run, rows_of_run
 
 SYNTHETIC = "synthetic"
@@ -98,10 +98,7 @@ def measure_runs(
         SOURCE: [query_id for query_id in asked if query_id not in made],
         SYNTHETIC: [query_id for query_id in asked if query_id in made],
     }
-    matchers = {
-        labels: AnswerMatcher(answers, query_ids, corpus.titles_and_texts["text"])
-        for labels, query_ids in kinds.items()
-    }
+    matchers = {labels: AnswerMatcher(answers, query_ids, texts_alone(corpus)) for labels, query_ids in kinds.items()}
     left_out = pd.concat([taken_from(queries), own], ignore_index=True)
     kept: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
     values: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
@@ -109,7 +106,7 @@ def measure_runs(
         path = folder / f"{split}.trec"
         run = read_run(path)
         _refuse_foreign_queries(corpus, run, path)
-        run["row"] = rows_of_run(path, run, corpus.passage_row)
+        run["row"] = rows_of_run(path, run, corpus.passage_ids)
         run = without(run, left_out, qrels)
         run = run[run["rank"] <= depth] if depth else run
         for labels, query_ids in kinds.items():
@@ -154,8 +151,10 @@ def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], passages: 
 
 
 def _refuse_foreign_qrels(corpus: Corpus, qrels: pd.DataFrame, split: str) -> None:
-    for column, known in (("query_id", pd.Index(corpus.queries["query_id"])), ("passage_id", corpus.passage_row)):
-        unknown = ~qrels[column].isin(known)
+    known = {"query_id": qrels["query_id"].isin(corpus.queries["query_id"]).to_numpy()}
+    known["passage_id"] = corpus.passage_ids.find(qrels["passage_id"]) >= 0
+    for column, there in known.items():
+        unknown = ~there
         if unknown.any():
             what, name = column.removesuffix("_id"), qrels[column][unknown].iloc[0]
             raise InputError(

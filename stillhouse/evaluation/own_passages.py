@@ -28,7 +28,7 @@ def same_as(corpus: Corpus, queries: pd.DataFrame) -> pd.DataFrame:
 
     The text is the passage's, or its title and text as models read them; case and white space do not count.
     """
-    rows = corpus.passage_row.get_indexer(pd.Index(queries["query_id"], dtype=object))
+    rows = corpus.passage_ids.find(queries["query_id"])
     asked, rows = queries[rows >= 0], rows[rows >= 0]
     passages = corpus.passages_at(rows, "title", "text")
     same = [

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -30,6 +30,9 @@ from numpy.typing import NDArray
 from stillhouse.corpus.answers import REGEX, TEXT, compile_answer
 from stillhouse.corpus.store import Corpus
 
+Texts = Callable[[NDArray[np.integer]], Sequence[str]]
+PASSAGES_AT_ONCE = 1 << 15
+"""Passages whose texts are held at once."""
 TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 ASCII = {
     character: f" {chr(character)} " if chr(character) in string.punctuation else " "
@@ -48,17 +51,22 @@ def spaced_tokens(text: str) -> str:
     return f" {' '.join(TOKEN.findall(unicodedata.normalize('NFD', text)))} ".lower()
 
 
+def texts_alone(corpus: Corpus) -> Texts:
+    """The texts of a corpus's passages without their titles, read as they are asked for."""
+    return lambda rows: corpus.passages_at(rows, "text")["text"].tolist()
+
+
 class AnswerMatcher:
     """Finds answers in passages. Queries are numbered as `query_ids`.
 
     `answers` has the columns `query_id`, `answer` and `kind` (`text` or `regex`), as `Corpus.answers`; those of other
-    queries are left out. `passages` are the texts, without titles, in corpus order.
+    queries are left out. `passages` gives the texts, without titles, of some rows of the corpus, ascending.
     """
 
-    def __init__(self, answers: pd.DataFrame, query_ids: Sequence[str], passages: Sequence[str] | pd.Series) -> None:
+    def __init__(self, answers: pd.DataFrame, query_ids: Sequence[str], passages: Texts) -> None:
         number = {query_id: i for i, query_id in enumerate(query_ids)}
         assert len(number) == len(query_ids), "each query id once"
-        self._passages = pd.Series(passages).array
+        self._passages = passages
         self._texts: list[list[str]] = [[] for _ in query_ids]
         self._patterns: list[list[regex.Pattern[str]]] = [[] for _ in query_ids]
         self.has_answers = np.zeros(len(query_ids), dtype=np.bool_)
@@ -79,28 +87,35 @@ class AnswerMatcher:
     @classmethod
     def of(cls, corpus: Corpus, query_ids: Sequence[str]) -> AnswerMatcher:
         """The answers of a corpus, whatever their split."""
-        return cls(corpus.answers, query_ids, corpus.titles_and_texts["text"])
+        return cls(corpus.answers, query_ids, texts_alone(corpus))
 
     def match(self, query_P: np.ndarray, rows_P: np.ndarray) -> NDArray[np.bool_]:
         """Whether passage `rows_P[i]` holds an answer to query `query_P[i]`; no passage (row -1) holds one.
 
-        Work grows with the distinct passages, which are cut once each, and memory with P alone.
+        Work grows with the distinct passages, which are read and cut once each, and memory with P alone.
         """
         query_P, rows_P = np.asarray(query_P), np.asarray(rows_P)
         assert query_P.shape == rows_P.shape and query_P.ndim == 1, (query_P.shape, rows_P.shape)
         found_P = np.zeros(len(rows_P), dtype=np.bool_)
         asked = np.flatnonzero((rows_P >= 0) & self.has_answers[query_P])
         order = asked[np.argsort(rows_P[asked], kind="stable")]
-        row, text, tokens = -1, "", ""
-        for pair, query, next_row in zip(order.tolist(), query_P[order].tolist(), rows_P[order].tolist()):
-            if next_row != row:
-                row, text, tokens = next_row, self._passages[next_row], ""
-            if answers := self._texts[query]:
-                tokens = tokens or spaced_tokens(text)
-                if any(answer in tokens for answer in answers):
-                    found_P[pair] = True
-                    continue
-            if patterns := self._patterns[query]:
-                decomposed = unicodedata.normalize("NFD", text)
-                found_P[pair] = any(pattern.search(decomposed) for pattern in patterns)
+        named_R, first_R = np.unique(rows_P[order], return_index=True)
+        for start in range(0, len(named_R), PASSAGES_AT_ONCE):
+            texts = self._passages(named_R[start : start + PASSAGES_AT_ONCE])
+            ends = [*first_R[start : start + PASSAGES_AT_ONCE + 1].tolist(), len(order)]
+            for number, text in enumerate(texts):
+                pairs = order[ends[number] : ends[number + 1]]
+                found_P[pairs] = self._held(text, query_P[pairs].tolist())
         return found_P
+
+    def _held(self, text: str, queries: Sequence[int]) -> list[bool]:
+        """Which of the queries have an answer in a passage."""
+        tokens, decomposed, held = "", "", []
+        for query in queries:
+            answers, patterns = self._texts[query], self._patterns[query]
+            tokens = tokens or (spaced_tokens(text) if answers else "")
+            decomposed = decomposed or (unicodedata.normalize("NFD", text) if patterns else "")
+            held.append(
+                any(answer in tokens for answer in answers) or any(pattern.search(decomposed) for pattern in patterns)
+            )
+        return held

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from transformers import PreTrainedTokenizerBase
 
 from stillhouse.artifacts import digest_bytes, digest_json
 from stillhouse.context import Context, embeddings_root, rank, world_size
-from stillhouse.corpus.store import Corpus, open_passage_texts
+from stillhouse.corpus.passage_ids import PassageIds
+from stillhouse.corpus.store import Corpus, passage_text_blocks
+from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import Embeddings, move_segments, prune, text_digests, touch, write_segment
 from stillhouse.retrieval.encoder import BiEncoder, encode, inference
@@ -34,11 +37,9 @@ from stillhouse.training.processes import join
 
 BLOCK = 4096
 """Passages that are tokenized, encoded and written at once."""
-READ_AT_ONCE = 65_536
-"""Passages whose text is held to compute digests."""
 
-Texts = Callable[[NDArray[np.int64]], Sequence[str]]
-"""The texts of some rows of the corpus."""
+Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
+"""The texts of some rows of the corpus, which ascend and are there once each; some texts at a time."""
 
 
 def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> str:
@@ -106,11 +107,11 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
 def digests_of(texts: Texts, rows: NDArray[np.int64]) -> tuple[NDArray[np.bytes_], NDArray[np.int64]]:
     """The digest and the length in characters of the texts of some rows, read a part at a time."""
     digests, lengths = [text_digests([])], [np.empty(0, dtype=np.int64)]
-    for start in range(0, len(rows), READ_AT_ONCE):
-        part = texts(rows[start : start + READ_AT_ONCE])
+    read, place = np.unique(rows, return_inverse=True)
+    for part in texts(read):
         digests.append(text_digests(part))
         lengths.append(np.fromiter(map(len, part), dtype=np.int64, count=len(part)))
-    return np.concatenate(digests), np.concatenate(lengths)
+    return np.concatenate(digests)[place], np.concatenate(lengths)[place]
 
 
 def encode_corpus(
@@ -133,9 +134,9 @@ def encode_corpus(
     known = [*shards, *([kept] if keep and not shards else [])]
     # Under the same name in the work folder: a run that is taken up on other hardware begins anew.
     new = context.work / kept.name
-    passage_ids = corpus.passage_ids.array
-    texts = open_passage_texts(corpus, context.work)
-    encoded = encode_passages(encoder, lambda part: list(texts[part]), passage_ids, rows, known, new, context, config)
+    encoded = encode_passages(
+        encoder, partial(passage_text_blocks, corpus), corpus.passage_ids, rows, known, new, context, config
+    )
     if keep and rank() == 0:
         touch(segment for segment in encoded.embeddings.used if segment.parent == kept)
         move_segments(new, kept)
@@ -148,7 +149,7 @@ def encode_corpus(
 def encode_passages(
     encoder: BiEncoder,
     texts: Texts,
-    passage_ids: Sequence[str],
+    passage_ids: PassageIds,
     rows: NDArray[np.int64],
     known: Iterable[Path],
     new: Path,
@@ -158,7 +159,8 @@ def encode_passages(
     """The embeddings of the passages `rows` of a corpus, in that order.
 
     What the folders `known` hold is taken from there, and what a run that was killed has left in the folder `new`; the
-    rest is encoded and written to `new`. Every process of torchrun returns once all are done.
+    rest is encoded and written to `new`. Its texts alone are put aside on the disk, by each process those that it
+    encodes. Every process of torchrun returns once all are done.
     Raises `InputError` for a vector that is not finite, with the passage's id.
     """
     known = list(known)
@@ -175,9 +177,11 @@ def encode_passages(
     blocks = [missing[start : start + BLOCK] for start in range(0, len(missing), BLOCK)]
     # Dealt out like cards, so that every process gets as many texts of a length as the others.
     own = [part for part in (block[rank() :: world_size()] for block in blocks) if len(part)]
+    read = np.unique(rows[np.concatenate([missing[:0], *own])])
+    aside = TextFile(texts(read), context.work, read)
     with inference(encoder, context, config):  # weights are packed once for all blocks
         for number, block in enumerate(own, 1):
-            chosen = encoder.passages(texts(rows[block]))
+            chosen = encoder.passages(list(aside[rows[block]]))
             vectors = encode(encoder, chosen, context, f"encoding {number}/{len(own)}", config)
             refuse_not_finite(vectors, rows[block], passage_ids)
             write_segment(new, digests_N[block], vectors)
@@ -189,12 +193,12 @@ def encode_passages(
     return Encoded(done, digests_N, kept, resumed, len(missing))
 
 
-def refuse_not_finite(vectors_BD: NDArray[np.float32], rows: NDArray[np.integer], passage_ids: Sequence[str]) -> None:
+def refuse_not_finite(vectors_BD: NDArray[np.float32], rows: NDArray[np.integer], passage_ids: PassageIds) -> None:
     """Refuses NaN and infinite vectors, which no search can rank."""
     bad = ~np.isfinite(vectors_BD).all(axis=1)
     if bad.any():
         raise InputError(
-            f"the vector of passage {passage_ids[int(rows[bad].min())]!r} is not a number (nor are {bad.sum() - 1} "
+            f"the vector of passage {passage_ids[rows[bad].min()].item()!r} is not a number (nor are {bad.sum() - 1} "
             "others): the model is damaged, or its training diverged; train it again, at a lower learning_rate"
         )
 

@@ -24,7 +24,7 @@ MEASURED_ON = 1000
 
 def check_index(index: VectorIndex, corpus: Corpus) -> None:
     """Refuses an index whose ids are not the corpus's passages, in order."""
-    if list(index.passage_ids) != list(corpus.passage_ids):
+    if index.passage_ids.digest != corpus.passage_ids.digest:
         raise InputError("the index holds other passages than the corpus; run `stillhouse index` with this corpus")
 
 

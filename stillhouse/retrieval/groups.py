@@ -136,7 +136,7 @@ class GroupSampler:
             wrong_BD = self._answers.hold(examples_B[:, None], rows_BD)
             if wrong_BD.any():
                 place, column = np.argwhere(wrong_BD)[0]
-                passage = corpus.passage_ids.iloc[int(rows_BD[place, column])]
+                passage = corpus.passage_ids[rows_BD[place, column]].item()
                 raise InputError(
                     f"passage {passage!r} is a right answer to {split} query {self.query_ids[examples_B[place]]!r} and "
                     "stands among its negatives; make them again by `stillhouse lexical` or `stillhouse mine`"

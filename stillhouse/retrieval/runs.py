@@ -20,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import csv
 
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 
 COLUMNS = ("query_id", "q0", "passage_id", "rank", "score", "system")
@@ -84,7 +85,7 @@ def strictly_falling(scores_QK: np.ndarray, length_Q: np.ndarray) -> np.ndarray:
 def write_run(
     path: Path,
     query_ids: Sequence[str],
-    passage_ids: Sequence[str],
+    passage_ids: PassageIds,
     rows_QK: np.ndarray,
     scores_QK: np.ndarray,
     system: str,
@@ -100,9 +101,10 @@ def write_run(
     length_Q = (rows_QK >= 0).sum(axis=1)
     assert np.isfinite(scores_QK[rows_QK >= 0]).all(), "a score is infinite"
     scores_QK = strictly_falling(scores_QK, length_Q)
-    query_Q, passage_N = np.asarray(query_ids, dtype=object), np.asarray(passage_ids, dtype=object)
+    query_Q, named_R = np.asarray(query_ids, dtype=object), np.unique(rows_QK[rows_QK >= 0])
+    passage_R = passage_ids[named_R]
     _refuse_white_space(query_Q[length_Q > 0], "query id")
-    _refuse_white_space(passage_N[np.unique(rows_QK[rows_QK >= 0])], "passage id")
+    _refuse_white_space(passage_R, "passage id")
     _refuse_white_space(np.array([system], dtype=object), "system")
     at_once = max(1, WRITTEN_AT_ONCE // max(1, rows_QK.shape[1]))
     # No id holds a tab, a space or a line end, and quotes are ordinary characters of an id: nothing needs quoting.
@@ -112,7 +114,7 @@ def write_run(
             query_L, rank_L = np.nonzero(rows_BK >= 0)
             columns = (
                 query_Q[start + query_L].tolist(),
-                passage_N[rows_BK[query_L, rank_L]].tolist(),
+                passage_R[np.searchsorted(named_R, rows_BK[query_L, rank_L])].tolist(),
                 (rank_L + 1).tolist(),
                 scores_BK[query_L, rank_L].tolist(),
                 [system] * len(query_L),
@@ -238,21 +240,18 @@ def places(query_L: np.ndarray) -> np.ndarray:
     return (np.arange(len(query_L)) - np.repeat(start, np.diff(start, append=len(query_L))) + 1).astype(np.int32)
 
 
-def top_rows(
-    path: Path, corpus_index: pd.Index | Sequence[str], depth: int
-) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The first `depth` passages of every query of a run file, as corpus rows.
+def top_rows(path: Path, passage_ids: PassageIds, depth: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The first `depth` passages of every query of a run file, as rows of the corpus that has `passage_ids`.
 
-    `corpus_index` holds the passage ids in corpus order. Returns `(query_ids, rows_QK, scores_QK)`: the queries in
+    Returns `(query_ids, rows_QK, scores_QK)`: the queries in
     the file's order, rows int32 padded with -1, scores float32 padded with -inf, K = `depth`.
     Raises `InputError` when the run names a passage that the corpus does not have.
     """
     lines = read_run(path)
-    corpus_index = corpus_index if isinstance(corpus_index, pd.Index) else pd.Index(list(corpus_index), dtype="str")
     query_number, query_ids = pd.factorize(lines["query_id"])
     place = lines["rank"].to_numpy() - 1
     kept = place < depth
-    rows = rows_of_run(path, lines, corpus_index)[kept]
+    rows = rows_of_run(path, lines, passage_ids)[kept]
     rows_QK = np.full((len(query_ids), depth), -1, dtype=np.int32)
     scores_QK = np.full((len(query_ids), depth), -np.inf, dtype=np.float32)
     rows_QK[query_number[kept], place[kept]] = rows
@@ -260,12 +259,12 @@ def top_rows(
     return [str(query_id) for query_id in query_ids], rows_QK, scores_QK
 
 
-def rows_of_run(path: Path, lines: pd.DataFrame, corpus_index: pd.Index) -> np.ndarray:
+def rows_of_run(path: Path, lines: pd.DataFrame, passage_ids: PassageIds) -> np.ndarray:
     """The corpus row of every line that `read_run` gave, int32.
 
     Raises `InputError` when the run names a passage that the corpus does not have.
     """
-    known = corpus_index.get_indexer(pd.Index(lines["passage_id"].cat.categories, dtype=corpus_index.dtype))
+    known = passage_ids.find(lines["passage_id"].cat.categories)
     rows = known[lines["passage_id"].cat.codes.to_numpy()].astype(np.int32)
     if (rows < 0).any():
         missing = lines["passage_id"][rows < 0].iloc[0]

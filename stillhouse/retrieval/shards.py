@@ -8,11 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.artifacts import MANIFEST, Manifest, read_manifest
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import DIGEST, TEXTS, VECTORS, Embeddings
 from stillhouse.retrieval.exact_search import BLOCK
@@ -26,16 +25,21 @@ def shard_rows(passages: int, shard: int, shards: int) -> NDArray[np.int64]:
     return np.arange(passages * (shard - 1) // shards, passages * shard // shards)
 
 
-def write_shard(folder: Path, embeddings: Embeddings, digests_S: NDArray[np.bytes_], passage_ids: list[str]) -> None:
-    """Writes `passages.vectors.npy` (float32 [S, D]), `passages.texts.npy` (digests) and `ids.parquet`, aligned."""
-    assert digests_S.dtype == DIGEST and len(digests_S) == len(embeddings) == len(passage_ids)
+def write_shard(
+    folder: Path, embeddings: Embeddings, digests_S: NDArray[np.bytes_], passage_ids: PassageIds, first: int
+) -> None:
+    """Writes `passages.vectors.npy` (float32 [S, D]), `passages.texts.npy` (digests) and `ids.parquet`, aligned.
+
+    `passage_ids` are the corpus's, and `first` is the row of the shard's first passage.
+    """
+    assert digests_S.dtype == DIGEST and len(digests_S) == len(embeddings)
     with (folder / f"{NAME}{VECTORS}").open("wb") as file:
         shape = (len(embeddings), embeddings.width)
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
         for _, vectors_BD in embeddings.blocks(BLOCK):
             file.write(vectors_BD.astype("<f4").tobytes())
     np.save(folder / f"{NAME}{TEXTS}", digests_S)
-    pq.write_table(pa.Table.from_pydict({"passage_id": passage_ids}), folder / "ids.parquet")
+    passage_ids.write(folder / "ids.parquet", first, first + len(embeddings))
 
 
 def find_shards(folder: Path, corpus: str, model: str) -> list[Path]:

@@ -15,12 +15,10 @@ from typing import Any
 
 import faiss
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.artifacts import write_json
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import Embeddings
 from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
@@ -75,7 +73,7 @@ def cut(vectors_ND: NDArray[np.float32], width: int, normalize: bool) -> NDArray
 
 
 def write_index(
-    folder: Path, config: IndexConfig, vectors: CutVectors, passage_ids: pd.Series, model_width: int
+    folder: Path, config: IndexConfig, vectors: CutVectors, passage_ids: PassageIds, model_width: int
 ) -> None:
     """Writes `index.faiss`, `ids.parquet` and `index.json`. Vector i belongs to passage_ids[i]."""
     passages = len(vectors)
@@ -83,7 +81,7 @@ def write_index(
         write_flat(folder / FILE, passages, vectors.width, vectors.blocks())
     else:
         faiss.write_index(build(config, passages, vectors.width, vectors.rows), str(folder / FILE))
-    pq.write_table(pa.Table.from_pydict({"passage_id": list(passage_ids)}), folder / IDS)
+    passage_ids.write(folder / IDS)
     about = {"kind": config.kind, "passages": passages, "width": vectors.width, "model_width": model_width}
     write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})
 
@@ -97,7 +95,7 @@ class VectorIndex:
         self._path = folder / FILE
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         self.kind, self.width, self.model_width = str(about["kind"]), int(about["width"]), int(about["model_width"])
-        self.passage_ids = pq.read_table(folder / IDS)["passage_id"].to_pandas()
+        self.passage_ids = PassageIds(folder / IDS)
         if about["passages"] != len(self.passage_ids):
             raise InputError(f"{folder} has {about['passages']} vectors and {len(self.passage_ids)} ids; index again")
         if self.kind == "flat":

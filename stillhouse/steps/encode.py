@@ -37,8 +37,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     encoded = encode_corpus(encoder, corpus, context, config, code_digest(), rows=rows)
     if rank() > 0:
         return Report("encoded its share")
-    ids = list(corpus.passage_ids.iloc[rows])
-    write_shard(outputs["vectors"], encoded.embeddings, encoded.digests_N, ids)
+    first = int(rows[0]) if len(rows) else 0
+    write_shard(outputs["vectors"], encoded.embeddings, encoded.digests_N, corpus.passage_ids, first)
     facts = {
         "shard": config.shard,
         "shards": config.shards,

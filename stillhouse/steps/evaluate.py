@@ -61,7 +61,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "`stillhouse ingest` a source with one, or its setting test_queries, or ingest with `queries: pairs`"
         )
     _refuse_unjudged(of_test, measures, inputs["corpus"])
-    short = figures.cut_short(of_test, measures, len(corpus.passages))
+    short = figures.cut_short(of_test, measures, corpus.passage_count)
     for measure, systems in short.items():
         told = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
         context.log(f"[evaluate] {measure} LOOKS DEEPER than these runs go, and counts the rest as not found: {told}")

@@ -37,12 +37,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.runs import write_run
 
     corpus = Corpus.open(inputs["corpus"])
-    passage_ids = list(corpus.passage_row)
     bm25 = BM25(read_passage_texts(corpus), config.k1, config.b)
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
         rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
-        write_run(outputs["run"] / f"{split}.trec", list(queries["query_id"]), passage_ids, rows_QK, scores_QK, "bm25")
+        path = outputs["run"] / f"{split}.trec"
+        write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, "bm25")
     asked = MiningQueries(corpus, config.negatives_among, config.without_answers)
     texts_Q = asked.queries["text"].to_numpy(dtype=object)
     rows_QD, _ = ranked(

@@ -113,10 +113,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     above_reranker = 0
     if "filter_reranker" in inputs:
         reranker = CrossEncoder.load(inputs["filter_reranker"])
-        passages_N = open_passage_texts(corpus, context.work)
+        texts = open_passage_texts(corpus, context.work, np.append(positives, rows_QD))
 
         def score(query_P: NDArray[np.int64], row_P: NDArray[np.int32]) -> NDArray[np.float32]:
-            return score_pairs(reranker, texts_Q, passages_N, query_P, row_P, context, "filtering", config)
+            return score_pairs(reranker, texts_Q, texts, query_P, row_P, context, "filtering", config)
 
         limits_Q = limits("absolute", config.reranker_margin, 0, score(query_of_positive, positives), offsets)
         rows_QD, above_reranker = mining.best_of(asked, rows_QD, rows_QD.shape[1], [below(score, limits_Q)])

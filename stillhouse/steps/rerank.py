@@ -29,21 +29,19 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.runs import read_run, reordered, top_rows, write_run
 
     corpus = Corpus.open(inputs["corpus"])
-    passage_ids = list(corpus.passage_row)
     model = CrossEncoder.load(inputs["reranker"])
-    texts = open_passage_texts(corpus, context.work)
     scored = 0
     for split in ("dev", "test"):
         path = inputs["candidates"] / f"{split}.trec"
         depth = int(read_run(path)["rank"].max()) if path.stat().st_size else 0
-        ids, rows_QK, _ = top_rows(path, corpus.passage_row, depth)
+        ids, rows_QK, _ = top_rows(path, corpus.passage_ids, depth)
         questions = corpus.queries_of(split).set_index("query_id")["text"].reindex(ids).to_numpy(dtype=object)
         deep = (config.dev_depth if split == "dev" else 0) or config.depth
         query_P, rank_P = np.nonzero(rows_QK[:, :deep] >= 0)
         scores_P = score_pairs(
             model,
             questions,
-            texts,
+            open_passage_texts(corpus, context.work, rows_QK[query_P, rank_P]),
             query_P,
             rows_QK[query_P, rank_P],
             context,
@@ -51,7 +49,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             config,
         )
         scores_QK = reordered(rows_QK, query_P, rank_P, scores_P)
-        write_run(outputs["run"] / f"{split}.trec", ids, passage_ids, rows_QK, scores_QK, config.system)
+        write_run(outputs["run"] / f"{split}.trec", ids, corpus.passage_ids, rows_QK, scores_QK, config.system)
         scored += len(query_P)
     return Report(f"{scored} pairs re-ranked, the best {config.depth} passages a query", facts={"pairs": scored})
 

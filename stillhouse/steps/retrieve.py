@@ -31,7 +31,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.vector_index import VectorIndex
 
     corpus = Corpus.open(inputs["corpus"])
-    passage_ids = list(corpus.passage_row)
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
     check_index(index, corpus)
     searched = 0
@@ -39,7 +38,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         queries = corpus.queries_of(split)
         rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), config.depth, context, config)
         path = outputs["run"] / f"{split}.trec"
-        write_run(path, list(queries["query_id"]), passage_ids, rows_QK, scores_QK, config.system)
+        write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, config.system)
         searched += len(queries)
     facts: dict[str, object] = {"index_bytes": folder_bytes(inputs["index"])}
     summary = f"{searched} queries, the best {config.depth} passages each"

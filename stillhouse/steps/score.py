@@ -53,12 +53,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             scored_QD[of_split] = first_turn(scored_QD[of_split], of_split, count, config.seed)
     offsets, positives = corpus.positives(queries["query_id"])
     query_of_positive = np.repeat(np.arange(len(queries)), np.diff(offsets))
+    rows_P = np.concatenate([positives, rows_QD[scored_QD]])
     scores = score_pairs(
         CrossEncoder.load(inputs["reranker"]),
         queries["text"].to_numpy(dtype=object),
-        open_passage_texts(corpus, context.work),
+        open_passage_texts(corpus, context.work, rows_P),
         np.concatenate([query_of_positive, np.nonzero(scored_QD)[0]]),
-        np.concatenate([positives, rows_QD[scored_QD]]),
+        rows_P,
         context,
         "scoring",
         config,

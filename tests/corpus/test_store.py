@@ -100,7 +100,7 @@ def test_views_of_a_split(tmp_path: Path) -> None:
         == ["x", "T y\n", "U z"]
         == [passage_text(row.title, row.text) for row in corpus.passages.itertuples()]
     )
-    assert corpus.passage_row.get_loc("b") == 1
+    assert corpus.passage_ids.find(["b", "zz"]).tolist() == [1, -1]
     assert corpus.rows_of(["c", "a", "c"]).tolist() == [2, 0, 2]
     with pytest.raises(InputError, match="no passage 'zz'"):
         corpus.rows_of(["a", "zz"])

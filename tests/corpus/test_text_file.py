@@ -56,6 +56,8 @@ def test_passages_are_read_as_the_corpus_joins_them(small_corpus: Path, tmp_path
     everything = passage_texts(corpus)
     rows = np.arange(corpus.passage_count)[::-1]
     assert open_passage_texts(corpus, tmp_path)[rows].tolist() == everything[::-1]
+    some = np.array([2, 0, -1, 2])
+    assert open_passage_texts(corpus, tmp_path, some)[np.array([2, 0])].tolist() == [everything[2], everything[0]]
     chosen = corpus.passages_at(np.array([2, 0, 2]), "text", "passage_id")
     assert chosen["text"].tolist() == [corpus.passages["text"][row] for row in (2, 0, 2)]
     assert corpus.passages_at(np.array([], dtype=np.int64), "text")["text"].tolist() == []
@@ -76,6 +78,8 @@ def test_passages_come_from_any_row_groups(
         "text",
         "passage_id",
     ]
+    blocks = Corpus.open(folder).passage_blocks("passage_id", rows=9, among=np.unique(np.array(rows, dtype=np.int64)))
+    assert [id for block in blocks for id in block["passage_id"]] == [f"p{row}" for row in sorted(set(rows))]
 
 
 def test_equal_texts_have_equal_numbers(small_corpus: Path) -> None:

@@ -61,7 +61,7 @@ def run_of(folder: Path, corpus: Path, retriever: str, hits: int, digest: str = 
     qrels = opened.qrels_of("test")
     lines = []
     for number, (query, passage) in enumerate(zip(qrels["query_id"], qrels["passage_id"])):
-        other = next(name for name in opened.passage_ids if name != passage)
+        other = next(name for name in opened.passages["passage_id"] if name != passage)
         lines.append(f"{query} Q0 {passage if number < hits else other} 1 1.0 {retriever}\n")
     with whole_folder(folder) as staging:
         (staging / "test.trec").write_text("".join(lines))

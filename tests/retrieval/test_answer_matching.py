@@ -10,7 +10,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.retrieval.answer_matching import AnswerMatcher
+from stillhouse.retrieval import answer_matching
+from stillhouse.retrieval.answer_matching import AnswerMatcher, Texts
 
 FLAGS = regex.IGNORECASE + regex.UNICODE + regex.MULTILINE
 WORDS = [
@@ -67,9 +68,13 @@ def slow_match(answers: list[tuple[str, str]], passage: str) -> bool:
     return False
 
 
+def texts_of(passages: list[str]) -> Texts:
+    return lambda rows: [passages[row] for row in rows]
+
+
 def matcher(answers: dict[str, list[tuple[str, str]]], passages: list[str]) -> AnswerMatcher:
     rows = [(query, answer, kind) for query, of in answers.items() for answer, kind in of]
-    return AnswerMatcher(pd.DataFrame(rows, columns=["query_id", "answer", "kind"]), list(answers), passages)
+    return AnswerMatcher(pd.DataFrame(rows, columns=["query_id", "answer", "kind"]), list(answers), texts_of(passages))
 
 
 @settings(max_examples=800, deadline=None)
@@ -92,7 +97,9 @@ def test_equals_a_direct_reading_of_the_rules(data: Any) -> None:
     query_P, rows_P = (matrix.ravel() for matrix in np.meshgrid(np.arange(4), np.arange(-1, len(passages))))
     order = data.draw(st.permutations(range(len(query_P))))
     query_P, rows_P = query_P[order], rows_P[order]
-    found = matcher(answers, passages).match(query_P, rows_P)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer_matching, "PASSAGES_AT_ONCE", 2)  # so that there are several parts
+        found = matcher(answers, passages).match(query_P, rows_P)
     ids = list(answers)
     expected = [row >= 0 and slow_match(answers[ids[q]], passages[row]) for q, row in zip(query_P, rows_P)]
     assert found.tolist() == expected

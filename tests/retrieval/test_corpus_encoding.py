@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stillhouse.context import Context
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.retrieval import corpus_encoding
 from stillhouse.retrieval.corpus_encoding import Encoded, cache_folder, encode_passages, model_key
@@ -59,10 +60,10 @@ def new_segments(context: Context) -> Path:
 
 
 def encoded(encoder: BiEncoder, texts: list[str], context: Context, known: tuple[Path, ...] = ()) -> Encoded:
-    ids = [f"p{n}" for n in range(len(texts))]
+    ids = PassageIds([f"p{n}" for n in range(len(texts))])
     rows = np.arange(len(texts))
     return encode_passages(
-        encoder, lambda part: [texts[n] for n in part], ids, rows, known, new_segments(context), context, FP32
+        encoder, lambda part: [[texts[n] for n in part]], ids, rows, known, new_segments(context), context, FP32
     )
 
 
@@ -107,15 +108,19 @@ def test_blocks_cost_as_much_memory_as_one(
     encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpus_encoding, "BLOCK", 16)
-    monkeypatch.setattr(corpus_encoding, "READ_AT_ONCE", 10)
-    texts, asked = random_texts(50), []
+    texts, held = random_texts(50), []
+    passages = encoder.passages
 
-    def some(rows: np.ndarray) -> list[str]:
-        asked.append(len(rows))
-        return [texts[n] for n in rows]
+    def some(rows: np.ndarray) -> Iterator[list[str]]:
+        return ([texts[n] for n in rows[start : start + 10]] for start in range(0, len(rows), 10))
 
-    done = encode_passages(encoder, some, [""] * 50, np.arange(50), (), context.work, context, FP32)
-    assert max(asked) == 16 and done.computed == len(set(texts))
+    def noted(block: list[str]) -> object:
+        held.append(len(block))
+        return passages(block)
+
+    monkeypatch.setattr(encoder, "passages", noted)
+    done = encode_passages(encoder, some, PassageIds([""] * 50), np.arange(50), (), context.work, context, FP32)
+    assert max(held) == 16 and sum(held) == done.computed == len(set(texts))
     expected = encode(encoder, encoder.passages(texts), context, "test", FP32)
     assert np.array_equal(done.embeddings.rows(np.arange(50)), expected)
 

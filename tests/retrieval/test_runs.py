@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.retrieval.runs import order_by_score, read_run, reordered, strictly_falling, top_rows, write_run
 
 QRELS = ["query_id", "passage_id", "relevance"]
-PASSAGES = ["p0", "p1", "p2", "p3"]
+PASSAGES = PassageIds(["p0", "p1", "p2", "p3"])
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
@@ -63,7 +64,7 @@ def test_written_scores_fall_strictly_and_are_else_the_given_ones(scores: np.nda
 def test_scores_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, scores: np.ndarray) -> None:
     path = tmp_path_factory.mktemp("run") / "test.trec"
     rows = np.tile(np.arange(6, dtype=np.int32), (3, 1))
-    write_run(path, ["a", "b", "c"], [f"p{i}" for i in range(6)], rows, scores, "bm25")
+    write_run(path, ["a", "b", "c"], PassageIds([f"p{i}" for i in range(6)]), rows, scores, "bm25")
     read = read_run(path)
     ordered_scores, ordered_rows = order_by_score(scores, rows)
     assert read["score"].dtype == np.float32
@@ -82,7 +83,7 @@ def test_evaluators_that_sort_by_score_see_our_ranking(tmp_path_factory: pytest.
     )
     rows = np.stack([data.draw(st.permutations(range(8))) for _ in range(2)]).astype(np.int32)
     rows[data.draw(arrays(bool, (2, 8)))] = -1
-    write_run(path, ["a", "b"], ids, rows, scores, "s")
+    write_run(path, ["a", "b"], PassageIds(ids), rows, scores, "s")
     relevance = data.draw(arrays(np.int64, (2, 8), elements=st.integers(0, 3)))
     qrels = {query: {f"p{i}": int(relevance[q, i]) for i in range(8)} for q, query in enumerate("ab")}
     with path.open() as file:
@@ -113,15 +114,16 @@ def test_the_file_is_a_trec_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["1", "007", "NA", "nan", '"quoted', "'", "#1", "1e5", "été", "True"])
 def test_ids_stay_text(tmp_path: Path, name: str) -> None:
     path = tmp_path / "test.trec"
-    write_run(path, [name], [name], np.array([[0]], np.int32), np.array([[1]], np.float32), "s")
+    write_run(path, [name], PassageIds([name]), np.array([[0]], np.int32), np.array([[1]], np.float32), "s")
     read = read_run(path)
     assert read["query_id"].tolist() == [name] and read["passage_id"].tolist() == [name]
 
 
 @pytest.mark.parametrize("name", ["two words", "", "tab\tbed", "line\nend", "no\u00a0break"])
 def test_an_id_with_white_space_is_refused(tmp_path: Path, name: str) -> None:
+    ids = PassageIds(["p"])
     with pytest.raises(InputError, match="white space"):
-        write_run(tmp_path / "r", [name], ["p"], np.array([[0]], np.int32), np.array([[1]], np.float32), "s")
+        write_run(tmp_path / "r", [name], ids, np.array([[0]], np.int32), np.array([[1]], np.float32), "s")
 
 
 def test_top_rows_gives_back_what_was_written(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_top_rows_gives_back_what_was_written(tmp_path: Path) -> None:
     rows = np.array([[3, 1, 2], [0, -1, -1]], dtype=np.int32)
     scores = np.array([[3, 2, 1], [0.25, 0, 0]], dtype=np.float32)
     write_run(path, ["z", "a"], PASSAGES, rows, scores, "s")
-    query_ids, found, found_scores = top_rows(path, pd.Index(PASSAGES), 2)
+    query_ids, found, found_scores = top_rows(path, PASSAGES, 2)
     assert query_ids == ["z", "a"]
     assert found.tolist() == [[3, 1], [0, -1]] and found.dtype == np.int32
     assert found_scores.tolist() == [[3, 2], [0.25, -np.inf]] and found_scores.dtype == np.float32
@@ -213,7 +215,7 @@ def test_a_long_run_is_read_block_by_block(tmp_path: Path, monkeypatch: pytest.M
     rows = np.stack([np.roll(np.arange(200, dtype=np.int32), i) for i in range(30)])
     scores = np.zeros(rows.shape, dtype=np.float32)
     names = [f"p{i}" for i in range(200)]
-    write_run(tmp_path / "r", [f"q{i}" for i in range(30)], names, rows, scores, "s")
+    write_run(tmp_path / "r", [f"q{i}" for i in range(30)], PassageIds(names), rows, scores, "s")
     whole = read_run(tmp_path / "r")
     monkeypatch.setattr("stillhouse.retrieval.runs.READ_AT_ONCE", 1000)
     parts = read_run(tmp_path / "r")

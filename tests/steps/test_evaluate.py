@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import write_tables
 from stillhouse.errors import InputError
 from stillhouse.evaluation.report.page import NAMES
@@ -56,7 +57,7 @@ def make_run(folder: Path, system: str, right: int, depth: int = 12) -> Path:
             order = np.stack([np.roll(np.arange(12), -g) for g in gold]).astype(np.int32)
             order[right:, [0, 1]] = order[right:, [1, 0]]
             ids = [f"{split}{i}" for i in range(QUERIES)]
-            write_run(staging / f"{split}.trec", ids, PASSAGES, order[:, :depth], scores[:, :depth], system)
+            write_run(staging / f"{split}.trec", ids, PassageIds(PASSAGES), order[:, :depth], scores[:, :depth], system)
         write_manifest(staging, "retrieve", {}, {}, {})
     return folder
 

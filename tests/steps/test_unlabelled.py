@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError
 from stillhouse.retrieval.runs import write_run
@@ -162,7 +163,7 @@ def test_the_passage_that_a_query_was_taken_from_is_left_out_of_its_ranking(tmp_
     run = tmp_path / "run"
     with whole_folder(run) as staging:
         order, scores = np.tile(np.arange(4, dtype=np.int32), (5, 1)), np.tile(-np.arange(4, dtype=np.float32), (5, 1))
-        write_run(staging / "test.trec", list(cases), passages, order, scores, "bm25")
+        write_run(staging / "test.trec", list(cases), PassageIds(passages), order, scores, "bm25")
         write_manifest(staging, "lexical", {}, {}, {})
     result = run_step("evaluate", {"corpus": folder, "bm25": run}, bootstrap_samples=100)["evaluation"]
     values = pd.read_parquet(result / "per_query.parquet").set_index("query_id")["RR@10"]

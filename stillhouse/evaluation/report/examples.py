@@ -80,13 +80,15 @@ def examples_of_queries(
         run = measured.runs[system]
         run = run[run["query_id"].isin(query_ids)].sort_values("rank", kind="stable")
         runs[system] = dict(list(run.groupby("query_id", observed=True)["passage_id"]))
+    first = [str(ranked.iloc[0]) for by_query in runs.values() for ranked in by_query.values() if len(ranked)]
+    passages = _passages(corpus, [*(gold_of[query_id][0] for query_id in query_ids), *first])
     return [
         Example(
             query=str(text[query_id]),
-            gold=_passage(corpus, gold_of[query_id][0], WHOLE),
+            gold=_shown(passages, gold_of[query_id][0], WHOLE),
             more_gold=len(gold_of[query_id]) - 1,
             answers=[
-                _answer(corpus, system, by_query.get(query_id), set(gold_of[query_id]))
+                _answer(passages, system, by_query.get(query_id), set(gold_of[query_id]))
                 for system, by_query in runs.items()
             ],
         )
@@ -110,16 +112,22 @@ def first_is_right(corpus: Corpus, measured: Measured) -> dict[str, int]:
     return result
 
 
-def _answer(corpus: Corpus, system: str, ranked: pd.Series | None, gold: set[str]) -> Answer:
+def _answer(passages: pd.DataFrame, system: str, ranked: pd.Series | None, gold: set[str]) -> Answer:
     if ranked is None:
         return Answer(system, None, False, 0)
     hits = np.flatnonzero(ranked.isin(gold).to_numpy())
     rank = int(hits[0]) + 1 if len(hits) else 0
-    return Answer(system, _passage(corpus, str(ranked.iloc[0])), rank == 1, rank)
+    return Answer(system, _shown(passages, str(ranked.iloc[0])), rank == 1, rank)
 
 
-def _passage(corpus: Corpus, passage_id: str, length: int = SNIPPET) -> Passage:
-    row = corpus.passages.iloc[int(corpus.rows_of([passage_id])[0])]
+def _passages(corpus: Corpus, passage_ids: Sequence[str]) -> pd.DataFrame:
+    """title, section and text of some passages, by id."""
+    named = list(dict.fromkeys(passage_ids))
+    return corpus.passages_at(corpus.rows_of(named), "title", "section", "text").set_axis(named)
+
+
+def _shown(passages: pd.DataFrame, passage_id: str, length: int = SNIPPET) -> Passage:
+    row = passages.loc[passage_id]
     names = [str(row[name]) for name in ("title", "section") if row[name]]
     return Passage(passage_id, " · ".join(dict.fromkeys(names)) or passage_id, snippet(str(row["text"]), length))
 

@@ -1,0 +1,105 @@
+"""The passage ids of a corpus in row order, read as they are asked for: memory is that of the answer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from stillhouse.errors import InputError
+
+COLUMN = "passage_id"
+LARGEST_BLOCK = 1 << 17
+"""Ids that are held at once."""
+
+
+class PassageIds:
+    """Passage ids numbered from 0, each once: those of a Parquet file's column `passage_id`, or of a sequence.
+
+    `ids[rows]` gives those of an integer array as an object array of its shape, `find` the rows of ids. Either reads
+    the column once, so that many are asked for together. Raises `InputError` for a file that is damaged.
+    """
+
+    def __init__(self, source: Path | Sequence[str]) -> None:
+        self._source = source if isinstance(source, Path) else pa.array(source, pa.string())
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
+        if not isinstance(self._source, Path):
+            return len(self._source)
+        try:
+            with pq.ParquetFile(self._source) as file:
+                return int(file.metadata.num_rows)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _damaged(self._source, error) from None
+
+    def blocks(self) -> Iterator[pa.Array]:
+        """All ids, some at a time."""
+        if not isinstance(self._source, Path):
+            yield self._source
+            return
+        try:
+            with pq.ParquetFile(self._source) as file:
+                for block in file.iter_batches(LARGEST_BLOCK, columns=[COLUMN]):
+                    yield block.column(0)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _damaged(self._source, error) from None
+
+    def __getitem__(self, rows: NDArray[np.integer]) -> NDArray[np.object_]:
+        rows = np.asarray(rows)
+        wanted, place = np.unique(rows.reshape(-1), return_inverse=True)
+        assert not len(wanted) or (wanted[0] >= 0 and wanted[-1] < len(self)), (wanted[0], wanted[-1], len(self))
+        found, first = np.empty(len(wanted), dtype=object), 0
+        for block in self.blocks() if len(wanted) else ():
+            begin, end = np.searchsorted(wanted, (first, first + len(block)))
+            found[begin:end] = block.take(pa.array(wanted[begin:end] - first)).to_pylist()
+            first += len(block)
+        return found[place].reshape(rows.shape)
+
+    def find(self, ids: Iterable[str]) -> NDArray[np.int64]:
+        """The row of each id, int64; -1 for one that is not there."""
+        place, wanted = pd.factorize(np.array(list(ids), dtype=object))
+        values = pa.array(wanted, pa.string())
+        rows_W, first = np.full(len(wanted) + 1, -1, dtype=np.int64), 0  # the last is of ids that are None
+        for block in self.blocks() if len(wanted) else ():
+            number_B = pc.index_in(block, value_set=values).fill_null(-1).to_numpy(zero_copy_only=False)
+            there = np.flatnonzero(number_B >= 0)
+            rows_W[number_B[there]] = first + there
+            first += len(block)
+        return rows_W[place]
+
+    def write(self, path: Path, begin: int = 0, end: int | None = None) -> None:
+        """Writes the ids from row `begin` until before `end` as the one column of a Parquet file."""
+        end = len(self) if end is None else end
+        schema, first = pa.schema([(COLUMN, pa.string())]), 0
+        with pq.ParquetWriter(path, schema) as file:
+            for block in self.blocks():
+                chosen = block.slice(max(begin - first, 0), max(end - max(first, begin), 0))
+                if len(chosen):
+                    file.write_table(pa.table([pa.concat_arrays([chosen])], schema=schema))
+                first += len(block)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The same for the same ids in the same order, wherever they lie."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for block in self.blocks():
+            hashed.update(pc.binary_length(block).to_numpy(zero_copy_only=False).astype("<i4").tobytes())
+        for block in self.blocks():
+            hashed.update("".join(block.to_pylist()).encode("utf-8", errors="surrogatepass"))
+        return hashed.digest()
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path} is damaged ({error}); make it again")

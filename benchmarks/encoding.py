@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from clock import Clock
 from machine import machine, peak_mib
+from notes import write_page
 from sentence_transformers import SentenceTransformer
 
 from stillhouse.context import Context
@@ -63,8 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         fetch(arguments.model, 0, "own", 32, LENGTH, Path(folder))
         lines = compare(Path(folder), texts, arguments)
-    arguments.page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
+    write_page(arguments.page, lines)
     return 0
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from machine import machine
+from notes import write_page
 
 from stillhouse.config import build
 from stillhouse.context import Context
@@ -70,8 +71,9 @@ def main() -> int:
             middle = sorted(rounds, key=lambda result: result["seconds"])[len(rounds) // 2]
             results.append({"side": side, "margin": margin, **middle, "same": agreement(folder, side, margin)})
             print(f"{side}, margin {margin}: {middle['seconds']:.2f} s", file=sys.stderr)
-    arguments.page.write_text(render(results, arguments), encoding="utf-8")
-    print(arguments.page.read_text(encoding="utf-8"))
+    lines = render(results, arguments)
+    print("\n".join(lines))
+    write_page(arguments.page, lines)
     return 0
 
 
@@ -255,7 +257,7 @@ def agreement(folder: Path, side: str, margin: str) -> tuple[float, float]:
     return len(common) / len(mine), sum(len(mine[query] & sets[query]) for query in common) / max(1, total)
 
 
-def render(results: Iterable[dict[str, Any]], arguments: argparse.Namespace) -> str:
+def render(results: Iterable[dict[str, Any]], arguments: argparse.Namespace) -> list[str]:
     results = list(results)
     corpus = Corpus.open(arguments.folder / "corpus")
     part = f" --passages {arguments.passages}" if arguments.passages else ""
@@ -284,7 +286,7 @@ def render(results: Iterable[dict[str, Any]], arguments: argparse.Namespace) -> 
             f"| {result['seconds'] / own['seconds']:.1f} | {result['peak']:.0f} / {result['rise']:.0f} "
             f"| {result['bytes'] / 2**20:.1f} | {100 * queries:.1f} % | {100 * same:.1f} % |"
         )
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 if __name__ == "__main__":

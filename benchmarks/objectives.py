@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 from machine import machine
+from notes import write_page
 
 from stillhouse.cli import main as stillhouse
 
@@ -39,7 +40,8 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     arguments = parser.parse_args()
     if arguments.what == "page":
-        return write_page(arguments.folder)
+        write_page(HERE / "objectives.md", page(arguments.folder))
+        return 0
     source = (arguments.data / (arguments.name or "wiki-intro")).resolve()
     if not source.is_dir():
         print(f"{source} is not here; give its parent with --data", file=sys.stderr)
@@ -116,7 +118,7 @@ def compare(name: str, source: Path, start: str, folder: Path) -> int:
     return stillhouse(["compare", "--sweep", str(place / "objectives.yaml"), *where])
 
 
-def write_page(folder: Path) -> int:
+def page(folder: Path) -> list[str]:
     lines = ["# Which pre-training helps", "", "Commands:", ""]
     lines += ["    python benchmarks/objectives.py start --folder build/objectives"]
     lines += [f"    python benchmarks/objectives.py compare {name} --folder build/objectives" for name in SETS]
@@ -133,11 +135,7 @@ def write_page(folder: Path) -> int:
                     "",
                     _without_title(found.read_text(encoding="utf-8")),
                 ]
-    notes = HERE / "objectives.notes.md"
-    lines += ["", notes.read_text(encoding="utf-8").strip()] if notes.is_file() else []
-    (HERE / "objectives.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("wrote objectives.md")
-    return 0
+    return lines
 
 
 def _without_title(page: str) -> str:

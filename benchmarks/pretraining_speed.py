@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from clock import Clock
 from machine import machine
+from notes import write_page
 from numpy.typing import NDArray
 from random_passages import SENTENCE, SPECIALS, VOCABULARY, random_passages
 from torch import Tensor, nn
@@ -127,12 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for each in entries:
                 each.turns.append(measure(each, size, args.steps, turn, context, clock))
                 print(f"round {turn + 1}: {each.name} {each.turns[-1].sum():.3f} s a step", file=sys.stderr, flush=True)
-    text = "\n".join(page(entries, size, args, larger, sys.argv[1:] if arguments is None else arguments)) + "\n"
-    notes = args.page.with_suffix(".notes.md")
-    if notes.is_file():
-        text += "\n" + notes.read_text(encoding="utf-8")
-    args.page.write_text(text, encoding="utf-8")
-    print(text)
+    lines = page(entries, size, args, larger, sys.argv[1:] if arguments is None else arguments)
+    print("\n".join(lines))
+    write_page(args.page, lines)
     return 0
 
 

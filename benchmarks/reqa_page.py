@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import notes
 import numpy as np
 
 MEASURES = ("R@1", "R@5", "R@10", "R@50", "R@100")
@@ -82,10 +83,7 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
     for split, systems in PAPER.items():
         name = "004 Table 3, ICT+BFS+WLP, fine-tuned"
         lines.append(cells([split, name, f"{PAPER_SIZE:,}", "", *percent(systems["ICT+BFS+WLP"], 2)]))
-    notes = page.with_suffix(".notes.md")
-    if notes.exists():
-        lines += ["", *notes.read_text(encoding="utf-8").splitlines()]
-    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    notes.write_page(page, lines)
 
 
 def extrapolated(rows: Sequence[Mapping[str, Any]]) -> list[float]:

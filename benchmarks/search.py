@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import machine, peak_mib
+from notes import write_page
 
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.retrieval.embeddings import Embeddings, write_segment
@@ -55,8 +56,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     sample(arguments.folder, arguments.passages, arguments.queries)
     lines = report(arguments)
-    arguments.page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
+    write_page(arguments.page, lines)
     return 0
 
 

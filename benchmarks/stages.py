@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import yaml
+from notes import write_page
 
 from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
 
@@ -51,9 +52,7 @@ def main() -> int:
     used = (
         json.loads((arguments.folder / COST).read_text()) if arguments.page_only else measure(params, arguments.folder)
     )
-    page = HERE / f"{arguments.name}.md"
-    page.write_text(render(arguments.name, arguments.folder, used), encoding="utf-8")
-    print(f"wrote {page.name}")
+    write_page(HERE / f"{arguments.name}.md", render(arguments.name, arguments.folder, used))
     return 0
 
 
@@ -74,7 +73,7 @@ def measure(params: Path, folder: Path) -> dict[str, Any]:
     return used
 
 
-def render(name: str, folder: Path, used: dict[str, Any]) -> str:
+def render(name: str, folder: Path, used: dict[str, Any]) -> list[str]:
     """The results page, from the files that `evaluate` wrote."""
     evaluation = folder / "artifacts" / "evaluate" / "evaluation"
     metrics, dev, intervals, tests = (
@@ -110,7 +109,7 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> str:
         low, high = intervals[system]["RR@10"]
         cells = [f"{values[measure]:.3f}" for measure in measures]
         lines.append(f"| `{system}` | {' | '.join(cells)} | {low:.3f} to {high:.3f} | {dev[system]['RR@10']:.3f} |")
-    return "\n".join([*lines, "", *comparisons(tests), "", *curves(folder), "", *discussion(name)]) + "\n"
+    return [*lines, "", *comparisons(tests), "", *curves(folder)]
 
 
 def synthetic(corpus: Any) -> list[str]:
@@ -154,12 +153,6 @@ def curves(folder: Path) -> list[str]:
         losses = [float(row[2]) for row in rows]
         lines.append(f"| `{training}` | {rows[-1][0]} | {losses[0]:.3f} | {min(losses):.3f} |")
     return lines
-
-
-def discussion(name: str) -> list[str]:
-    """What a person wrote about the run; kept in a file of its own, so that a new run does not lose it."""
-    path = HERE / f"{name}.notes.md"
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from clock import Clock
 from machine import machine
+from notes import write_page
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
@@ -129,8 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(arguments.threads)
     with TemporaryDirectory() as folder:
         lines = compare(Path(folder), source, arguments)
-    arguments.page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
+    write_page(arguments.page, lines)
     return 0
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import machine
+from notes import write_page
 
 CORPORA = ("scifact", "squad-passages", "medquad")
 MEASURES = ("nDCG@10", "R@100")
@@ -42,13 +43,11 @@ def main() -> int:
     if not (arguments.folder / "metrics.json").is_file():
         print(f"{arguments.folder} has no figures", file=sys.stderr)
         return status or 2
-    page = HERE / "zero-shot.md"
-    page.write_text(render(arguments.folder), encoding="utf-8")
-    print(f"wrote {page.name}")
+    write_page(HERE / "zero-shot.md", render(arguments.folder))
     return status
 
 
-def render(folder: Path) -> str:
+def render(folder: Path) -> list[str]:
     """The page, from the files that `stillhouse zero-shot` wrote."""
     metrics, intervals, tests = (
         json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -68,10 +67,7 @@ def render(folder: Path) -> str:
     systems = list(metrics["average"])
     for measure in MEASURES:
         lines += ["", *table(measure, systems, metrics, intervals, tests)]
-    notes = HERE / "zero-shot.notes.md"
-    if notes.exists():
-        lines += ["", *notes.read_text(encoding="utf-8").splitlines()]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def size(folder: Path, name: str) -> str:

@@ -21,12 +21,12 @@ from transformers import (
 from stillhouse.context import Context
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import TokenizedTexts, length_batches
+from stillhouse.retrieval.encoder import TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.side_by_side import side_by_side, threads_of
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
-from stillhouse.training.precision import autocast
 
 PAIRS_AT_ONCE = 16_384
 
@@ -145,24 +145,20 @@ def score_pairs(
     computes only what is missing, in the same batches, so that its scores are the same to the last bit.
     Raises `InputError` for a score that is not a number.
     """
-    device = context.torch_device()
-    model.to(device).eval()
-    with ScoreLog(context.work, query_P, row_P) as log:
-        done = int(log.done_P.sum())
-        with (
-            torch.inference_mode(),
-            autocast(config.precision, device),
-            context.bar(what, len(query_P), "pair", done=done) as bar,
-        ):
+    with ScoreLog(context.work, query_P, row_P) as log, inference(model, context, config) as device:
+        with context.bar(what, len(query_P), "pair", done=int(log.done_P.sum())) as bar:
             for start in range(0, len(query_P), PAIRS_AT_ONCE):
                 part = np.arange(start, min(start + PAIRS_AT_ONCE, len(query_P)))
                 if log.done_P[part].all():
                     continue
                 texts = model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
-                for rows in length_batches(texts.ids.lengths(), config.batch_tokens):
-                    if log.done_P[part[rows]].all():
-                        continue
-                    scores = model(*texts.batch(rows, device)).float().cpu().numpy()
+                batches = length_batches(texts.ids.lengths(), config.batch_tokens // threads_of(device))
+                missing = (rows for rows in batches if not log.done_P[part[rows]].all())
+
+                def score(rows: np.ndarray, texts: PairTexts = texts) -> np.ndarray:
+                    return model(*texts.batch(rows, device)).float().cpu().numpy()
+
+                for rows, scores in side_by_side(missing, score, config.precision, device):
                     if not np.isfinite(scores).all():
                         wrong = part[rows[np.argmin(np.isfinite(scores))]]
                         passage = passages[row_P[wrong : wrong + 1]][0]

@@ -24,6 +24,7 @@ from stillhouse.retrieval.encoder_folder import is_bag_of_words, read_towers, re
 from stillhouse.retrieval.packed_linears import packed_linears
 from stillhouse.retrieval.pooling import EncoderSettings, normalized, read_settings
 from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.side_by_side import side_by_side, threads_of
 from stillhouse.retrieval.tokenizer_files import load_tokenizer
 from stillhouse.retrieval.towers import Role, Tower
 from stillhouse.training.precision import autocast, computed_in
@@ -207,14 +208,15 @@ def for_each_batch(
 ) -> None:
     """Fills `out[rows] = compute(rows)` over length-sorted batches, in inference mode, with a progress bar.
 
-    Results wait on the device until there are some thousands, so that it is seldom waited for. `alike` is that of
-    `length_batches`.
+    The batches that are computed at once have `config.batch_tokens` together. Results wait on the device until there
+    are some thousands, so that it is seldom waited for. `alike` is that of `length_batches`.
     """
     with inference(model, context, config) as device, context.bar(what, len(lengths_N), "text") as bar:
         waiting: list[tuple[np.ndarray, Tensor]] = []
         texts = 0
-        for rows in length_batches(lengths_N, config.batch_tokens, alike):
-            waiting.append((rows, compute(rows, device)))
+        batches = length_batches(lengths_N, config.batch_tokens // threads_of(device), alike)
+        for rows, part in side_by_side(batches, lambda rows: compute(rows, device), config.precision, device):
+            waiting.append((rows, part))
             texts += len(rows)
             if texts >= COPIED_AT_ONCE:
                 _copy(waiting, out)

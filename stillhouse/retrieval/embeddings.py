@@ -89,15 +89,19 @@ class Embeddings:
         self._files: list[NDArray[np.float32]] = []
         self._file_N = np.full(len(digests_N), -1, dtype=np.int32)
         self._row_N = np.full(len(digests_N), -1, dtype=np.int64)
-        for segment in (path for folder in folders for path in segments_of(folder)):
-            self._look_up(segment, digests_N)
+        segments = [path for folder in folders for path in segments_of(folder)]
+        # Sorted once, so that a segment costs its own size: looking for all texts in each would cost their product.
+        order_N = np.argsort(digests_N, kind="stable") if segments else np.empty(0, dtype=np.int64)
+        sorted_N = digests_N[order_N]
+        for segment in segments:
+            self._look_up(segment, sorted_N, order_N)
         absent = np.flatnonzero(self._file_N < 0)
         self.known = len(digests_N) - len(absent)
         _, first = np.unique(digests_N[absent], return_index=True)
         self.missing = absent[np.sort(first)]
 
-    def _look_up(self, segment: Path, digests_N: NDArray[np.bytes_]) -> None:
-        """Notes which of the texts that were not found yet a segment holds."""
+    def _look_up(self, segment: Path, sorted_N: NDArray[np.bytes_], order_N: NDArray[np.int64]) -> None:
+        """Notes which of the texts not found so far a segment holds; `order_N` are the rows of the sorted digests."""
         try:
             digests_S = np.load(segment)
             vectors_SD = np.load(vectors_of(segment), mmap_mode="r")
@@ -108,19 +112,21 @@ class Embeddings:
             whole = False
         if not whole:
             raise _damaged(segment)
-        wanted = np.flatnonzero(self._file_N < 0)
-        if not len(wanted) or not len(digests_S):
-            return
-        order = np.argsort(digests_S)
-        place = np.minimum(np.searchsorted(digests_S, digests_N[wanted], sorter=order), len(digests_S) - 1)
-        found = digests_S[order[place]] == digests_N[wanted]
-        if not found.any():
+        begin_S = np.searchsorted(sorted_N, digests_S)
+        counts_S = np.searchsorted(sorted_N, digests_S, side="right") - begin_S
+        # The rows of the texts that the segment has, a text that stands in several rows once for each.
+        own_F = np.repeat(np.arange(len(digests_S)), counts_S)
+        place_F = np.arange(len(own_F)) - np.repeat(np.cumsum(counts_S) - counts_S, counts_S)
+        row_F = order_N[begin_S[own_F] + place_F]
+        new_F = self._file_N[row_F] < 0
+        row_F, own_F = row_F[new_F], own_F[new_F]
+        if not len(row_F):
             return
         name = segment.name.removesuffix(TEXTS)
         if segment not in self._checked and NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
             raise _damaged(segment)
-        self._file_N[wanted[found]] = len(self._files)
-        self._row_N[wanted[found]] = order[place[found]]
+        self._file_N[row_F] = len(self._files)
+        self._row_N[row_F] = own_F
         self._files.append(vectors_SD)
         self.used.append(segment)
 

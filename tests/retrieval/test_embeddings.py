@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import (
@@ -46,6 +48,26 @@ def test_missing_texts_are_named_once_in_order(tmp_path: Path) -> None:
     segment(tmp_path, ["b"])
     found = Embeddings([tmp_path], text_digests(["c", "b", "a", "c", "a", "b"]), 4)
     assert found.missing.tolist() == [0, 2] and found.known == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=5), max_size=4), st.lists(st.sampled_from("abcdefghij")))
+def test_texts_are_found_as_in_a_dictionary(
+    tmp_path_factory: pytest.TempPathFactory, segments: list[list[str]], asked: list[str]
+) -> None:
+    """Texts stand in several segments, twice in one, and in several rows of what is asked for."""
+    folder, known = tmp_path_factory.mktemp("found"), set[str]()
+    for number, texts in enumerate(segments):
+        # Equal texts have equal vectors, whichever segment they are read from.
+        vectors = np.array([[ord(text)] for text in texts], dtype=np.float32).reshape(-1, 1)
+        write_segment(folder / str(number), text_digests(texts), vectors)
+        known |= set(texts)
+    found = Embeddings([folder / str(number) for number in range(len(segments))], text_digests(asked), 1)
+    rows = [row for row, text in enumerate(asked) if text in known]
+    assert found.known == len(rows)
+    assert found.rows(np.array(rows, dtype=np.int64))[:, 0].tolist() == [ord(asked[row]) for row in rows]
+    absent = [row for row, text in enumerate(asked) if text not in known and text not in asked[:row]]
+    assert found.missing.tolist() == absent
 
 
 def test_a_segment_without_its_second_file_is_not_there(tmp_path: Path) -> None:

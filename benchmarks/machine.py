@@ -7,11 +7,11 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
 
 def machine(*packages: str) -> str:
     """A line: processor, cores, the threads that PyTorch computes with, GPU, Python, and the versions of `packages`."""
+    import torch  # not above: what measures memory alone shall not hold PyTorch
+
     cores = len(os.sched_getaffinity(0))
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
@@ -32,7 +32,12 @@ def processor() -> str:
 
 def peak_mib() -> float:
     """The most memory that this process has had. `ru_maxrss` would begin at what its parent had."""
+    return memory_mib("VmHWM")
+
+
+def memory_mib(field: str) -> float:
+    """Memory of this process in MiB, by the kernel's name for it: `VmHWM`, `VmRSS`, `RssAnon`."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmHWM"):
+        if line.startswith(field):
             return int(line.split()[1]) / 1024
-    raise OSError("the kernel does not tell a process's peak memory")
+    raise OSError(f"the kernel does not tell a process's {field}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,8 @@ class NoGenerator:
 
 def main() -> int:
     torch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    passages, inner = 1024, LENGTH - 2
-    ids = rng.integers(1000, VOCABULARY, size=passages * inner).astype(np.int32)
-    starts = rng.random(len(ids)) < 0.75
-    offsets = np.arange(passages + 1, dtype=np.int64) * inner
-    starts[offsets[:-1]] = True
-    importance = rng.normal(5, 2, len(ids)).astype(np.float32)
-    cache = TokenCache(ids, offsets, starts, SPECIALS, importance)
-    rows = rng.choice(passages, BATCH, replace=False)
+    cache = open_cache(1024)
+    rows = drawn(cache, BATCH)
     reading = milliseconds(lambda: cache.batch(rows, LENGTH))
     about = (
         f"A batch of {BATCH} passages of {LENGTH} tokens; the median of {ROUNDS} batches, in milliseconds a batch. "
@@ -59,15 +52,11 @@ def main() -> int:
     for objective in TABLE:
         cells = []
         for unit in ("token", "word"):
-            config = PretrainingConfig(objective=objective.name, mask_unit=unit, max_length=LENGTH)
-            corrupt = Corruptor(cache, VOCABULARY, config.row(), config, torch.device("cpu"), NoGenerator())  # type: ignore[arg-type]
-            whole = milliseconds(lambda corrupt=corrupt: corrupt(rows, np.random.default_rng(1)))  # type: ignore[misc]
+            whole = milliseconds(corruption(objective.name, unit, cache, rows))
             cells.append(f"{whole - reading:.2f}")
         lines.append(f"| `{objective.name}` | {' | '.join(cells)} |")
     for masks in (0, 256):
-        config = PretrainingConfig(objective="enhanced_decoding", visibility_masks=masks, mask_unit="word")
-        corrupt = Corruptor(cache, VOCABULARY, config.row(), config, torch.device("cpu"))
-        whole = milliseconds(lambda corrupt=corrupt: corrupt(rows, np.random.default_rng(1)), 5)  # type: ignore[misc]
+        whole = milliseconds(corruption("enhanced_decoding", "word", cache, rows, visibility_masks=masks), 5)
         name = "a draw per position" if not masks else f"{masks} whole-word masks a passage, as the code of RetroMAE"
         lines += [""] if not masks else []
         lines.append(f"`enhanced_decoding` with {name}: {whole - reading:.1f} ms a batch.")
@@ -75,6 +64,30 @@ def main() -> int:
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
     return 0
+
+
+def open_cache(passages: int) -> TokenCache:
+    """Passages of `LENGTH` random tokens."""
+    rng, inner = np.random.default_rng(0), LENGTH - 2
+    ids = rng.integers(1000, VOCABULARY, size=passages * inner).astype(np.int32)
+    starts = rng.random(len(ids)) < 0.75
+    offsets = np.arange(passages + 1, dtype=np.int64) * inner
+    starts[offsets[:-1]] = True
+    importance = rng.normal(5, 2, len(ids)).astype(np.float32)
+    return TokenCache(ids, offsets, starts, SPECIALS, importance)
+
+
+def drawn(cache: TokenCache, batch: int) -> np.ndarray:
+    return np.random.default_rng(1).choice(len(cache.offsets) - 1, batch, replace=False)
+
+
+def corruption(objective: str, unit: str, cache: TokenCache, rows: np.ndarray, **settings: Any) -> Callable[[], object]:
+    """What makes a batch of an objective, read from the cache."""
+    config = PretrainingConfig(objective=objective, mask_unit=unit, max_length=LENGTH, **settings)
+    row = config.row()
+    assert row is not None, f"{objective} is a pair task"
+    corrupt = Corruptor(cache, VOCABULARY, row, config, torch.device("cpu"), NoGenerator())  # type: ignore[arg-type]
+    return lambda: corrupt(rows, np.random.default_rng(1))
 
 
 def milliseconds(call: Any, rounds: int = ROUNDS) -> float:

@@ -163,13 +163,22 @@ def step(name: str, inputs: dict[str, Path], outputs: dict[str, Path], **setting
 
 
 def open_examples(folder: Path, source: Path, arguments: argparse.Namespace) -> Examples:
+    prepare_examples(folder, source)
+    return read_examples(folder, arguments.batch, arguments.rounds * arguments.steps)
+
+
+def prepare_examples(folder: Path, source: Path) -> None:
+    """The corpus, and for each query its best wrong passage by BM25."""
     made = {name: folder / name for name in ("corpus", "negatives", "run")}
     step("ingest", {}, {"corpus": made["corpus"]}, source=str(source))
     negatives = {name: made[name] for name in ("negatives", "run")}
     step("lexical", {"corpus": made["corpus"]}, negatives, negatives_depth=1, depth=2)
-    corpus, known = Corpus.open(made["corpus"]), Negatives.read(made["negatives"])
-    sampler = GroupSampler(corpus, known, "train", 1, 1, 0)
-    return Examples(corpus, known, batches(sampler, arguments.batch, arguments.rounds * arguments.steps))
+
+
+def read_examples(folder: Path, batch: int, count: int) -> Examples:
+    """What `prepare_examples` made, in `count` batches of `batch` queries."""
+    corpus, known = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
+    return Examples(corpus, known, batches(GroupSampler(corpus, known, "train", 1, 1, 0), batch, count))
 
 
 def batches(sampler: GroupSampler, size: int, count: int) -> list[np.ndarray]:

@@ -1,0 +1,80 @@
+"""Measures work in a process of its own: seconds, memory, bytes written.
+
+Memory is told twice: `peak` with the pages of mapped files, which the system takes back when it needs them, and `own`,
+what only this process can give back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from machine import memory_mib, peak_mib
+
+LOOKED_EVERY = 0.05
+"""Seconds between two looks at the memory that is the process's own, of which the kernel keeps no peak."""
+
+
+class OwnMemory:
+    """While it is open, the most memory in MiB that is not a file's."""
+
+    def __init__(self) -> None:
+        self.mib = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while True:
+            self.mib = max(self.mib, memory_mib("RssAnon"))
+            if self._ended.wait(LOOKED_EVERY):
+                return
+
+    def __enter__(self) -> OwnMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.mib = max(self.mib, memory_mib("RssAnon"))
+
+
+def measure(work: Callable[[], Mapping[str, Any] | None]) -> dict[str, Any]:
+    """What `work` took: seconds on the clock and of the processor, MiB; and what it returns."""
+    written = written_bytes()
+    with OwnMemory() as own:
+        started, processor = time.perf_counter(), time.process_time()
+        found = work() or {}
+        seconds, processor = time.perf_counter() - started, time.process_time() - processor
+    return {
+        "seconds": seconds,
+        "processor": processor,
+        "peak": peak_mib(),
+        "own": own.mib,
+        "written": (written_bytes() - written) / 2**20,
+        **found,
+    }
+
+
+def written_bytes() -> int:
+    """What this process had written to disks so far, files without a name and files that are gone included."""
+    for line in Path("/proc/self/io").read_text(encoding="utf-8").splitlines():
+        if line.startswith("write_bytes"):
+            return int(line.split()[1])
+    raise OSError("the kernel does not tell what a process writes")
+
+
+def run_alone(script: Path, arguments: Sequence[str], **environment: str) -> dict[str, Any]:
+    """Runs a script that prints its figures as JSON in its last line. `load` is the machine's before it began."""
+    load = os.getloadavg()[0]
+    words = [sys.executable, str(script), *arguments]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | environment)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found | {"load": load}

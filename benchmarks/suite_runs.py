@@ -1,0 +1,159 @@
+"""The parts of the suite about rankings: BM25 from texts to ranks, and the evaluation of a run."""
+
+from __future__ import annotations
+
+import json
+
+from suite_parts import Job, Part, Row, Side, Timed
+
+QUERIES = 200
+K1, B = 0.9, 0.4
+RUN_DEPTH, RUN_PASSAGES = 100, 100_000
+MEASURES = "RR@10 nDCG@10 R@50 R@100"
+
+
+def prepare_lexical(job: Job) -> None:
+    """Passages of `wiki-intro`; queries are words from the middle of some."""
+    from suite_corpus import read_texts, write_texts
+
+    write_texts(job)
+    texts = read_texts(job)
+    chosen = [texts[place * len(texts) // QUERIES].split() for place in range(QUERIES)]
+    queries = [" ".join(words[len(words) // 2 :][:6]) for words in chosen]
+    (job.folder / "queries.json").write_text(json.dumps(queries), encoding="utf-8")
+
+
+def lexical(name: str) -> Side:
+    def side(job: Job) -> Timed:
+        from suite_corpus import read_texts
+
+        texts = read_texts(job)
+        queries = json.loads((job.folder / "queries.json").read_text(encoding="utf-8"))
+        return {"ours": bm25_here, "bm25s": bm25_by_bm25s, "rank_bm25": bm25_by_rank_bm25}[name](texts, queries)
+
+    return side
+
+
+def bm25_here(texts: list[str], queries: list[str]) -> Timed:
+    from stillhouse.retrieval.bm25 import BM25
+
+    return lambda: {"value": float(BM25(texts, K1, B).search(queries, RUN_DEPTH)[1][:, 0].mean())}
+
+
+def bm25_by_bm25s(texts: list[str], queries: list[str]) -> Timed:
+    import bm25s
+    import Stemmer
+
+    cut = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
+
+    def run() -> dict[str, float]:
+        index = bm25s.BM25(k1=K1, b=B)
+        index.index(bm25s.tokenize(texts, **cut), show_progress=False)
+        found = index.retrieve(bm25s.tokenize(queries, **cut), k=RUN_DEPTH, show_progress=False)
+        return {"value": float(found.scores[:, 0].mean())}
+
+    return run
+
+
+def bm25_by_rank_bm25(texts: list[str], queries: list[str]) -> Timed:
+    """Its own weighting of a word, so its scores are others; words are cut as the others cut them."""
+    import bm25s
+    import numpy as np
+    import Stemmer
+    from rank_bm25 import BM25Okapi
+
+    cut = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False, "return_ids": False}
+
+    def run() -> None:
+        index = BM25Okapi(bm25s.tokenize(texts, **cut), k1=K1, b=B)
+        for query in bm25s.tokenize(queries, **cut):
+            scores = index.get_scores(query)
+            best = np.argpartition(-scores, RUN_DEPTH)[:RUN_DEPTH]
+            best[np.argsort(-scores[best])]
+
+    return run
+
+
+def write_run(job: Job) -> None:
+    import numpy as np
+
+    from stillhouse.retrieval import runs
+
+    rng = np.random.default_rng(0)
+    query_ids = [f"q{number}" for number in range(job.size)]
+    passage_ids = [f"p{number}" for number in range(RUN_PASSAGES)]
+    rows_QK = np.stack([rng.choice(RUN_PASSAGES, RUN_DEPTH, replace=False) for _ in query_ids]).astype(np.int32)
+    scores_QK = -np.sort(-rng.random(rows_QK.shape, dtype=np.float32), axis=1)
+    runs.write_run(job.folder / "run.trec", query_ids, passage_ids, rows_QK, scores_QK, "random")
+    # Two relevant passages a query: one at a random place of its ranking, one that may be anywhere.
+    place_Q, anywhere_Q = rng.integers(RUN_DEPTH, size=job.size), rng.integers(RUN_PASSAGES, size=job.size)
+    lines = [
+        f"{query} 0 p{row} 1\n"
+        for query, ranked, place, other in zip(query_ids, rows_QK, place_Q, anywhere_Q)
+        for row in dict.fromkeys((int(ranked[place]), int(other)))
+    ]
+    (job.folder / "qrels.trec").write_text("".join(lines), encoding="utf-8")
+
+
+def evaluate(job: Job) -> Timed:
+    import pandas as pd
+
+    from stillhouse.evaluation.measures import parse_measures, per_query
+    from stillhouse.retrieval.runs import read_run
+
+    def run() -> dict[str, float]:
+        names = ["query_id", "zero", "passage_id", "relevance"]
+        qrels = pd.read_csv(job.folder / "qrels.trec", sep=" ", names=names)
+        values = per_query(qrels, read_run(job.folder / "run.trec"), parse_measures(MEASURES))
+        return {"value": float(values["nDCG@10"].mean())}
+
+    return run
+
+
+def evaluate_by_ir_measures(job: Job) -> Timed:
+    import ir_measures
+
+    def run() -> dict[str, float]:
+        qrels = ir_measures.read_trec_qrels(str(job.folder / "qrels.trec"))
+        ranked = ir_measures.read_trec_run(str(job.folder / "run.trec"))
+        measures = [ir_measures.parse_measure(name) for name in MEASURES.split()]
+        means = ir_measures.calc_aggregate(measures, qrels, ranked)
+        return {"value": float(means[ir_measures.nDCG @ 10])}
+
+    return run
+
+
+def evaluate_by_ranx(job: Job) -> Timed:
+    from ranx import Qrels, Run
+    from ranx import evaluate as measured
+
+    names = ["mrr@10", "ndcg@10", "recall@50", "recall@100"]
+
+    def run() -> dict[str, float]:
+        qrels = Qrels.from_file(str(job.folder / "qrels.trec"), kind="trec")
+        ranked = Run.from_file(str(job.folder / "run.trec"), kind="trec")
+        return {"value": float(measured(qrels, ranked, names)["ndcg@10"])}
+
+    return run
+
+
+PARTS = (
+    Part(
+        "lexical",
+        f"BM25: passages of `wiki-intro` cut into stemmed words, indexed, and {QUERIES} queries answered to depth 100. "
+        "*Value* is the mean of the best scores.",
+        "passages",
+        (2000, 10_000, 50_000),
+        (Row("BM25", lexical("ours"), {"bm25s": lexical("bm25s"), "rank_bm25": lexical("rank_bm25")}),),
+        prepare_lexical,
+        ("wiki-intro",),
+    ),
+    Part(
+        "evaluation",
+        f"A TREC run, {RUN_DEPTH} passages a query, read and measured by {MEASURES}. *Value* is nDCG@10.",
+        "queries",
+        (200, 1000, 5000),
+        (Row("run file", evaluate, {"ir_measures": evaluate_by_ir_measures, "ranx": evaluate_by_ranx}),),
+        write_run,
+    ),
+)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kfp.dsl.base_component import BaseComponent
 
-from pipelines import compare, train, zero_shot
+from pipelines import compare, refresh, train, zero_shot
 from pipelines.placement_table import PlacementTable
 from stillhouse.config import build, field_types, from_text, nearest
 from stillhouse.errors import InputError
+from stillhouse.refresh.parameters import Parameters
 from stillhouse.surfaces.compare_plan import Plan, make_plan
+from stillhouse.surfaces.judge_flags import REFUSED_CODE
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 from stillhouse.surfaces.run_parameters import TABLES, check_parameters, with_parameters
 from stillhouse.surfaces.sweeps import find_sweep
@@ -21,18 +25,24 @@ from stillhouse.surfaces.zero_shot_run import Config as ZeroShotConfig
 
 @dataclass(frozen=True)
 class Result:
-    """The output that a person keeps of a run: the task's component, the output's name and the page inside it."""
+    """The output that a person keeps of a run: its name, the page inside it, and the components that may leave it.
 
-    component: str
+    The first of them that was done counts.
+    """
+
+    components: tuple[str, ...]
     output: str
     page: str
 
 
 RESULTS: Mapping[str, Result] = {
-    train.NAME: Result("evaluate", "evaluation", "report.html"),
-    compare.NAME: Result("gather-comparison", "comparison", "comparison.html"),
-    zero_shot.NAME: Result("gather-zero-shot", "zero_shot", "zero_shot.html"),
+    train.NAME: Result(("evaluate",), "evaluation", "report.html"),
+    compare.NAME: Result(("gather-comparison",), "comparison", "comparison.html"),
+    zero_shot.NAME: Result(("gather-zero-shot",), "zero_shot", "zero_shot.html"),
+    refresh.NAME: Result(("release-refresh", "plan-refresh"), "refreshed", "refresh.md"),
 }
+CONFIGS: Mapping[str, type] = {zero_shot.NAME: ZeroShotConfig, refresh.NAME: Parameters}
+"""The pipelines whose parameters are settings of their own; those of the others fill settings of steps."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Request:
     recipe: str = "sample"
     sweep: str = "all-objectives"
     shards: int = 0
-    """In how many parts `train` encodes a corpus; 0 = as many as the placements say."""
+    """In how many parts `train` and `refresh` encode a corpus; 0 = as many as the placements say."""
 
     def __post_init__(self) -> None:
         if self.pipeline not in RESULTS:
@@ -56,12 +66,14 @@ class Request:
         path = find_recipe(self.recipe)
         if self.pipeline == compare.NAME:
             return compare.build_comparison(self._plan(), table)
+        if self.pipeline == refresh.NAME:
+            return refresh.build_refresh(load_recipe(path), str(path), table, self.shards)
         return train.build_pipeline(load_recipe(path), str(path), table, self.shards)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuses parameters as the run's own tasks would: types, choices, ranges, and what does not go together."""
-        if self.pipeline == zero_shot.NAME:
-            build(ZeroShotConfig, values, f"pipeline {self.pipeline}")
+        if self.pipeline in CONFIGS:
+            build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
         check_parameters(self.pipeline, values)
         path = find_recipe(self.recipe)
@@ -77,9 +89,16 @@ class Request:
 
     def kinds(self) -> dict[str, type]:
         """The types of the parameters, without those that placements bring."""
-        if self.pipeline == zero_shot.NAME:
-            return field_types(ZeroShotConfig)
+        if self.pipeline in CONFIGS:
+            return field_types(CONFIGS[self.pipeline])
         return {name: parameter.kind for name, parameter in TABLES[self.pipeline].items()}
+
+    def exit_code(self, result: Path) -> int:
+        """That of a refresh whose challenger was refused, as `stillhouse refresh` has it; else 0."""
+        if self.pipeline != refresh.NAME:
+            return 0
+        told = json.loads((result / "refresh.json").read_text(encoding="utf-8"))
+        return REFUSED_CODE if told.get("outcome") == "refused" else 0
 
     def _plan(self) -> Plan:
         path = find_recipe(self.recipe)

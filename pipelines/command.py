@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,6 +16,7 @@ from stillhouse.surfaces.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
     from pipelines.catalog import Request
+    from pipelines.submit import Cluster
 
 HELP = """\
 usage: stillhouse pipeline ACTION [--help] ...
@@ -22,22 +24,30 @@ usage: stillhouse pipeline ACTION [--help] ...
 actions:
   compile    writes pipelines as files that Kubeflow takes
   submit     starts a run on a cluster
+  upload     brings a pipeline into a cluster, for schedules and the watcher to start it
   run-local  runs a pipeline on this machine, each task in a process of its own, without Kubernetes
 
 pipelines:
   train               from a corpus to a distilled retriever, its index and a report
   compare-objectives  pre-trainings side by side
   zero-shot           retrievers and BM25 on many corpora
+  refresh             the released retriever brought up to date with its corpus
 
 examples:
   stillhouse pipeline submit train --placements gpu --parameter source=/volume/corpora/mine --wait
   stillhouse pipeline run-local train --recipe micro --folder trial
+  stillhouse pipeline submit refresh --parameter releases=https://git.example/search/releases.git --wait
   stillhouse pipeline compile train --recipe sample --output train.yaml
 """
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {"compile": compile_action, "submit": submit_action, "run-local": run_local_action}
+    actions = {
+        "compile": compile_action,
+        "submit": submit_action,
+        "upload": upload_action,
+        "run-local": run_local_action,
+    }
     if not argv or argv[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0
@@ -72,6 +82,27 @@ def _add_parameters(parser: Parser) -> None:
         action="append",
         default=[],
         help="a parameter of the pipeline; may be given again",
+    )
+
+
+def _add_cluster(parser: Parser) -> None:
+    where = parser.add_argument_group("which cluster (default: this pod's, or that of the kubeconfig)")
+    where.add_argument("--host", metavar="URL", default="", help="of the API, for instance of a port-forward")
+    where.add_argument("--namespace", metavar="NAME", default="", help="of the run, where Kubeflow has several users")
+    where.add_argument("--kubeflow", metavar="NAME", default="kubeflow", help="namespace of Kubeflow Pipelines")
+    where.add_argument("--context", metavar="NAME", default="", help="of the kubeconfig")
+    where.add_argument("--ca-file", metavar="FILE", default="", help="of the API's certificate")
+
+
+def _cluster(arguments: argparse.Namespace) -> Cluster:
+    from pipelines.submit import Cluster
+
+    return Cluster(
+        host=arguments.host,
+        kubeflow=arguments.kubeflow,
+        namespace=arguments.namespace,
+        context=arguments.context,
+        ca_file=arguments.ca_file,
     )
 
 
@@ -112,12 +143,7 @@ def submit_action(argv: Sequence[str]) -> int:
     parser.add_argument("--run-name", metavar="NAME", help="default: the pipeline and the time")
     parser.add_argument("--experiment", metavar="NAME", default="stillhouse", help="default: stillhouse")
     parser.add_argument("--service-account", metavar="NAME", default="", help="of the run's pods")
-    where = parser.add_argument_group("which cluster (default: this pod's, or that of the kubeconfig)")
-    where.add_argument("--host", metavar="URL", default="", help="of the API, for instance of a port-forward")
-    where.add_argument("--namespace", metavar="NAME", default="", help="of the run, where Kubeflow has several users")
-    where.add_argument("--kubeflow", metavar="NAME", default="kubeflow", help="namespace of Kubeflow Pipelines")
-    where.add_argument("--context", metavar="NAME", default="", help="of the kubeconfig")
-    where.add_argument("--ca-file", metavar="FILE", default="", help="of the API's certificate")
+    _add_cluster(parser)
     parser.add_argument("--wait", action="store_true", help="show the tasks as they go; exit code 1 if the run fails")
     parser.add_argument(
         "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait asks (default: 5)"
@@ -128,7 +154,7 @@ def submit_action(argv: Sequence[str]) -> int:
     from pipelines.catalog import Request
     from pipelines.ir import compile_small
     from pipelines.placement_table import find_table
-    from pipelines.submit import Cluster, check_pod_parameters, submit, watch
+    from pipelines.submit import check_pod_parameters, submit, watch
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
     table = find_table(arguments.placements)
@@ -138,13 +164,7 @@ def submit_action(argv: Sequence[str]) -> int:
     check_pod_parameters(pod, table.parameters)
     values = _values(request, given)
     compiled = compile_small(request.build(table))
-    client = Cluster(
-        host=arguments.host,
-        kubeflow=arguments.kubeflow,
-        namespace=arguments.namespace,
-        context=arguments.context,
-        ca_file=arguments.ca_file,
-    ).connect()
+    client = _cluster(arguments).connect()
     name = arguments.run_name or f"{request.pipeline} {datetime.now():%Y-%m-%d %H:%M:%S}"
     run = submit(client, compiled, values | pod, name, arguments.experiment, arguments.service_account)
     print(f"run {run}, version {compiled.version}", flush=True)
@@ -155,6 +175,24 @@ def submit_action(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(f"the run goes on; `kfp run get {run}` shows it", file=sys.stderr)
         raise
+
+
+def upload_action(argv: Sequence[str]) -> int:
+    parser = _parser("upload", "Uploads a pipeline, unless that version of it, named by its content, is there.")
+    _add_placements(parser)
+    _add_cluster(parser)
+    arguments = parser.parse(argv)
+    _platform()
+    from pipelines.catalog import Request
+    from pipelines.ir import compile_small
+    from pipelines.placement_table import find_table
+    from pipelines.upload import upload
+
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
+    compiled = compile_small(request.build(find_table(arguments.placements)))
+    new = upload(_cluster(arguments).connect(), compiled, arguments.namespace)
+    print(f"version {compiled.version} {'was uploaded' if new else 'is there already'}")
+    return 0
 
 
 def run_local_action(argv: Sequence[str]) -> int:
@@ -181,7 +219,7 @@ def run_local_action(argv: Sequence[str]) -> int:
         print(f"stillhouse: {error}; the task's own lines above say why", file=sys.stderr)
         return 1
     print(f"the result is in {result}; open {result / RESULTS[request.pipeline].page}")
-    return 0
+    return request.exit_code(result)
 
 
 def _given(words: Sequence[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
 from pipelines.check import check_compare_objectives
+from pipelines.control import list_items
 from pipelines.gather import gather_comparison
 from pipelines.interface import make_pipeline
 from pipelines.ir import compile_small
@@ -71,8 +72,11 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
         for pretrained, jobs in groups.items():
             if not jobs:
                 continue
-            items, uses = loop_items(jobs), _own_uses(jobs)
-            with dsl.ParallelFor(items, name="variants" if pretrained else "unpretrained") as item:
+            items, uses, group = loop_items(jobs), _own_uses(jobs), "variants" if pretrained else "unpretrained"
+            # Inside an exit handler kfp 2.17 hands the parts of an item that is written into the loop to groups that
+            # do not have them; those of a task's output reach the loop's tasks and nothing else.
+            listed = pods.place(list_items(items=json.dumps(items)).after(check), "list-items", f"list_{group}")
+            with dsl.ParallelFor(listed.output, name=group) as item:
                 tasks = dict(shared)
                 for use in uses:
                     tasks[use.name] = make_task(use, _settings(use, jobs[0], items[0], item), tasks, pods.unsharded)
@@ -85,7 +89,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
         pods.place(page, "gather-comparison", "comparison")
 
     description = f"Pre-trainings side by side: {plan.sweep.title or plan.sweep.name}."
-    return make_pipeline(NAME, description, pipeline_inputs(COMMON, before), table, body, told=False)
+    return make_pipeline(NAME, description, pipeline_inputs(COMMON, before), table, body)
 
 
 def _with_chosen(use: Use, config: Any, chosen: Mapping[Pair, Any]) -> dict[str, Any]:

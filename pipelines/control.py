@@ -33,6 +33,18 @@ def gather_vectors(parts: Input[list[Dataset]], vectors: Output[Dataset]):
 
 
 @dsl.component(base_image=image(), install_kfp_package=False)
+def list_items(items: str) -> list:
+    """Lists what a loop runs over.
+
+    Args:
+        items: a JSON list.
+    """
+    import json
+
+    return list(json.loads(items))
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
 def report_end(
     pipeline: str,
     run: str,

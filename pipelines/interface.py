@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from pipelines.control import report_end
 from pipelines.place import IMAGE
 from pipelines.placement_table import PlacementTable
 from pipelines.tasks import Pods
-from stillhouse.config import SCALARS
+from stillhouse.config import SCALARS, field_types
 
 YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Names that Kubeflow's backend reads as something else than text."""
@@ -24,6 +25,7 @@ HELP = {
     "accelerator_type": "the GPU resource, as nvidia.com/gpu or nvidia.com/mig-3g.40gb",
     "accelerator_count": "GPUs of a pod; a training takes all of them",
     "work_claim": "volume claim where checkpoints and corpora lie; it outlives the run",
+    "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; may be missing",
     "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; may be missing",
 }
 """What the run form says of parameters that placements bring."""
@@ -51,14 +53,11 @@ def make_pipeline(
     table: PlacementTable | None,
     body: Callable[[dict[str, Any], Pods], None],
     shards: int = 0,
-    told: bool = True,
 ) -> BaseComponent:
     """A pipeline whose tasks `body` makes, given the parameters by name, and where they run.
 
-    A last task says how the run ended, whatever happened, unless `told` is false: in an exit handler, kfp 2.17 compiles
-    loops over items with text in them to tasks that read what their group was never given. With a table of placements
-    the image and what the placements leave open are parameters too; the table says in how many shards a corpus is
-    encoded, unless `shards` does.
+    A last task says how the run ended, whatever happened. With a table of placements the image and what the placements
+    leave open are parameters too; the table says in how many shards a corpus is encoded, unless `shards` does.
     """
     every = [*inputs, *(placement_inputs(table) if table else [])]
     names = [entry.name for entry in every]
@@ -67,9 +66,6 @@ def make_pipeline(
     def pipeline(*arguments: Any) -> None:
         given = dict(zip(names, arguments))
         pods = Pods(table, given, shards or (table.shards if table else 1), name)
-        if not told:
-            body(given, pods)
-            return
         end = report_end(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         with dsl.ExitHandler(pods.place(end, "report-end", "report_end"), name=name):
             body(given, pods)
@@ -82,6 +78,15 @@ def make_pipeline(
     arguments = "".join(f"\n    {entry.name}: {entry.help}." for entry in every)
     pipeline.__doc__ = f"{description}\n\nArgs:{arguments}\n"
     return dsl.pipeline(name=name, description=description)(pipeline)
+
+
+def config_inputs(config: type, defaults: Mapping[str, Any] | None = None) -> list[PipelineInput]:
+    """The parameters of a pipeline whose settings are a dataclass; `defaults` go before its own."""
+    kinds, own = field_types(config), dict(defaults or {})
+    return [
+        PipelineInput(field.name, kinds[field.name], own.get(field.name, field.default), field.metadata["help"])
+        for field in dataclasses.fields(config)
+    ]
 
 
 def placement_inputs(table: PlacementTable) -> list[PipelineInput]:

@@ -47,7 +47,7 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
             found = find_result(outputs, result)
             if found is None:
                 _show_failed_validation(outputs, folder)
-                raise PipelineFailed(f"no task {result.component} was done")
+                raise PipelineFailed(f"no task {result.components[-1]} was done")
             with whole_folder(folder / result.output) as staging:
                 shutil.copytree(found, staging, dirs_exist_ok=True)
     finally:
@@ -100,5 +100,8 @@ def _show_failed_validation(outputs: Path, folder: Path) -> None:
 
 def find_result(outputs: Path, result: Result) -> Path | None:
     """The result among the outputs of a run, which the runner keeps as <run>/…/<task>/<output>."""
-    found = sorted(path for path in outputs.glob(f"**/{result.component}*/{result.output}") if any(path.iterdir()))
-    return found[-1] if found else None
+    for component in result.components:
+        found = sorted(path for path in outputs.glob(f"**/{component}*/{result.output}") if any(path.iterdir()))
+        if found:
+            return found[-1]
+    return None

@@ -31,6 +31,8 @@ FOLDER = Path(__file__).resolve().parent / "placements"
 DEFAULT_TABLE = "cpu"
 DEFAULT_KIND = "default"
 PARTS = ("shared", "kinds", "steps", "shards")
+OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
+"""Tasks that are no steps and yet want pods of their own kind: they reach git, and handle whole releases."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,9 @@ def read_table(path: Path) -> PlacementTable:
     if DEFAULT_KIND not in kinds:
         raise InputError(f"{path}: kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
     for step, kind in chosen.items():
-        if step not in steps():
-            raise InputError(f"{path}: steps: there is no step {step!r}; {nearest(str(step), steps())}")
+        known = [*steps(), *OTHERS]
+        if step not in known:
+            raise InputError(f"{path}: steps: there is no step {step!r}; {nearest(str(step), known)}")
         if kind not in kinds:
             raise InputError(f"{path}: steps: {step} has the kind {kind!r}; {nearest(str(kind), kinds)}")
     shards = content.get("shards", 1)

@@ -1,7 +1,5 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""The components of the refresh that are no steps: its plan, and the promotion of what was made."""
-
-from typing import NamedTuple
+"""The components of the refresh that are no steps: a look at what was asked, the plan, and the promotion."""
 
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Markdown, Metrics, Model, Output
@@ -10,45 +8,63 @@ from components.image import image
 
 
 @dsl.component(base_image=image(), install_kfp_package=False)
-def plan_refresh(
-    corpus: Input[Dataset],
-    validation: Input[Dataset],
-    released_corpus: Output[Dataset],
-    retriever: Output[Model],
-    encoder: Output[Model],
-    reranker: Output[Model],
-    generator: Output[Model],
-    summary: Output[Markdown],
+def check_refresh(
     releases: str,
     branch: str,
-    recipe: str,
+    repo: str,
+    source: str,
+    revision: str,
     fine_tune_above: float,
     pretrain_above: float,
     measure: str,
     alpha: float,
     most_loss: float,
+    least_queries: int,
+    bootstrap_samples: int,
+    randomisation_samples: int,
     again: bool,
-) -> NamedTuple("Planned", [("rung", str), ("champion", str)]):  # type: ignore[valid-type]
-    """Compares the corpus with that of the release in use, and says how far the refresh goes.
+):
+    """Refuses parameters of `refresh` that are out of range, and repositories that cannot be read."""
+    from stillhouse.surfaces.refresh_component import run_check
+
+    run_check(locals())
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def plan_refresh(
+    corpus: Input[Dataset],
+    retriever: Output[Model],
+    encoder: Output[Model],
+    reranker: Output[Model],
+    generator: Output[Model],
+    refreshed: Output[Dataset],
+    summary: Output[Markdown],
+    recipe: str,
+    releases: str,
+    branch: str,
+    repo: str,
+    source: str,
+    revision: str,
+    fine_tune_above: float,
+    pretrain_above: float,
+    measure: str,
+    alpha: float,
+    most_loss: float,
+    least_queries: int,
+    bootstrap_samples: int,
+    randomisation_samples: int,
+    again: bool,
+) -> str:
+    """Compares the corpus with that of the release in use, and returns the rung: how far the refresh goes.
 
     Args:
         corpus: the corpus as it is now.
-        validation: its verdict.
-        released_corpus: the corpus of the release in use.
-        retriever: its retriever.
+        retriever: that of the release in use; like the next three, only where the rung starts from it.
         encoder: its pre-trained encoder.
         reranker: its re-ranker.
         generator: the model that replaces tokens in pre-training.
-        summary: the rung, and why.
-        releases: the git repository of the releases.
-        branch: its branch; empty = its own.
-        recipe: the recipe, as YAML.
-        fine_tune_above: the share of texts above which the retriever is trained.
-        pretrain_above: the share above which the encoder is pre-trained again.
-        measure: the measure that decides.
-        alpha: refused when worse with a p-value of at most this.
-        most_loss: refused when the mean falls by more than this.
-        again: try a corpus again whose challenger was refused.
+        refreshed: the rung, the release and the reason.
+        summary: the same for a person.
     """
     from stillhouse.surfaces.refresh_component import run_plan
 
@@ -57,21 +73,29 @@ def plan_refresh(
 
 @dsl.component(base_image=image(), install_kfp_package=False)
 def release_refresh(
+    planned: Input[Dataset],
     corpus: Input[Dataset],
     validation: Input[Dataset],
     challenger_index: Input[Dataset],
     challenger_run: Input[Dataset],
+    refreshed: Output[Dataset],
     summary: Output[Markdown],
     metrics: Output[Metrics],
+    recipe: str,
     releases: str,
     branch: str,
-    recipe: str,
-    champion: str,
+    repo: str,
+    source: str,
+    revision: str,
     fine_tune_above: float,
     pretrain_above: float,
     measure: str,
     alpha: float,
     most_loss: float,
+    least_queries: int,
+    bootstrap_samples: int,
+    randomisation_samples: int,
+    again: bool,
     champion_index: Input[Dataset] = None,
     champion_run: Input[Dataset] = None,
     lexical_run: Input[Dataset] = None,
@@ -88,21 +112,14 @@ def release_refresh(
     """Releases the challenger, unless it is worse than the release in use: pushes data, commits, tags.
 
     Args:
+        planned: what the plan said: the rung, and the release that the challenger was made beside.
         corpus: the corpus as it is now.
         validation: its verdict.
         challenger_index: the challenger's index.
         challenger_run: its run.
-        summary: how it ended, and why.
+        refreshed: how far the refresh went and how it ended.
+        summary: the same for a person.
         metrics: 1 for a release, 0 for a refusal.
-        releases: the git repository of the releases.
-        branch: its branch; empty = its own.
-        recipe: the recipe, as YAML.
-        champion: the version that the challenger was made beside.
-        fine_tune_above: the share of texts above which the retriever is trained.
-        pretrain_above: the share above which the encoder is pre-trained again.
-        measure: the measure that decides.
-        alpha: refused when worse with a p-value of at most this.
-        most_loss: refused when the mean falls by more than this.
         champion_index: the index that the released retriever makes of the corpus.
         champion_run: its run.
         lexical_run: the run of BM25.

@@ -51,8 +51,10 @@ def apply_action(argv: Sequence[str]) -> int:
     from pipelines.schedules.apply import apply
     from pipelines.schedules.cluster import Kubeflow
     from pipelines.schedules.file import read_schedules
+    from pipelines.schedules.parameters import refuse_parameters
 
     wanted = read_schedules(arguments.file)
+    refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
     for change in apply(wanted.schedules, cluster, dry=arguments.dry_run):
         print(change)
@@ -81,12 +83,14 @@ def watch_action(argv: Sequence[str]) -> int:
     arguments = parser.parse(argv)
     from pipelines.schedules.cluster import Kubeflow
     from pipelines.schedules.file import read_schedules
+    from pipelines.schedules.parameters import refuse_parameters
     from pipelines.schedules.watch import look
     from stillhouse.monitoring.schedule import tell_schedule, watch_interval
 
     wanted = read_schedules(arguments.file)
     if not wanted.watches:
         raise InputError(f"{arguments.file} has no `watches`; docs/releases.md shows one")
+    refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
     failed = ""
     for watch in wanted.watches:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
-from pipelines.interface import PipelineInput, make_pipeline
+from pipelines.interface import config_inputs, make_pipeline
 from pipelines.placement_table import PlacementTable
 from pipelines.tasks import Pods
 from pipelines.zero_shot_tasks import gather_zero_shot, measure_corpus, plan_zero_shot
@@ -22,10 +21,6 @@ DESCRIPTION = "Retrievers and BM25 on many corpora that none of them was trained
 def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
     """The pipeline. `table` says where its tasks run; without one they run on this machine."""
     kinds = field_types(Config)
-    inputs = [
-        PipelineInput(field.name, kinds[field.name], field.default, field.metadata["help"])
-        for field in dataclasses.fields(Config)
-    ]
 
     def body(given: dict[str, Any], pods: Pods) -> None:
         def arguments(component: BaseComponent) -> dict[str, Any]:
@@ -38,4 +33,4 @@ def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
         page = gather_zero_shot(parts=dsl.Collected(part.outputs["measured"]), **arguments(gather_zero_shot))
         pods.place(page, "evaluate", "zero_shot")
 
-    return make_pipeline(NAME, DESCRIPTION, inputs, table, body)
+    return make_pipeline(NAME, DESCRIPTION, config_inputs(Config), table, body)

@@ -118,7 +118,10 @@ class Kubeflow:
     def _find(self, pipeline: str, version: str) -> tuple[str, str | None]:
         pipeline_id = self._client.get_pipeline_id(pipeline)
         if not pipeline_id:
-            raise InputError(f"the cluster has no pipeline {pipeline!r}; `kubectl apply` of the manifests brings it")
+            raise InputError(
+                f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` brings one of "
+                "ours, in Kubernetes-native mode the manifests do"
+            )
         versions = self._client.list_pipeline_versions(pipeline_id, page_size=PAGE, sort_by="created_at desc")
         names = {entry.display_name: entry.pipeline_version_id for entry in versions.pipeline_versions or []}
         if version and version not in names:

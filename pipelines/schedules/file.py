@@ -79,9 +79,14 @@ class Watch:
 
     def __post_init__(self) -> None:
         _refuse_nested(self.parameters)
-        own = {"releases", "repo", "revision", "source"} & set(self.parameters)
+        own = {"releases", "branch", "repo", "revision", "source"} & set(self.parameters)
         if own:
             raise InputError(f"the parameter {min(own)!r} is set by the watch itself; leave it out of `parameters`")
+
+    def run_parameters(self, revision: str) -> dict[str, Parameter]:
+        """What a run is started with for a revision of the corpus."""
+        told = {"releases": self.releases, "repo": self.repo, "source": self.path, "revision": revision}
+        return dict(self.parameters) | told | ({"branch": self.branch} if self.branch else {})
 
 
 @dataclass(frozen=True)

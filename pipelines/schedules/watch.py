@@ -47,13 +47,7 @@ def look(watch: Watch, cluster: Cluster, *, again: bool = False) -> Seen:
         return Seen(watch.name, "known", f"run {name} {attempts[0].state}; --again starts another", attempts[0].id)
     if attempts:
         name = f"{name}-{len(attempts) + 1}"
-    parameters = dict(watch.parameters) | {
-        "releases": watch.releases,
-        "repo": watch.repo,
-        "source": watch.path,
-        "revision": found.commit,
-    }
-    run_id = cluster.start(watch.pipeline, watch.version, name, parameters)
+    run_id = cluster.start(watch.pipeline, watch.version, name, watch.run_parameters(found.commit))
     return Seen(watch.name, "started", f"{watch.path} is another at {found.commit[:12]}: run {name}", run_id)
 
 

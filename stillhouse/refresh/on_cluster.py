@@ -1,7 +1,7 @@
-"""The two tasks of the Kubeflow refresh that are no steps: how far it goes, and the promotion of what was made.
+"""The tasks of the Kubeflow refresh that are no steps: a look at what was asked, the plan, and the promotion.
 
-Between them the steps of the chosen rung are tasks of their own. Each of the two works in a clone of its own, which is
-gone when it ends; what it needs comes as artifacts.
+Between plan and promotion the steps of the chosen rung are tasks of their own. Each task works in a clone of its own,
+which is gone when it ends; what it needs comes as artifacts.
 """
 
 from __future__ import annotations
@@ -13,113 +13,144 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from stillhouse.config import build
+import yaml
+
+from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS
-from stillhouse.refresh.graph import CHAMPION, FULL
-from stillhouse.refresh.plan import Rung, Thresholds
-from stillhouse.refresh.run import decide, release
+from stillhouse.refresh.graph import CHAMPION, FULL, uses_of
+from stillhouse.refresh.parameters import Parameters
+from stillhouse.refresh.plan import Rung
+from stillhouse.refresh.run import Decision, decide, release
 from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone
-from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.recipes import load_recipe
 from stillhouse.versions.git import Git
-from stillhouse.versions.promotion import REFUSED, Outcome
-from stillhouse.versions.releases import Overtaken, Release, read_history
+from stillhouse.versions.promotion import Outcome
+from stillhouse.versions.releases import Release, read_history
+
+RECORD, PAGE = "refresh.json", "refresh.md"
+"""How far a refresh went, for programs and for a person: what the plan and the promotion both leave behind."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What both tasks are asked: the repository and branch of the releases, the recipe, thresholds and rules."""
+class Planned:
+    """How far a refresh goes: the rung, the version of the champion that it starts from, and why it is that rung."""
 
-    releases: str
-    branch: str
-    recipe: str
-    thresholds: Mapping[str, Any]
-    judge: Mapping[str, Any]
-
-    @property
-    def checked(self) -> tuple[Thresholds, Any]:
-        """Thresholds and rules, checked. Raises `InputError` for what is out of range."""
-        return build(Thresholds, self.thresholds, "refresh"), build(find_step("judge").config, self.judge, "judge")
-
-    def clone(self, place: str) -> Git:
-        """A clone whose recipe is the pipeline's own."""
-        git = open_clone(self.releases, self.branch, Path(place) / "releases")
-        (git.folder / PARAMS).write_text(self.recipe, encoding="utf-8")
-        return git
+    rung: Rung
+    champion: str
+    reason: str
 
 
-def plan_refresh(asked: Asked, corpus: Path, outputs: Mapping[str, Path], *, again: bool) -> tuple[str, str, str]:
-    """Says how far a refresh goes and writes the champion's artifacts to `outputs`.
+def look(parameters: Parameters) -> str:
+    """The champion's version, after a look at both repositories and at none of their data.
 
-    Returns the rung, the champion's version and why it is that rung. A challenger that was refused before makes it
-    `nothing`, unless `again`.
+    Raises `InputError` for one that cannot be read, for a branch, revision or path that is not there, and where
+    nothing is released yet: in the run's first task, before hours of work.
     """
-    from stillhouse.corpus.store import Corpus
+    from stillhouse.versions.dvc_source import look_up
 
-    thresholds, rules = asked.checked
     with TemporaryDirectory() as place:
-        git = asked.clone(place)
-        champion = _champion(git, asked.releases)
-        bring_champion(git, champion)
-        held = git.folder / ARTIFACTS / CHAMPION
-        for name, target in outputs.items():
+        champion = _champion(open_clone(parameters.releases, parameters.branch, Path(place) / "releases"), parameters)
+    if parameters.repo:
+        look_up(parameters.repo, parameters.revision, parameters.source)
+    return champion.name
+
+
+def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Mapping[str, Path]) -> Planned:
+    """Says how far a refresh goes, and writes those of the champion's artifacts to `outputs` that the rung starts from.
+
+    A challenger that was refused before makes it the rung `nothing`, unless it is to be tried again.
+    """
+    with TemporaryDirectory() as place:
+        git = _clone(parameters, recipe, Path(place))
+        champion = _champion(git, parameters)
+        bring_champion(git, champion, ("corpus",))
+        decision = _decide(git, champion, corpus, parameters)
+        rung = decision.plan.rung
+        if decision.refused and not parameters.again:
+            return Planned(Rung.NOTHING, champion.name, decision.refused)
+        names = taken_from_champion(rung)
+        for name in names:
             if name not in champion.paths:
                 raise InputError(
-                    f"{champion.name} holds no {name}; refresh it by `stillhouse refresh`, which can do without"
+                    f"{champion.name} holds no {name}, which the rung {rung} of this pipeline starts from; refresh it "
+                    "by `stillhouse refresh`, which can do without"
                 )
-            shutil.copytree(held / name, target, dirs_exist_ok=True)
-        decision = decide(
-            git,
-            champion,
-            Corpus.open(held / "corpus"),
-            Corpus.open(corpus),
-            thresholds=thresholds,
-            judge=rules,
-            recipe=load_recipe(git.folder / PARAMS),
-        )
-        if decision.refused and not again:
-            return str(Rung.NOTHING), champion.name, decision.refused
-        return str(decision.plan.rung), champion.name, decision.plan.reason
+        if names:
+            bring_champion(git, champion, names)
+        for name in names:
+            shutil.copytree(git.folder / ARTIFACTS / CHAMPION / name, outputs[name], dirs_exist_ok=True)
+        return Planned(rung, champion.name, decision.plan.reason)
 
 
-def release_refresh(asked: Asked, version: str, made: Mapping[str, Path]) -> Outcome:
-    """Promotes what a rung made beside the champion `version`. `made` maps `use/output` to its folder."""
-    from stillhouse.corpus.store import Corpus
+def taken_from_champion(rung: Rung) -> tuple[str, ...]:
+    """The champion's artifacts that the steps of a rung read."""
+    read = {source for use in uses_of(rung) for source in use.inputs.values()}
+    return tuple(sorted(source.partition("/")[2] for source in read if source.startswith(f"{CHAMPION}/")))
 
-    thresholds, rules = asked.checked
+
+def release_refresh(parameters: Parameters, recipe: str, version: str, made: Mapping[str, Path]) -> Outcome:
+    """Promotes what a rung made beside the release `version`. `made` maps `use/output` to its folder.
+
+    A task that was killed after its push finds its own release there, and says so. Raises `Overtaken` where another
+    became champion.
+    """
     with TemporaryDirectory() as place:
-        git = asked.clone(place)
-        champion = _champion(git, asked.releases)
-        if champion.name != version:
-            raise Overtaken(f"{champion.name} became champion while this ran upon {version}; start the refresh again")
+        git = _clone(parameters, recipe, Path(place))
+        champion = read_history(git).find(version)
         drop_stale(git.folder)
         bring_champion(git, champion)
         root = git.folder / ARTIFACTS
         for source, folder in made.items():
             shutil.copytree(folder, root / source)
-        decision = decide(
-            git,
-            champion,
-            Corpus.open(root / CHAMPION / "corpus"),
-            Corpus.open(root / FULL["corpus"]),
-            thresholds=thresholds,
-            judge=rules,
-            recipe=load_recipe(git.folder / PARAMS),
+        decision = _decide(git, champion, root / FULL["corpus"], parameters)
+        return release(
+            git, decision, champion, parameters.rules, parameters.branch or git("symbolic-ref", "--short", "HEAD")
         )
-        return release(git, decision, champion, rules, asked.branch or git("symbolic-ref", "--short", "HEAD"))
 
 
-def say(outcome: Outcome, path: Path) -> float:
-    """Writes how a promotion ended for a person, and returns 1 for a release, 0 for a refusal."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    named = f" {outcome.release.name}" if outcome.release else ""
-    path.write_text(f"**{outcome.kind}**{named}\n\n{outcome.reason}\n", encoding="utf-8")
-    return float(outcome.kind != REFUSED)
+def tell(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
+    """Writes how far a refresh went and how it ended to `folder`; returns it as a page for a person."""
+    content: dict[str, Any] = {"rung": str(planned.rung), "champion": planned.champion, "reason": planned.reason}
+    lines = [f"**{planned.rung}**, upon {planned.champion}: {planned.reason}"]
+    if outcome:
+        version = outcome.release.name if outcome.release else ""
+        content |= {"outcome": outcome.kind, "why": outcome.reason, "release": version}
+        lines += ["", f"**{outcome.kind}**{f' {version}' if version else ''}: {outcome.reason}"]
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / RECORD, content)
+    page = "\n".join(lines) + "\n"
+    (folder / PAGE).write_text(page, encoding="utf-8")
+    return page
 
 
-def _champion(git: Git, where: str) -> Release:
+def _clone(parameters: Parameters, recipe: str, place: Path) -> Git:
+    """A clone whose recipe is the pipeline's own, with the corpus that was asked for."""
+    git = open_clone(parameters.releases, parameters.branch, place / "releases")
+    content = yaml.safe_load(recipe)
+    content["ingest"] |= parameters.corpus
+    (git.folder / PARAMS).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return git
+
+
+def _champion(git: Git, parameters: Parameters) -> Release:
     champion = read_history(git).champion
     if champion is None:
-        raise InputError(f"nothing is released in {where} yet; `stillhouse release promote` makes the first release")
+        raise InputError(
+            f"nothing is released in {parameters.releases} yet; `stillhouse release promote` makes the first release"
+        )
     return champion
+
+
+def _decide(git: Git, champion: Release, corpus: Path, parameters: Parameters) -> Decision:
+    from stillhouse.corpus.store import Corpus
+
+    return decide(
+        git,
+        champion,
+        Corpus.open(git.folder / ARTIFACTS / CHAMPION / "corpus"),
+        Corpus.open(corpus),
+        thresholds=parameters.thresholds,
+        judge=parameters.rules,
+        recipe=load_recipe(git.folder / PARAMS),
+    )

@@ -19,7 +19,7 @@ from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.recipes import configs, load_recipe, moved
 from stillhouse.versions.git import Git
-from stillhouse.versions.promotion import REFUSED, RELEASED, Candidate, Outcome, promote
+from stillhouse.versions.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
 from stillhouse.versions.releases import Overtaken, Release, find_refusal, note_refusal, read_history
 
 if TYPE_CHECKING:
@@ -152,7 +152,9 @@ def release(git: Git, decision: Decision, champion: Release, judge: Any, branch:
         branch,
         recorded=False,
     )
-    if outcome.kind != RELEASED:  # refused, or the same as a release that was rolled back
+    now = read_history(git, fetch=False).champion
+    rolled_back = outcome.kind == ALREADY and outcome.release and now and outcome.release.tag != now.tag
+    if outcome.kind == REFUSED or rolled_back:
         note_refusal(git, decision.key, champion, outcome.reason)
     return outcome
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,16 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     address = str(local.resolve()) if local.is_dir() else repo
     if not folder.exists() or not any(folder.iterdir()):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        words = ["git", "clone", "--quiet", *(["--branch", branch] if branch else []), address, str(folder)]
-        done = subprocess.run(words, capture_output=True, text=True)
+        words = ["git", "clone", "--quiet", *(["--branch", branch] if branch else []), "--", address, str(folder)]
+        environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, env=environment)
+        except FileNotFoundError:
+            raise InputError("releases need git, which is not installed here") from None
         if done.returncode != 0:
             raise InputError(
-                f"cannot clone {repo}: {done.stderr.strip().splitlines()[-1]}. Is its address right, and may this "
-                "machine read it (key, token)?"
+                f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, is there such a branch, and "
+                "may this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
             )
         return Git.of(folder)
     git = Git.of(folder)
@@ -62,6 +67,11 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     return git
 
 
+def _begin(text: str) -> str:
+    """What git and ssh say first: which key is missing or refused; what comes last is the same for all."""
+    return "; ".join([line for line in text.strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
+
+
 def drop_stale(folder: Path) -> None:
     """Removes artifacts that other code or other libraries made in this folder, and notes which are here now."""
     now, path = describe_environment(), folder / ENVIRONMENT
@@ -71,10 +81,14 @@ def drop_stale(folder: Path) -> None:
     write_json(path, now)
 
 
-def bring_champion(git: Git, champion: Release) -> None:
-    """Puts the champion's artifacts into `artifacts/champion`; those that are there already are not fetched again."""
+def bring_champion(git: Git, champion: Release, names: Collection[str] = ()) -> None:
+    """Puts the champion's artifacts, all or those of `names`, into `artifacts/champion`.
+
+    Those that are there already are not fetched again.
+    """
     target = git.folder / ARTIFACTS / CHAMPION
-    wanted = {name: entry["digest"] for name, entry in champion.record["artifacts"].items()}
+    held = champion.record["artifacts"]
+    wanted = {name: entry["digest"] for name, entry in held.items() if not names or name in names}
     missing = tuple(name for name, digest in wanted.items() if _digest(target / name) != digest)
     if missing:
         fetch_release(git, champion, target, missing)

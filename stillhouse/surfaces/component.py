@@ -5,6 +5,7 @@ Nothing of kfp is imported; its artifacts are known here by the attributes that 
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from stillhouse.surfaces.several_processes import execute_together, processes_fo
 from stillhouse.versions.lineage import lineage
 
 METRICS = "metrics"
+CRASH = 1
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 class KubeflowArtifact(Protocol):
@@ -33,12 +36,22 @@ class KubeflowArtifact(Protocol):
 
 @contextmanager
 def told_in_a_sentence() -> Iterator[None]:
-    """Ends the process as the command line does: bad input with its sentence and exit code, without a stack trace."""
+    """Ends the process as the command line does: bad input with its sentence and exit code, without a stack trace.
+
+    So does a disk that is full, or a volume at its quota, which a person mends where the pod's placement is written.
+    """
     try:
         yield
     except (InputError, ValidationFailed) as error:
         print(f"stillhouse: {error}", file=sys.stderr, flush=True)
         raise SystemExit(error.exit_code) from None
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are as they were"
+        print(f"stillhouse: {error.strerror}{where}; {remedy}", file=sys.stderr, flush=True)
+        raise SystemExit(CRASH) from None
 
 
 def run_component(step_name: str, values: Mapping[str, Any]) -> None:

@@ -7,13 +7,12 @@ import dataclasses
 from typing import Any
 
 from stillhouse.config import field_types, from_text
+from stillhouse.refresh.parameters import JUDGED
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.step_command import flag_of
 
 REFUSED_CODE = 4
 """The exit code of a command whose challenger was refused."""
-JUDGED = ("measure", "alpha", "most_loss", "least_queries", "bootstrap_samples", "randomisation_samples")
-"""The settings of `judge` that are flags; its seed stays what it is, lest somebody tries until it fits."""
 
 
 def add_judge_flags(parser: argparse._ActionsContainer) -> None:

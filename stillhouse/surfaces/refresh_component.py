@@ -1,18 +1,24 @@
-"""What the components of the Kubeflow refresh call: their arguments become settings and folders."""
+"""What the components of the Kubeflow refresh call: their arguments become parameters and folders.
+
+What goes wrong for a person is said in a sentence with its remedy, and the task ends without a stack trace.
+"""
 
 from __future__ import annotations
 
-from collections import namedtuple
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.refresh.plan import Thresholds
+from stillhouse.refresh.parameters import read_parameters
+from stillhouse.refresh.plan import Rung
 from stillhouse.steps.execute import write_metrics
+from stillhouse.surfaces.component import told_in_a_sentence
+from stillhouse.surfaces.preflight_command import check_pod
+from stillhouse.versions.lineage import lineage
 
-Planned = namedtuple("Planned", ["rung", "champion"])
-RELEASED = {"released_corpus": "corpus"} | {name: name for name in ("retriever", "encoder", "reranker", "generator")}
-"""Outputs of the plan's component, and the artifact of the release that each is."""
+TAKEN = ("retriever", "encoder", "reranker", "generator")
+"""Outputs of the plan's component: the champion's artifacts that a rung may start from."""
 MADE = {
     "corpus": "ingest/corpus",
     "validation": "validate/validation",
@@ -31,43 +37,52 @@ MADE = {
     "encoder": "refreshed_pretraining/encoder",
     "encoder_curves": "refreshed_pretraining/curves",
 }
-"""Inputs of the release's component, and the use and output that each is."""
-RULES = ("measure", "alpha", "most_loss")
+"""Inputs of the promotion's component, and the use and output that each is."""
 
 
-def run_plan(values: Mapping[str, Any]) -> Planned:
-    """Runs the plan's component and returns its parameters."""
-    from stillhouse.refresh.on_cluster import plan_refresh
+def run_check(values: Mapping[str, Any]) -> None:
+    """Refuses parameters that are out of range, and repositories, branches and revisions that cannot be read."""
+    from stillhouse.refresh.on_cluster import look
 
-    outputs = {name: Path(values[port].path) for port, name in RELEASED.items()}
-    rung, champion, why = plan_refresh(_asked(values), Path(values["corpus"].path), outputs, again=values["again"])
-    summary = Path(values["summary"].path)
-    summary.parent.mkdir(parents=True, exist_ok=True)
-    summary.write_text(f"**{rung}**, upon {champion}\n\n{why}\n", encoding="utf-8")
-    print(f"[refresh] {rung}, upon {champion}: {why}")
-    return Planned(rung, champion)
+    with told_in_a_sentence():
+        print(f"[refresh] {look(read_parameters(values))} is in use")
+
+
+def run_plan(values: Mapping[str, Any]) -> str:
+    """Runs the plan's component and returns the rung."""
+    from stillhouse.refresh.on_cluster import plan_refresh, tell
+
+    with told_in_a_sentence():
+        check_pod()
+        outputs = {name: Path(values[name].path) for name in TAKEN}
+        planned = plan_refresh(read_parameters(values), values["recipe"], Path(values["corpus"].path), outputs)
+        for name, folder in outputs.items():
+            if folder.is_dir():
+                values[name].metadata |= lineage(folder)
+        _show(tell(Path(values["refreshed"].path), planned), values)
+        return str(planned.rung)
 
 
 def run_release(values: Mapping[str, Any]) -> None:
-    """Runs the release's component. A refusal is no failure: the old release stays, and the summary says why."""
-    from stillhouse.refresh.on_cluster import release_refresh, say
+    """Runs the promotion's component. A refusal is no failure: the old release stays, and the summary says why."""
+    from stillhouse.refresh.on_cluster import RECORD, Planned, release_refresh, tell
+    from stillhouse.versions.promotion import REFUSED
 
-    made = {place: Path(values[port].path) for port, place in MADE.items() if values.get(port) is not None}
-    outcome = release_refresh(_asked(values), values["champion"], made)
-    accepted = say(outcome, Path(values["summary"].path))
-    print(f"[refresh] {outcome.kind}: {outcome.reason}")
-    values["metrics"].log_metric("released", accepted)
-    write_metrics(Path(values["metrics"].path), {"released": accepted})
+    with told_in_a_sentence():
+        check_pod()
+        known = json.loads((Path(values["planned"].path) / RECORD).read_text(encoding="utf-8"))
+        planned = Planned(Rung(known["rung"]), known["champion"], known["reason"])
+        made = {place: Path(values[port].path) for port, place in MADE.items() if values.get(port) is not None}
+        outcome = release_refresh(read_parameters(values), values["recipe"], planned.champion, made)
+        _show(tell(Path(values["refreshed"].path), planned, outcome), values)
+        accepted = float(outcome.kind != REFUSED)
+        values["metrics"].log_metric("released", accepted)
+        write_metrics(Path(values["metrics"].path), {"released": accepted})
 
 
-def _asked(values: Mapping[str, Any]) -> Any:
-    from stillhouse.config import field_types
-    from stillhouse.refresh.on_cluster import Asked
-
-    return Asked(
-        releases=values["releases"],
-        branch=values["branch"],
-        recipe=values["recipe"],
-        thresholds={name: values[name] for name in field_types(Thresholds)},
-        judge={name: values[name] for name in RULES},
-    )
+def _show(page: str, values: Mapping[str, Any]) -> None:
+    """Prints a page and writes it where Kubeflow shows it."""
+    print(f"[refresh] {page}", flush=True)
+    summary = Path(values["summary"].path)
+    summary.parent.mkdir(parents=True, exist_ok=True)
+    summary.write_text(page, encoding="utf-8")

@@ -88,14 +88,17 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
             f"{repo} has no revision {revision!r} ({_reason(error)}); name a branch, tag or commit"
         ) from None
     except (CloneError, SCMError) as error:
-        raise InputError(f"cannot read the repository {repo} ({_reason(error)}); is its address right?") from None
+        raise InputError(
+            f"cannot read the repository {repo} ({_reason(error)}). Is its address right, and may this machine read it "
+            "(key, token; in a pod, the secret that the parameter git_secret names)?"
+        ) from None
     except Exception as error:
         known = (DvcException, DataIndexDirError, FileNotFoundError, PermissionError, ConnectionError)
         if not (isinstance(error, known) or of_a_remote(error)):
             raise
         raise InputError(
             f"cannot read {path} of {at}: {_reason(error)}. Is its data pushed (`dvc push`), and may this machine "
-            "read the remote (credentials, bucket)?"
+            "read the remote (bucket, credentials; in a pod, the secret that the parameter data_secret names)?"
         ) from None
 
 

@@ -82,8 +82,8 @@ class Git:
             self("fetch", "--quiet", "--no-tags", REMOTE, branches, f"+refs/tags/{tags}*:refs/tags/{tags}*")
         except GitFailed as error:
             raise InputError(
-                f"cannot read the git remote {REMOTE} of {self.folder}: {error.last}. Is its address right, and may "
-                "this machine read it (key, token)?"
+                f"cannot read the git remote {REMOTE} of {self.folder}: {error.first}. Is its address right, and may "
+                "this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
             ) from None
 
     def tags(self, pattern: str) -> dict[str, str]:
@@ -154,7 +154,8 @@ class Git:
                 raise PushTaken(error.last) from None
             raise InputError(
                 f"cannot push to the git remote {REMOTE} of {self.folder}: {error.last}. May this machine write there "
-                "(key, token, protected branch)? Nothing was released; the same command may be repeated"
+                "(key, token, protected branch; in a pod, the secret that git_secret names)? Nothing was released; the "
+                "same command may be repeated"
             ) from None
 
     def _people(self) -> dict[str, str]:

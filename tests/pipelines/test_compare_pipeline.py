@@ -37,9 +37,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def inside(compiled: dict[str, Any]) -> dict[str, Any]:
-    """What lies outside the loops."""
-    root: dict[str, Any] = compiled["root"]
-    return root
+    """What lies outside the loops, inside the exit handler."""
+    [handler] = [part for name, part in compiled["components"].items() if name.startswith("comp-exit-handler")]
+    return dict(handler)
 
 
 def names(dag: dict[str, Any]) -> list[str]:
@@ -47,18 +47,16 @@ def names(dag: dict[str, Any]) -> list[str]:
 
 
 def loops(compiled: dict[str, Any]) -> dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """{component of a loop's body: (its dag, the items)}."""
-    return {
-        task["componentRef"]["name"]: (
-            compiled["components"][task["componentRef"]["name"]],
-            [
-                json.loads(item) if isinstance(item, str) else item
-                for item in json.loads(task["parameterIterator"]["items"]["raw"])
-            ],
-        )
-        for task in inside(compiled)["dag"]["tasks"].values()
-        if "parameterIterator" in task
-    }
+    """{component of a loop's body: (its dag, the items that the task before it lists)}."""
+    tasks, found = inside(compiled)["dag"]["tasks"], {}
+    for task in tasks.values():
+        if "parameterIterator" in task:
+            source = task["inputs"]["parameters"][task["parameterIterator"]["items"]["inputParameter"]]
+            lister = tasks[source["taskOutputParameter"]["producerTask"]]
+            items = json.loads(lister["inputs"]["parameters"]["items"]["runtimeValue"]["constant"])
+            name = task["componentRef"]["name"]
+            found[name] = (compiled["components"][name], items)
+    return found
 
 
 def test_what_is_shared_stands_before_the_loops(compiled: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
+# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
 """Whole runs through kfp's local runner: fan-out over shards and corpora, the gate, the report at the end."""
-
-from __future__ import annotations
 
 import json
 from collections.abc import Callable
@@ -8,16 +7,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
-from pipelines.catalog import Request
-from pipelines.interface import make_pipeline
-from pipelines.local import run_local, run_pipeline
+from pipelines.catalog import RESULTS, Request
+from pipelines.compare import CHANNEL_TYPES
+from pipelines.control import list_items
+from pipelines.interface import PipelineInput, make_pipeline
+from pipelines.local import find_result, run_local, run_pipeline
 from pipelines.tasks import Pods, make_task
+from stillhouse.artifacts import read_manifest
 from stillhouse.config import build, field_types
 from stillhouse.graph import find_uses, needed
 
 pytestmark = pytest.mark.slow
+
+
+BOW = {"pretraining.objective": "bow", "retriever_1.batch_size": 4}
+
+
+@dsl.component(base_image="python", install_kfp_package=False)
+def write_item(number: int, share: float, flag: bool, text: str, common: str, written: dsl.Output[dsl.Dataset]):
+    import json
+    from pathlib import Path
+
+    Path(written.path).parent.mkdir(parents=True, exist_ok=True)
+    content = {"number": number, "share": share, "flag": flag, "text": text, "common": common}
+    Path(written.path).write_text(json.dumps(content))
 
 
 def part_of_a_run(targets: list[str], settings: dict[str, dict[str, Any]], shards: int) -> BaseComponent:
@@ -48,6 +65,48 @@ def settings(tiny_model: Path) -> dict[str, dict[str, Any]]:
         "zero_shot_index": {"cache_gib": 0.0},
         "validate": {},
     }
+
+
+def test_a_loop_in_an_exit_handler_hands_each_part_of_an_item_to_its_task(tmp_path: Path) -> None:
+    """As the loops of `compare-objectives` do: numbers, truth and text, each as its type."""
+    items = [
+        {"number": 2, "share": 1e-4, "flag": True, "text": "it's one: 100 %"},
+        {"number": 2**40, "share": 1.0, "flag": False, "text": ""},
+    ]
+
+    def body(given: dict[str, Any], pods: Pods) -> None:
+        listed = pods.place(list_items(items=json.dumps(items)), "list-items", "list")
+        with dsl.ParallelFor(listed.output, name="items") as item:
+            parts = {name: getattr(item, name) for name in items[0]}
+            for name, part in parts.items():
+                part.channel_type = CHANNEL_TYPES[type(items[0][name])]
+            pods.place(write_item(common=given["common"], **parts), "write-item", "write")
+
+    common = PipelineInput("common", str, "to all", "what all tasks are given")
+    run_pipeline(make_pipeline("loop", "A loop.", [common], None, body), {}, tmp_path)
+    [run] = (tmp_path / "outputs").iterdir()
+    found = [json.loads(path.read_text()) for path in run.glob("**/write-item/written")]
+    expected = [item | {"common": "to all"} for item in items]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert all(type(item["number"]) is int for item in found)
+    assert "loop: succeeded" in (run / "report-end" / "summary").read_text()
+
+
+@pytest.mark.long
+def test_objectives_are_compared(tmp_path: Path) -> None:
+    """The whole comparison with the recipe `micro`: both loops, the page, the report at the end."""
+    sweep = {"variants": [{"name": "none", "pretraining": False}, {"name": "bow", "overrides": BOW}], "seeds": [1, 2]}
+    (tmp_path / "trial.yaml").write_text(yaml.safe_dump(sweep))
+    request = Request("compare-objectives", "micro", str(tmp_path / "trial.yaml"))
+    run_pipeline(request.build(None), {}, tmp_path / "run")
+    [run] = (tmp_path / "run" / "outputs").iterdir()
+    assert "compare-objectives: succeeded" in (run / "report-end" / "summary").read_text()
+    found = find_result(tmp_path / "run" / "outputs", RESULTS["compare-objectives"])
+    assert found and (found / "comparison.html").stat().st_size > 0
+    variants = json.loads((found / "comparison.json").read_text())["variants"]
+    assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
+    trained = [read_manifest(path) for path in run.glob("**/pretrain*/encoder")]
+    assert sorted(m.config["seed"] for m in trained if m.config["objective"] == "bow") == [1, 2]
 
 
 @pytest.mark.long

@@ -8,86 +8,154 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.refresh import compile_refresh
+from pipelines.catalog import RESULTS, Request
+from pipelines.ir import Compiled, compile_small
+from pipelines.placement_table import find_table
+from pipelines.refresh import build_refresh
+from pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
+from stillhouse.config import field_types
+from stillhouse.errors import InputError
+from stillhouse.graph import find_uses
 from stillhouse.refresh.graph import uses_of
-from stillhouse.refresh.plan import Rung, Thresholds
-from stillhouse.steps.registry import find_step
+from stillhouse.refresh.on_cluster import Planned, taken_from_champion, tell
+from stillhouse.refresh.parameters import Parameters
+from stillhouse.refresh.plan import Rung
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
-from stillhouse.surfaces.refresh_component import MADE
+from stillhouse.surfaces.refresh_component import MADE, TAKEN
+from stillhouse.versions.promotion import Outcome
+
+REPOSITORY = "https://git.example/search/releases.git"
+Tasks = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    path = tmp_path_factory.mktemp("refresh") / "refresh.yaml"
-    recipe = find_recipe("micro")
-    compile_refresh(load_recipe(recipe), str(recipe), path)
-    return next(yaml.safe_load_all(path.read_text()))
+def whole() -> Compiled:
+    return compile_small(Request("refresh", "micro").build(find_table("gpu")))
 
 
-def groups(compiled: dict[str, Any]) -> dict[str, dict[str, Any]]:
+@pytest.fixture
+def compiled(whole: Compiled) -> dict[str, Any]:
+    return whole.spec
+
+
+def tasks_of(compiled: dict[str, Any], component: str) -> Tasks:
+    return compiled["components"][component]["dag"]["tasks"]  # type: ignore[no-any-return]
+
+
+def inside(compiled: dict[str, Any]) -> Tasks:
+    """The tasks inside the exit handler, by label."""
+    [handler] = [name for name in compiled["components"] if name.startswith("comp-exit-handler")]
+    return {task["taskInfo"]["name"]: task for task in tasks_of(compiled, handler).values()}
+
+
+def groups(compiled: dict[str, Any]) -> dict[str, Tasks]:
     """The tasks of every rung, by the rung that its condition names."""
     found = {}
-    for task in compiled["root"]["dag"]["tasks"].values():
+    for task in inside(compiled).values():
         condition = task.get("triggerPolicy", {}).get("condition", "")
         for rung in Rung:
             if f"'{rung}'" in condition:
-                found[str(rung)] = compiled["components"][task["componentRef"]["name"]]["dag"]["tasks"]
+                own = tasks_of(compiled, task["componentRef"]["name"])
+                found[str(rung)] = {task["taskInfo"]["name"]: task for task in own.values()}
     return found
 
 
-def test_parameters_have_the_defaults_of_the_command(compiled: dict[str, Any]) -> None:
-    """Only the repository of the releases must be given."""
+def test_every_task_takes_all_that_was_asked() -> None:
+    for component in (check_refresh, plan_refresh, release_refresh):
+        taken = component.python_func.__annotations__
+        assert {name: taken[name] for name in field_types(Parameters)} == field_types(Parameters)
+
+
+def test_the_corpus_s_place_is_the_recipe_s(compiled: dict[str, Any]) -> None:
     declared = compiled["root"]["inputDefinitions"]["parameters"]
-    assert [name for name, entry in declared.items() if "defaultValue" not in entry] == ["releases"]
-    assert all(entry["description"] for entry in declared.values())
-    defaults = {name: entry.get("defaultValue") for name, entry in declared.items()}
-    ladder, rules = Thresholds(), find_step("judge").config()
-    assert (defaults["fine_tune_above"], defaults["pretrain_above"]) == (ladder.fine_tune_above, ladder.pretrain_above)
-    assert {name: defaults[name] for name in ("measure", "alpha", "most_loss")} == {
-        name: getattr(rules, name) for name in ("measure", "alpha", "most_loss")
-    }
+    assert declared["source"]["defaultValue"] == load_recipe(find_recipe("micro"))["ingest"]["source"]
+    ingest = inside(compiled)["ingest"]["inputs"]["parameters"]
+    for name in ("source", "repo", "revision"):
+        assert ingest[name] == {"componentInputParameter": f"pipelinechannel--{name}"}
 
 
 def test_every_rung_has_its_steps_and_a_promotion(compiled: dict[str, Any]) -> None:
     found = groups(compiled)
     assert set(found) == {"index", "fine_tune", "pretrain"}
     for rung, tasks in found.items():
-        names = sorted(task["taskInfo"]["name"] for task in tasks.values())
-        assert names == sorted([*(use.name for use in uses_of(Rung(rung))), "gate", "promote"])
-    before = [task["taskInfo"]["name"] for task in compiled["root"]["dag"]["tasks"].values()]
-    assert {"ingest", "validate", "plan"} <= set(before)
+        own = {use.name for use in uses_of(Rung(rung))}
+        sharded = {"challenger_index_vectors", "challenger_index-shards"} if rung != "index" else set()
+        assert own | {"promote"} <= set(tasks) and len(tasks) == len(own | sharded) + 1, set(tasks)
+
+
+def test_nothing_is_compared_before_the_corpus_has_passed(compiled: dict[str, Any]) -> None:
+    tasks = inside(compiled)
+    assert tasks["gate"]["dependentTasks"] == ["validate"]
+    assert "gate" in tasks["plan"]["dependentTasks"] and "check-refresh" in tasks["ingest"]["dependentTasks"]
+    for task in tasks.values():
+        if task.get("triggerPolicy", {}).get("condition"):
+            assert {"plan-refresh", "gate"} <= set(task["dependentTasks"])
 
 
 def test_the_promotion_is_handed_all_that_its_rung_made(compiled: dict[str, Any]) -> None:
     for rung, tasks in groups(compiled).items():
-        [promote] = [task for task in tasks.values() if task["taskInfo"]["name"] == "promote"]
         made = {f"{use.name}/{port.name}" for use in uses_of(Rung(rung)) for port in use.step.outputs}
-        given = {MADE[name] for name in promote["inputs"]["artifacts"]}
-        assert given == made | {"ingest/corpus", "validate/validation"}
-
-
-def test_a_corpus_s_place_and_the_plan_are_never_taken_from_kubeflow_s_cache(compiled: dict[str, Any]) -> None:
-    tasks = {task["taskInfo"]["name"]: task for task in compiled["root"]["dag"]["tasks"].values()}
-    for name in ("ingest", "plan"):
-        assert not tasks[name]["cachingOptions"].get("enableCache"), name
+        given = set(tasks["promote"]["inputs"]["artifacts"]) - {"planned"}
+        assert {MADE[name] for name in given} == made | {"ingest/corpus", "validate/validation"}
 
 
 @pytest.mark.parametrize("rung", ["index", "fine_tune", "pretrain"])
-def test_every_output_of_a_rung_has_a_name_in_the_component(rung: str) -> None:
+def test_every_folder_of_a_rung_has_a_name_in_the_components(rung: str) -> None:
     made = {f"{use.name}/{port.name}" for use in uses_of(Rung(rung)) for port in use.step.outputs}
-    assert made <= set(MADE.values())
+    assert made <= set(MADE.values()) and set(taken_from_champion(Rung(rung))) <= set(TAKEN)
+
+
+def test_a_rung_takes_no_more_of_the_release_than_it_reads() -> None:
+    assert taken_from_champion(Rung.NOTHING) == () and taken_from_champion(Rung.INDEX) == ("retriever",)
+    assert taken_from_champion(Rung.FINE_TUNE) == ("reranker", "retriever")
+    assert set(taken_from_champion(Rung.PRETRAIN)) == set(TAKEN)
+
+
+def test_the_key_of_git_is_in_the_pods_that_need_it_alone(whole: Compiled) -> None:
+    pods = whole.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    holders = {label for label, pod in pods.items() if pod.get("secretAsVolume")}
+    assert holders == {"exec-ingest", "exec-check-refresh", "exec-plan-refresh", "exec-release-refresh"}
 
 
 def test_the_recipe_travels_with_the_pipeline(compiled: dict[str, Any]) -> None:
-    recipe = load_recipe(find_recipe("micro"))
-    for task in compiled["root"]["dag"]["tasks"].values():
-        if task["taskInfo"]["name"] == "plan":
-            text = task["inputs"]["parameters"]["recipe"]["runtimeValue"]["constant"]
-            assert yaml.safe_load(text) == recipe
+    promotions = [tasks["promote"] for tasks in groups(compiled).values()]
+    for task in (inside(compiled)["plan"], *promotions):
+        text = task["inputs"]["parameters"]["recipe"]["runtimeValue"]["constant"]
+        carried = yaml.safe_load(text)
+        assert set(carried) == set(find_uses()), "DVC looks for the parameters of every stage"
+        assert {name: values for name, values in carried.items() if values} == {
+            name: values for name, values in load_recipe(find_recipe("micro")).items() if values
+        }
 
 
-def test_only_known_settings_compile(tmp_path: Path) -> None:
-    from stillhouse.errors import InputError
-
+def test_only_known_settings_compile() -> None:
     with pytest.raises(InputError, match="unknown section 'distiled'"):
-        compile_refresh({"distiled": {}}, "recipe", tmp_path / "refresh.yaml")
+        build_refresh({"distiled": {}})
+
+
+@pytest.mark.parametrize(("kind", "code"), [("released", 0), ("already released", 0), ("refused", 4), ("", 0)])
+def test_a_local_run_ends_with_the_exit_code_of_the_command(kind: str, code: int, tmp_path: Path) -> None:
+    planned = Planned(Rung.INDEX, "v1.0.0", "one text is new")
+    tell(tmp_path, planned, Outcome(kind, None, "so it is") if kind else None)
+    assert Request("refresh").exit_code(tmp_path) == code and (tmp_path / RESULTS["refresh"].page).is_file()
+
+
+BAD: dict[str, tuple[dict[str, str], str]] = {
+    "no repository": ({}, "releases is empty; give the git repository"),
+    "ladder": ({"fine_tune_above": "0.5", "pretrain_above": "0.1"}, "the ladder goes up"),
+    "share": ({"fine_tune_above": "-1"}, "fine_tune_above must be at least 0"),
+    "level": ({"alpha": "2"}, "alpha must be from 0 to 1"),
+    "queries": ({"least_queries": "0"}, "least_queries must be at least 1"),
+    "measure": ({"measure": "RR@ten"}, "RR@ten"),
+    "two measures": ({"measure": "RR@10 nDCG@10"}, "one decides"),
+    "unknown": ({"recipe": "mine"}, "has no parameter 'recipe'"),
+    "type": ({"again": "perhaps"}, "--parameter again must be true or false"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_parameters_are_refused_before_anything_is_sent(case: str) -> None:
+    given, message = BAD[case]
+    request = Request("refresh")
+    with pytest.raises(InputError, match=message):
+        request.check(request.read(({"releases": REPOSITORY} if given else {}) | given))

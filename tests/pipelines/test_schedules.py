@@ -15,6 +15,7 @@ from pipelines.schedules import watch as watching
 from pipelines.schedules.apply import MARK, apply, name_of
 from pipelines.schedules.cluster import Kubeflow, Recurring, Run
 from pipelines.schedules.file import Parameter, Schedule, Watch, read_schedules
+from pipelines.schedules.parameters import refuse_parameters
 from pipelines.schedules.watch import look
 from stillhouse import cli
 from stillhouse.errors import InputError
@@ -193,6 +194,33 @@ def test_a_bad_file_is_refused_before_the_cluster_is_asked(
         assert message in capsys.readouterr().err
 
 
+WRONG_PARAMETERS = {
+    "unknown": ({"releases": "r", "fine_tune_abov": 0.1}, "schedule a: pipeline refresh has no parameter"),
+    "range": ({"releases": "r", "alpha": 2.0}, "schedule a: pipeline refresh.alpha must be from 0 to 1"),
+    "missing": ({"alpha": 0.1}, "schedule a: .*releases is empty"),
+    "type": ({"releases": "r", "again": "yes"}, "again must be true or false"),
+    "pod": ({"releases": "r", "git_secret": "My Secret"}, "git_secret is 'My Secret'"),
+    "image": ({"releases": "r", "image": "registry.example/stillhouse:latest"}, "not named by its digest"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_PARAMETERS)
+def test_parameters_that_a_run_would_refuse_are_refused_here(case: str, tmp_path: Path) -> None:
+    parameters, message = WRONG_PARAMETERS[case]
+    path = tmp_path / "schedules.yaml"
+    entry = {"pipeline": "refresh", "cron": "0 0 3 * * *", "parameters": parameters}
+    path.write_text(yaml.safe_dump({"schedules": {"a": entry}}))
+    with pytest.raises(InputError, match=message):
+        refuse_parameters(read_schedules(path))
+
+
+def test_pipelines_of_others_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "schedules.yaml"
+    entry = {"pipeline": "somebody-s", "cron": "0 0 3 * * *", "parameters": {"x": 1}}
+    path.write_text(yaml.safe_dump({"schedules": {"a": entry}}))
+    refuse_parameters(read_schedules(path))
+
+
 def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "releases.md").read_text()
     [text] = [part for part in page.split("```yaml\n")[1:] if part.startswith("experiment:")]
@@ -200,6 +228,7 @@ def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
     path.write_text(text.split("```")[0])
     found = read_schedules(path)
     assert found.schedules and found.watches
+    refuse_parameters(found)
 
 
 @pytest.fixture
@@ -236,6 +265,12 @@ def test_a_watcher_starts_one_run_for_a_change(watched: SimpleNamespace) -> None
     watched.champion = released("two.dir", "c2")
     assert look(watched.watch, watched.cluster).kind == "unchanged"
     assert len(watched.cluster.started) == 1
+
+
+def test_a_watch_s_branch_is_the_run_s(watched: SimpleNamespace) -> None:
+    watch = Watch(name="a", pipeline="refresh", releases="r.git", repo="a.git", path="corpus", branch="production")
+    seen = look(watch, watched.cluster)
+    assert watched.cluster.parameters[seen.run]["branch"] == "production"
 
 
 def test_a_run_that_failed_is_started_again_only_when_asked(watched: SimpleNamespace) -> None:

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
-from repositories import call, dvc, make_repository
+from release_repositories import ARTICLES, Source, first_release
+from repositories import call, dvc
 
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
-from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.errors import ValidationFailed
-from stillhouse.graph import ARTIFACTS, USES, needed
-from stillhouse.refresh.graph import FULL
 from stillhouse.refresh.plan import Rung, Thresholds
 from stillhouse.refresh.run import Refreshed, Request, refresh
-from stillhouse.surfaces.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, stage
-from stillhouse.surfaces.in_process import run_uses
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 from stillhouse.versions import data
 from stillhouse.versions.git import Git
 from stillhouse.versions.releases import read_history
@@ -34,77 +24,9 @@ pytestmark = pytest.mark.long
 LADDER = Thresholds(fine_tune_above=0.2, pretrain_above=0.7)
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}
 """What two steps of training do is chance; who is refused is tested elsewhere."""
-ARTICLES = 11
-
-
-class Source:
-    """The sample's first articles in a DVC repository, to be edited."""
-
-    def __init__(self, folder: Path, shelf: Path) -> None:
-        self.folder = make_repository(folder, shelf)
-        shutil.copytree(sample_folder(), self.folder / "corpus")
-        for path in self.articles()[ARTICLES:]:
-            path.unlink()
-        self._keep_queries({path.stem for path in self.articles()})
-        self.commit("Begin")
-
-    def _keep_queries(self, articles: set[str]) -> None:
-        """Leaves only the queries whose passage is of an article that is there."""
-        kept = set()
-        for path in (self.folder / "corpus" / "qrels").glob("*.tsv"):
-            head, *rows = path.read_text().splitlines()
-            rows = [row for row in rows if any(row.split("\t")[1].startswith(f"{name}") for name in articles)]
-            kept |= {row.split("\t")[0] for row in rows}
-            path.write_text("\n".join([head, *rows]) + "\n")
-        path = self.folder / "corpus" / "queries.jsonl"
-        queries = [line for line in path.read_text().splitlines() if json.loads(line)["_id"] in kept]
-        path.write_text("\n".join(queries) + "\n")
-
-    def articles(self) -> list[Path]:
-        return sorted((self.folder / "corpus" / "articles").glob("*.md"))
-
-    def rewrite(self, articles: int, words: str) -> str:
-        """Adds a sentence to the first paragraphs of some articles; the new revision."""
-        for path in self.articles()[:articles]:
-            path.write_text(path.read_text().replace(". ", f", {words}. "))
-        return self.commit(words)
-
-    def commit(self, message: str) -> str:
-        dvc(self.folder, "add", "corpus")
-        dvc(self.folder, "push")
-        call(self.folder, "git", "add", "--all")
-        call(self.folder, "git", "commit", "--quiet", "--message", message)
-        call(self.folder, "git", "push", "--quiet", "origin", "main")
-        return call(self.folder, "git", "rev-parse", "HEAD").strip()
-
-
-def first_release(folder: Path, source: Source, shelf: Path) -> Path:
-    """A workspace whose whole run, of the uses that a release needs, was promoted."""
-    make_repository(folder, shelf)
-    recipe = dict(yaml.safe_load(find_recipe("micro").read_text()))
-    recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
-    recipe["lm_head"] = recipe["lm_head"] | {"epochs": 40, "max_steps": 40}
-    (folder / "params.yaml").write_text(yaml.safe_dump(recipe))
-    recipe = load_recipe(folder / "params.yaml")
-    uses = needed(USES, [place.split("/")[0] for place in FULL.values()])
-    stages = ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder) for use in uses}
-    (folder / "dvc.yaml").write_text(HEADER + yaml.safe_dump({"stages": stages}))
-    call(folder, "git", "add", "--all")
-    call(folder, "git", "commit", "--quiet", "--message", "A recipe")
-    call(folder, "git", "push", "--quiet", "origin", "main")
-    run_uses(uses, configs(recipe, "recipe"), folder / ARTIFACTS)
-    assert cli.main(["environment", str(folder / ENVIRONMENT)]) == 0
-    data.record(folder)
-    assert cli.main(["release", "promote", "--folder", str(folder), "--quiet"]) == 0
-    return folder
 
 
 def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for role in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{role}_NAME", "tests")
-        monkeypatch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
-    monkeypatch.setenv("GIT_TEMPLATE_DIR", "")
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
     source = Source(tmp_path / "source", tmp_path / "source-shelf")
     work = first_release(tmp_path / "work", source, tmp_path / "shelf")
     releases = str(tmp_path / "work.git")

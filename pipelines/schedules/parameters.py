@@ -1,0 +1,47 @@
+"""The parameters in a file of schedules against the pipelines that they are for, before a cluster is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipelines.catalog import RESULTS, Request
+from pipelines.place import IMAGE
+from pipelines.placement_table import find_table, shipped_tables
+from pipelines.schedules.file import Parameter, Schedules
+from pipelines.submit import check_pod_parameters
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+
+
+def refuse_parameters(wanted: Schedules) -> None:
+    """Raises `InputError` for a parameter that its pipeline has not, or would refuse in its first task.
+
+    Pipelines that are not this project's are left alone, and what placements of one's own bring is not known here.
+    """
+    for schedule in wanted.schedules:
+        _check(schedule.pipeline, schedule.parameters, f"schedule {schedule.name}")
+    for watch in wanted.watches:
+        _check(watch.pipeline, watch.run_parameters(revision="main"), f"watch {watch.name}")
+
+
+def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> None:
+    if pipeline not in RESULTS:
+        return
+    request = Request(pipeline)
+    own, pods = request.kinds(), pod_parameters()
+    for name in parameters:
+        if name not in own and name not in pods:
+            raise InputError(f"{where}: pipeline {pipeline} has no parameter {name!r}; {nearest(name, [*own, *pods])}")
+    try:
+        request.check({name: value for name, value in parameters.items() if name in own})
+        check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own}, pods)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def pod_parameters() -> dict[str, str]:
+    """The parameters that the shipped placements bring, and their defaults."""
+    found = {IMAGE: ""}
+    for name in shipped_tables():
+        found |= find_table(name).parameters
+    return found

@@ -1,0 +1,41 @@
+"""Brings a pipeline into a cluster, where schedules and the watcher start it by its name.
+
+In Kubernetes-native mode the manifests do this; elsewhere pipelines are uploaded through Kubeflow's API.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pipelines.ir import Compiled
+from stillhouse.errors import InputError
+
+VERSIONS = 100
+"""How many of the newest versions are looked through for one that is there already."""
+
+
+def upload(client: Any, compiled: Compiled, namespace: str = "") -> bool:
+    """Uploads a pipeline as a version named by its content; false where that version is there already.
+
+    Schedules that name no version take the newest. Raises `InputError` for what the API refuses, with its reason.
+    """
+    from kfp_server_api import ApiException
+
+    description = str(compiled.spec["pipelineInfo"].get("description", ""))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{compiled.version}.yaml"
+        path.write_text(compiled.as_ir(), encoding="utf-8")
+        try:
+            pipeline = client.get_pipeline_id(compiled.name)
+            if not pipeline:
+                made = client.upload_pipeline(str(path), compiled.name, description, namespace or None)
+                pipeline = made.pipeline_id
+            found = client.list_pipeline_versions(pipeline, page_size=VERSIONS, sort_by="created_at desc")
+            if compiled.version in [version.display_name for version in found.pipeline_versions or []]:
+                return False
+            client.upload_pipeline_version(str(path), compiled.version, pipeline_id=pipeline, description=description)
+        except ApiException as error:
+            raise InputError(f"Kubeflow Pipelines refuses the pipeline ({error.status}): {error.body}") from None
+    return True

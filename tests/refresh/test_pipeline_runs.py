@@ -1,0 +1,220 @@
+"""The pipeline `refresh` itself, run by kfp's local runner upon real git and DVC repositories.
+
+What is run is the compiled pipeline, conditions and exit handler included, each task in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from release_repositories import ARTICLES, LIGHT, Source, first_release
+
+from pipelines.catalog import RESULTS
+from pipelines.local import find_result, run_pipeline
+from pipelines.refresh import build_refresh
+from stillhouse import cli
+from stillhouse.artifacts import read_manifest
+from stillhouse.refresh.graph import FULL
+from stillhouse.refresh.parameters import Parameters
+from stillhouse.surfaces.recipes import find_recipe, load_recipe
+from stillhouse.surfaces.refresh_component import MADE, run_release
+from stillhouse.versions.data import fetch_release
+from stillhouse.versions.git import Git
+from stillhouse.versions.releases import Release, read_history
+
+LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
+LENIENT = {"most_loss": 1.0, "alpha": 0.0}
+"""What two steps of training do is chance."""
+BEFORE = {"check-refresh", "ingest", "validate", "gate"}
+
+
+@dataclass
+class Repositories:
+    """A corpus, its releases, and where the pods' volume would be."""
+
+    source: Source
+    work: Path
+    volume: Path
+    begin: str
+    runs: list[Path] = field(default_factory=list)
+
+    @property
+    def champion(self) -> Release:
+        found = read_history(Git.of(self.work)).champion
+        assert found is not None
+        return found
+
+    def refresh(self, revision: str, recipe: Mapping[str, Any] | None = None, **more: Any) -> Run:
+        """Runs the pipeline of the recipe `micro`, changed by `recipe`, on a revision of the corpus."""
+        sections = load_recipe(find_recipe("micro")) | {"ingest": {}}
+        for name, values in (recipe or {}).items():
+            sections[name] = sections[name] | values
+        workspace = self.volume.with_name(f"run-{len(self.runs)}")
+        self.runs.append(workspace)
+        values = {"releases": str(self.work.with_suffix(".git")), "repo": str(self.source.folder), "source": "corpus"}
+        run_pipeline(build_refresh(sections), values | {"revision": revision} | LADDER | more, workspace)
+        [folder] = (workspace / "outputs").iterdir()
+        return Run(folder, values | {"revision": revision} | LADDER | more)
+
+
+@dataclass
+class Run:
+    """What a run left: a folder for each task that was done."""
+
+    folder: Path
+    asked: dict[str, Any]
+
+    @property
+    def done(self) -> set[str]:
+        return {path.parent.name for path in self.folder.glob("*/executor_output.json")}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        found = find_result(self.folder.parent, RESULTS["refresh"])
+        return json.loads((found / "refresh.json").read_text()) if found else {}
+
+    @property
+    def end(self) -> str:
+        return (self.folder / "report-end" / "summary").read_text()
+
+    def output(self, step: str, output: str) -> list[Path]:
+        """An output of the tasks of a step, which the runner numbers over all rungs."""
+        return sorted(self.folder.glob(f"{step}*/{output}"))
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
+    """The starting model as it is, released with its index."""
+    yield from make(tmp_path_factory.mktemp("light"), LIGHT)
+
+
+def make(place: Path, places: Mapping[str, str]) -> Iterator[Repositories]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(place / "volume"))
+        source = Source(place / "source", place / "source-shelf")
+        begin = source.revision
+        work = first_release(place / "work", source, place / "shelf", places)
+        yield Repositories(source, work, place / "volume", begin)
+
+
+@pytest.fixture(autouse=True)
+def same_volume(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors are found again on the volume that the first release was made with."""
+    if "light" in request.fixturenames:
+        monkeypatch.setenv("STILLHOUSE_WORK", str(request.getfixturevalue("light").volume))
+
+
+def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same corpus: it says so and stops. One article of eleven: its passages are encoded, the index is built."""
+    run = light.refresh(light.begin)
+    assert run.done == BEFORE | {"plan-refresh", "report-end"} and "refresh: succeeded" in run.end
+    assert run.told == {"rung": "nothing", "champion": "v1.0.0", "reason": run.told["reason"]}
+    assert "nothing to do" in run.told["reason"] and light.champion.name == "v1.0.0"
+    assert not [path for name in ("retriever", "encoder") for path in run.output("plan-refresh", name)]
+
+    first, little = light.champion, light.source.rewrite(1, "as was found later")
+    run = light.refresh(little)
+    assert run.done == BEFORE | {"plan-refresh", "index", "retrieve", "release-refresh", "report-end"}
+    assert (run.told["rung"], run.told["outcome"], run.told["release"]) == ("index", "released", "v1.0.1")
+    assert "refresh: succeeded" in run.end
+    champion = light.champion
+    changed = champion.record["difference"]
+    [metrics] = run.output("index", "metrics")
+    passages = read_manifest(run.output("index", "index")[0]).facts["passages"]
+    assert json.loads(metrics.read_text())["encoded"] == changed["new_texts"]
+    assert 0 < changed["new_texts"] < passages / 4
+    assert champion.name == "v1.0.1" and champion.record["source"]["commit"] == little
+    assert champion.record["artifacts"]["retriever"] == first.record["artifacts"]["retriever"] | {
+        "path": "artifacts/champion/retriever"
+    }
+
+    # The release is a workspace that says where its corpus came from, and its data are there for everybody.
+    git = Git.of(light.work)
+    released = yaml.safe_load(git.read(champion.commit, "params.yaml"))
+    assert released["ingest"] | {"revision": little, "repo": str(light.source.folder)} == released["ingest"]
+    found = fetch_release(git, champion, tmp_path / "had", ("index",))["index"]
+    assert read_manifest(found).digest == champion.record["artifacts"]["index"]["digest"]
+
+    # A pod that was killed after its push, and is started again, finds its own release.
+    artifacts = {port: SimpleNamespace(path=str(run.folder / place)) for port, place in handed(run).items()}
+    logged: dict[str, float] = {}
+    own = {name: SimpleNamespace(path=str(tmp_path / name)) for name in ("refreshed", "summary")}
+    own["metrics"] = SimpleNamespace(path=str(tmp_path / "metrics"), log_metric=logged.__setitem__)
+    recipe = yaml.safe_dump(dict(load_recipe(find_recipe("micro"))))
+    run_release(vars(Parameters(**run.asked)) | artifacts | own | {"recipe": recipe})
+    assert logged == {"released": 1.0} and light.champion.name == "v1.0.1"
+    assert "already released" in (tmp_path / "summary").read_text()
+    assert not git.tags("retriever#refused#*")
+
+
+def handed(run: Run) -> dict[str, str]:
+    """The inputs of the promotion of the rung `index`, as folders of a run."""
+    steps = {"ingest": "ingest", "validate": "validate", "challenger_index": "index", "challenger_run": "retrieve"}
+    found = {"planned": "plan-refresh/refreshed"}
+    for port, place in MADE.items():
+        use, output = place.split("/")
+        if use in steps:
+            found[port] = f"{steps[use]}/{output}"
+    return found
+
+
+def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories) -> None:
+    before = light.champion
+    for path in light.source.articles()[6:]:  # queries on them are left
+        path.unlink()
+    run = light.refresh(light.source.commit("Broken"))
+    assert run.done == {"check-refresh", "ingest", "validate", "report-end"} and "refresh: failed" in run.end
+    [verdict] = run.output("validate", "validation")
+    assert read_manifest(verdict).facts["passed"] is False and run.output("validate", "html")
+    assert not run.told and light.champion == before
+
+
+@pytest.mark.long
+def test_worse_more_much_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The upper rungs upon a whole run's release, a challenger that is worse among them; a rollback."""
+    [known] = make(tmp_path, FULL)
+    monkeypatch.setenv("STILLHOUSE_WORK", str(known.volume))
+    first = known.champion.record["artifacts"]
+
+    # A training that goes wrong: it finds less on the same test queries than the release does, and is not released.
+    wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
+    more = known.source.rewrite(5, "which surprised many")
+    run = known.refresh(more, wrong)
+    assert (run.told["rung"], run.told["outcome"]) == ("fine_tune", "refused"), run.told
+    assert "v1.0.0 stays" in run.told["why"] and known.champion.name == "v1.0.0"
+    assert "refresh: succeeded" in run.end, "a refusal is no failure"
+    [metrics] = run.output("release-refresh", "metrics")
+    assert json.loads(metrics.read_text()) == {"released": 0.0}
+    run = known.refresh(more, wrong)
+    assert run.told["rung"] == "nothing" and "was refused before" in run.told["reason"]
+    assert run.done == BEFORE | {"plan-refresh", "report-end"}, "it is not trained again"
+
+    # More: the released retriever is trained on, with new negatives and the re-ranker's scores of them.
+    run = known.refresh(more, **LENIENT)
+    assert (run.told["rung"], run.told["release"]) == ("fine_tune", "v1.1.0"), run.told
+    [retriever] = run.output("train-retriever", "retriever")
+    made_from = read_manifest(retriever).inputs
+    assert made_from["encoder"] == first["retriever"]["digest"] and {"negatives", "teacher"} <= set(made_from)
+    assert not run.output("pretrain", "encoder")
+
+    # Much: pre-trained from the released encoder, and trained from that.
+    much = known.source.rewrite(ARTICLES, "or so it is said")
+    run = known.refresh(much, **LENIENT)
+    assert (run.told["rung"], run.told["release"]) == ("pretrain", "v2.0.0"), run.told
+    [encoder] = run.output("pretrain", "encoder")
+    assert read_manifest(encoder).inputs["init"] == first["encoder"]["digest"]
+    [retriever] = run.output("train-retriever", "retriever")
+    assert read_manifest(retriever).inputs["encoder"] == read_manifest(encoder).digest
+
+    # Back, and from there a refresh goes on.
+    assert cli.main(["release", "rollback", "--folder", str(known.work), "--reason", "a trial"]) == 0
+    assert known.champion.name == "v1.1.0"
+    run = known.refresh(more)
+    assert (run.told["rung"], run.told["champion"]) == ("nothing", "v1.1.0")

@@ -77,11 +77,12 @@ def bm25_by_rank_bm25(texts: list[str], queries: list[str]) -> Timed:
 def write_run(job: Job) -> None:
     import numpy as np
 
+    from stillhouse.corpus.passage_ids import PassageIds
     from stillhouse.retrieval import runs
 
     rng = np.random.default_rng(0)
     query_ids = [f"q{number}" for number in range(job.size)]
-    passage_ids = [f"p{number}" for number in range(RUN_PASSAGES)]
+    passage_ids = PassageIds([f"p{number}" for number in range(RUN_PASSAGES)])
     rows_QK = np.stack([rng.choice(RUN_PASSAGES, RUN_DEPTH, replace=False) for _ in query_ids]).astype(np.int32)
     scores_QK = -np.sort(-rng.random(rows_QK.shape, dtype=np.float32), axis=1)
     runs.write_run(job.folder / "run.trec", query_ids, passage_ids, rows_QK, scores_QK, "random")

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,21 @@ def command(
     step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], processes: int
 ) -> list[str]:
     """The command line: torchrun, then the step's own."""
+    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [sys.executable, "-m", *torchrun, *torchrun_words(step_words(step, config, inputs, outputs))]
+
+
+def torchrun_words(step: Sequence[str]) -> list[str]:
+    """What torchrun is to start in each process. Without the dashes it takes `--signals` for a flag of its own."""
+    return ["-m", "--", "stillhouse.cli", *step]
+
+
+def step_words(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> list[str]:
+    """The words after `stillhouse` that run a step, every folder and setting among them."""
     folders = dict(inputs) | dict(outputs)
     flags: dict[str, Any] = {port.flag: folders.get(port.name) for port in (*step.inputs, *step.outputs)}
     flags |= {"--" + name.replace("_", "-"): _text(getattr(config, name)) for name in field_types(step.config)}
-    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    words = [f"{flag}={value}" for flag, value in flags.items() if value is not None]
-    return [sys.executable, "-m", *torchrun, "-m", "stillhouse.cli", step.name, *words]
+    return [step.name, *(f"{flag}={value}" for flag, value in flags.items() if value is not None)]
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from stillhouse.config import build
 from stillhouse.errors import InputError
-from stillhouse.steps.registry import find_step
+from stillhouse.steps.registry import find_step, steps
 from stillhouse.surfaces.several_processes import PROCESSES, command, execute_together, processes_for
 
 
@@ -45,6 +45,17 @@ def test_the_command_says_every_folder_and_setting(tmp_path: Path) -> None:
         own
     )
     assert not [word for word in own if word.startswith("--importance=")], "an input that is not given"
+
+
+@pytest.mark.parametrize("name", [name for name, step in steps().items() if step.parallel])
+def test_torchrun_takes_no_flag_of_a_step_for_its_own(name: str, tmp_path: Path) -> None:
+    from torch.distributed.run import parse_args
+
+    step = find_step(name)
+    words = command(step, build(step.config, {}, "test"), {}, {step.outputs[0].name: tmp_path}, 2)
+    read = parse_args(words[words.index("torch.distributed.run") + 1 :])
+    assert (read.nproc_per_node, read.module, read.training_script) == ("2", True, "stillhouse.cli")
+    assert read.training_script_args == words[words.index(name) :]
 
 
 @pytest.mark.slow

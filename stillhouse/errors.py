@@ -31,3 +31,9 @@ class ValidationFailed(Exception):
     def __init__(self, message: str, report: Report | None = None) -> None:
         super().__init__(message)
         self.report = report
+
+
+class CrashElsewhere(Exception):
+    """A process on another machine crashed or was taken away. Its lines were shown; a stack trace would say nothing."""
+
+    exit_code = 1

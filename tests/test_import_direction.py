@@ -44,6 +44,10 @@ def _is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
+def uses(path: Path, package: str, *, top: bool) -> bool:
+    return any(within(name, (package,)) for name in imports(path, top=top))
+
+
 def within(name: str, packages: tuple[str, ...] | set[str]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
@@ -59,8 +63,15 @@ def test_science_imports_no_step_surface_or_platform(package: str) -> None:
 def test_library_imports_pipelines_and_components_nowhere() -> None:
     """The command line names the module of `pipeline` and loads it when called; no import statement does."""
     for path in modules("stillhouse"):
-        wrong = [name for name in imports(path) if within(name, ("pipelines", "components", "kfp", "kubernetes"))]
+        wrong = [name for name in imports(path) if within(name, ("pipelines", "components", "kfp"))]
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_only_a_step_on_several_nodes_talks_to_kubernetes() -> None:
+    """And only when it does: one module, whose functions import the client."""
+    users = {path.relative_to(ROOT) for path in modules("stillhouse") if uses(path, "kubernetes", top=False)}
+    assert users == {Path("stillhouse/trainjob/cluster.py")}
+    assert not [path for path in modules("stillhouse") if uses(path, "kubernetes", top=True)]
 
 
 def test_components_import_no_pipeline() -> None:
@@ -75,7 +86,7 @@ def test_steps_import_no_surface_or_platform() -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-@pytest.mark.parametrize("folder", ["stillhouse/steps", "stillhouse/surfaces"])
+@pytest.mark.parametrize("folder", ["stillhouse/steps", "stillhouse/surfaces", "stillhouse/trainjob"])
 def test_steps_and_surfaces_are_cheap_to_import(folder: str) -> None:
     for path in modules(folder):
         wrong = [name for name in imports(path, top=True) if within(name, HEAVY | PLATFORM)]

@@ -59,9 +59,8 @@ def _execute(
     if surroundings.world_size() > 1 and not step.parallel:
         raise InputError(f"step '{step.name}' runs in one process; start it without torchrun")
     digests = {name: manifest.digest for name, manifest in manifests.items()}
-    key = digest_json([step.name, recorded(config), digests, code_digest()])[:20]
     context = Context(
-        work=surroundings.work_root() / f"{step.name}-{key}",
+        work=surroundings.work_root() / work_name(step, config, digests),
         device=surroundings.device(),
         quiet=surroundings.quiet() or surroundings.rank() > 0,
         monitor=monitor,
@@ -83,6 +82,11 @@ def _execute(
     if report.facts.get("passed") is False:
         raise ValidationFailed(f"{report.summary}; the report is in {written}", report)
     return report
+
+
+def work_name(step: Step, config: Any, digests: Mapping[str, str]) -> str:
+    """The name of a step's work folder, the same for the same code, settings and inputs. `digests` are the inputs'."""
+    return f"{step.name}-{digest_json([step.name, recorded(config), digests, code_digest()])[:20]}"
 
 
 def run_beside(step: Step, config: Any, inputs: Mapping[str, Path], context: Context) -> Report:

@@ -6,6 +6,7 @@ Nothing of kfp is imported; its artifacts are known here by the attributes that 
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,13 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stillhouse.config import build, field_types
-from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.component_views import views_of, write_view
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.several_processes import execute_together, processes_for
+from stillhouse.trainjob.settings import read_node_settings
 from stillhouse.versions.lineage import lineage
 
 METRICS = "metrics"
@@ -42,7 +44,7 @@ def told_in_a_sentence() -> Iterator[None]:
     """
     try:
         yield
-    except (InputError, ValidationFailed) as error:
+    except (InputError, ValidationFailed, CrashElsewhere) as error:
         print(f"stillhouse: {error}", file=sys.stderr, flush=True)
         raise SystemExit(error.exit_code) from None
     except OSError as error:
@@ -72,8 +74,13 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
         inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
         outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
         try:
-            number = processes_for(step)
-            if number > 1:
+            nodes = read_node_settings(os.environ, sys.argv)
+            number = 1 if nodes else processes_for(step)
+            if nodes:
+                from stillhouse.trainjob.launch import execute_on_nodes
+
+                report = execute_on_nodes(step, config, inputs, outputs, nodes)
+            elif number > 1:
                 report = execute_together(step, config, inputs, outputs, number)
             else:
                 report = execute(step, config, inputs, outputs)

@@ -36,7 +36,7 @@ def main(step: Step, argv: Sequence[str]) -> int:
             raise InputError(f"step '{step.name}' needs {port.flag}: the folder to write {port.help} to")
     with environment(arguments):
         report = execute(step, config, inputs, outputs)
-    if arguments.metrics:
+    if arguments.metrics and context.rank() == 0:  # one of several processes writes, as of the outputs
         write_metrics(arguments.metrics, report.metrics)
     return 0
 

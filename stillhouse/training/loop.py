@@ -92,6 +92,8 @@ def train(
         checkpoint = Checkpoint(context.work, model, optimizer, schedule, context.log)
         rows, best, losses, start = checkpoint.restore()
         saved_step = start
+        if agreed({"step": start})["step"] != start:  # a shared volume may show a node what was there a minute ago
+            raise RuntimeError(f"this process sees the checkpoint of step {start}, the first one another; try again")
         if not rows:
             loss = measure(0)
             rows.append(CurveRow(0, loss, loss, signals()))

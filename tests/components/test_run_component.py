@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from components.catalog import find_component
-from stillhouse.artifacts import digest_file
+from stillhouse.artifacts import digest_file, write_manifest
 from stillhouse.config import field_types
-from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.preflight import REQUIREMENTS
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces.component import run_component
 from stillhouse.surfaces.run_control import stop_unless_passed
+from stillhouse.trainjob.settings import NODES, NodeSettings
 
 
 @dataclasses.dataclass
@@ -145,3 +146,44 @@ def test_the_gate_lets_a_good_corpus_through(tmp_path: Path) -> None:
     run_component("ingest", ingest)
     run_component("validate", validate | {"corpus": ingest["corpus"]})
     stop_unless_passed(validate["validation"].path)
+
+
+NODE_SETTINGS = NodeSettings(nodes=2, task="t", runtime="r", cpu="1", cpu_limit="1", memory="1Gi", memory_limit="1Gi")
+
+
+def test_several_nodes_do_the_work_where_the_pod_is_told_so(
+    tmp_path: Path, stand_ins: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def execute_on_nodes(step: Any, config: Any, inputs: Any, outputs: Any, settings: NodeSettings) -> Report:
+        asked.append((step.name, config.seed, settings))
+        for folder in outputs.values():
+            folder.mkdir(parents=True)
+            (folder / "curves.csv").write_text("step,train_loss,heldout_loss\n")
+            write_manifest(folder, step.name, {}, {}, {})
+        return Report("done on 2 nodes", {"loss": 0.5})
+
+    monkeypatch.setattr("stillhouse.trainjob.launch.execute_on_nodes", execute_on_nodes)
+    monkeypatch.setenv(NODES, NODE_SETTINGS.to_json())
+    values = arguments("pretrain", tmp_path) | {"tokens": Artifact(str(tmp_path / "tokens")), "seed": 7}
+    run_component("pretrain", values)
+    assert asked == [("pretrain", 7, NODE_SETTINGS)] and not stand_ins, "nothing is computed in the step's own pod"
+    assert values["metrics"].metadata == {"loss": 0.5} and values["encoder"].metadata["digest"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(InputError("give --objective simlm"), 2), (CrashElsewhere("node 1 ran out of memory"), 1)]
+)
+def test_what_failed_on_a_node_ends_the_task_as_it_would_here(
+    error: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def execute_on_nodes(*given: Any) -> Report:
+        raise error
+
+    monkeypatch.setattr("stillhouse.trainjob.launch.execute_on_nodes", execute_on_nodes)
+    monkeypatch.setenv(NODES, NODE_SETTINGS.to_json())
+    with pytest.raises(SystemExit) as end:
+        run_component("pretrain", arguments("pretrain", tmp_path))
+    assert end.value.code == code
+    assert f"stillhouse: {error}" in capsys.readouterr().err

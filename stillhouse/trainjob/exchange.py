@@ -1,0 +1,92 @@
+"""The folder on the shared volume through which a step's pod and the nodes hand each other inputs and outputs.
+
+Kubeflow gives artifacts to the step's own pod alone, while the nodes share one volume with it: the one of unfinished
+work, where the checkpoints are too. The pod copies its inputs there before the job, and the outputs from there after
+it. As the folder is named after the job, it holds the work of these settings on these inputs and of no others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillhouse.artifacts import read_manifest, whole_folder
+from stillhouse.context import work_root
+from stillhouse.errors import InputError
+from stillhouse.steps.spec import Report, Step
+
+FOLDER = "trainjobs"
+FORGOTTEN_AFTER = 24 * 3600.0
+"""Seconds after which what lies there for no job may go."""
+
+
+def exchange_root() -> Path:
+    return work_root().absolute() / FOLDER
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The folder of one job."""
+
+    folder: Path
+    step: Step
+
+    @property
+    def metrics(self) -> Path:
+        """The step's figures, which the first process writes when its outputs are whole."""
+        return self.folder / "metrics.json"
+
+    @property
+    def outputs(self) -> dict[str, Path]:
+        return {port.name: self.folder / "outputs" / port.name for port in self.step.outputs}
+
+    def put(self, inputs: Mapping[str, Path]) -> dict[str, Path]:
+        """Copies the inputs, each whole or not at all; what an earlier try has copied is there already."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        os.utime(self.folder)
+        there = {name: self.folder / "inputs" / name for name in inputs}
+        for name, source in inputs.items():
+            if not there[name].is_dir():
+                with whole_folder(there[name]) as staging:
+                    shutil.copytree(source, staging, dirs_exist_ok=True)
+        (self.folder / "outputs").mkdir(exist_ok=True)
+        return there
+
+    def done(self) -> bool:
+        """Whether the nodes have written all outputs."""
+        return self.metrics.is_file() and all(path.is_dir() for path in self.outputs.values())
+
+    def collect(self, outputs: Mapping[str, Path], nodes: int) -> Report:
+        """Copies the outputs to where the step's pod has them. They stay here too, until the job is deleted.
+
+        A pod that is killed while Kubeflow takes its outputs is tried again, and finds them.
+        """
+        if not self.done():
+            raise InputError(
+                f"the nodes ended well but left no outputs in {self.folder}: they have another volume at this path. "
+                "Give the placement a claim that every node can mount (ReadWriteMany)"
+            )
+        figures = json.loads(self.metrics.read_text(encoding="utf-8"))
+        facts = read_manifest(next(iter(self.outputs.values()))).facts
+        for name, source in self.outputs.items():
+            read_manifest(source)
+            with whole_folder(Path(outputs[name])) as staging:
+                shutil.copytree(source, staging, dirs_exist_ok=True)
+        shutil.rmtree(self.folder / "inputs", ignore_errors=True)
+        return Report(f"done on {nodes} nodes", figures, facts)
+
+
+def prune(keep: str, exists: Callable[[str], bool]) -> list[str]:
+    """Removes the folders of jobs that are gone, with their runs; all but `keep` and those of the last day."""
+    removed = []
+    for folder in sorted(exchange_root().iterdir()) if exchange_root().is_dir() else []:
+        old = time.time() - folder.stat().st_mtime > FORGOTTEN_AFTER
+        if folder.is_dir() and folder.name != keep and old and not exists(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder.name)
+    return removed

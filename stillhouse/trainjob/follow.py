@@ -1,0 +1,123 @@
+"""Finds the job that an earlier try of the step had started, or starts it, and stays with it to its end.
+
+There is no waiting time of its own: a job may wait for a queue, an image or a node as long as the step may. It is asked
+about every second while it has something to say, and less and less often while it has not.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.errors import CrashElsewhere
+from stillhouse.trainjob.cluster import Cluster
+from stillhouse.trainjob.logs import NodeLogs, container_state
+from stillhouse.trainjob.outcome import COMPLETE, FAILED, SUSPENDED, failure, state
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+TERMINATED = 128 + signal.SIGTERM
+
+Plain = dict[str, Any]
+Log = Callable[[str], None]
+
+
+def find_or_start(cluster: Cluster, job: Plain, log: Log) -> None:
+    """Leaves a job of this name that runs, waits or has ended well. One that failed is deleted and started anew.
+
+    Raises `InputError` for a job that the cluster refuses.
+    """
+    name, pause, deleted = job["metadata"]["name"], SHORTEST_PAUSE, ""
+    while True:
+        there = cluster.find(name)
+        if there is None:
+            if cluster.create(job):
+                log(f"TrainJob {name}: started, {sizes(job)}")
+                return
+            continue  # another try was faster
+        going = "deletionTimestamp" in there["metadata"]
+        if not going and state(there) != FAILED:
+            log(f"TrainJob {name}: an earlier try of this step had started it; following it")
+            return
+        if deleted != there["metadata"]["uid"]:
+            deleted = there["metadata"]["uid"]
+            log(f"TrainJob {name}: an earlier try of it failed or is being deleted; starting it anew")
+            if not going:
+                cluster.delete(there)
+        cluster.sleep(pause)
+        pause = min(1.5 * pause, LONGEST_PAUSE)
+
+
+def sizes(job: Plain) -> str:
+    """How many nodes a job asks for, and what of."""
+    trainer = job["spec"]["trainer"]
+    limits = ", ".join(f"{name} {amount}" for name, amount in trainer["resourcesPerNode"]["limits"].items())
+    return f"{trainer['numNodes']} nodes of {trainer['numProcPerNode']} processes each, with {limits}"
+
+
+@dataclass
+class Teller:
+    """Tells each change of a job once: its state, and while nodes are missing, what Kubernetes warns of."""
+
+    cluster: Cluster
+    log: Log
+    nodes: int
+    said: str = ""
+
+    def tell(self, name: str, job: Plain, pods: list[Plain]) -> bool:
+        """Whether there was a change."""
+        begun = sum(1 for pod in pods if {"running", "terminated"} & container_state(pod).keys())
+        line = f"TrainJob {name}: {state(job).lower()}, {begun} of {self.nodes} nodes have begun"
+        if state(job) in (COMPLETE, FAILED):
+            line = f"TrainJob {name}: {state(job).lower()}"
+        elif begun < self.nodes and state(job) != SUSPENDED:
+            line = "\n  ".join([line, *self.cluster.warnings(name)])
+        if line == self.said:
+            return False
+        self.said = line
+        self.log(line)
+        return True
+
+
+def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
+    """Returns when the job has ended well, with all that its nodes said told.
+
+    Raises `InputError` or `CrashElsewhere` for a job that failed, as its nodes did, or that was deleted.
+    """
+    logs, teller, pause = NodeLogs(cluster, log), Teller(cluster, log, nodes), SHORTEST_PAUSE
+    while True:
+        job = cluster.find(name)
+        if job is None or "deletionTimestamp" in job["metadata"]:
+            raise CrashElsewhere(f"TrainJob {name} was deleted while it ran; the retry starts it again")
+        pods = cluster.pods(name)
+        news = [teller.tell(name, job, pods), *(logs.show(pod) for pod in pods)]
+        if state(job) == COMPLETE:
+            return
+        if state(job) == FAILED:
+            raise failure(job, pods)
+        pause = SHORTEST_PAUSE if any(news) else min(1.5 * pause, LONGEST_PAUSE)
+        cluster.sleep(pause)
+
+
+@contextmanager
+def left_for_the_retry(name: str, log: Log) -> Iterator[None]:
+    """While the block runs, SIGTERM ends this process and leaves the job: the next try of the step finds it.
+
+    Signals reach the main thread alone; in another one nothing is done about them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        log(f"this pod is told to end; TrainJob {name} goes on, and the next try of this step finds it")
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

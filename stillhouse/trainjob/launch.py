@@ -1,0 +1,64 @@
+"""A step on several nodes, as its own pod sees it: inputs out, job, outputs back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.context import say
+from stillhouse.errors import InputError
+from stillhouse.steps.execute import open_inputs, refuse_mismatch, refuse_outputs, work_name
+from stillhouse.steps.spec import Report, Step
+from stillhouse.surfaces.several_processes import step_words
+from stillhouse.trainjob.cluster import Cluster, connect
+from stillhouse.trainjob.exchange import Exchange, exchange_root, prune
+from stillhouse.trainjob.follow import find_or_start, follow, left_for_the_retry
+from stillhouse.trainjob.manifest import job_name, train_job
+from stillhouse.trainjob.own_pod import describe
+from stillhouse.trainjob.settings import POD, POD_NAMESPACE, NodeSettings
+
+NODE_PROGRAM = ("python3", "-m", "stillhouse.trainjob.node")
+
+
+def execute_on_nodes(
+    step: Step,
+    config: Any,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    settings: NodeSettings,
+    cluster: Cluster | None = None,
+) -> Report:
+    """Runs a step by a `TrainJob`, in which its processes on all nodes share the work.
+
+    A try of the same task of the same run finds the job that the one before had started, or what it has made. Raises
+    `InputError` for inputs that are wrong, before any node is asked for, and for what a node refuses;
+    `CrashElsewhere` where a node crashed or was taken away.
+    """
+    if not step.parallel:
+        raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
+    inputs = {name: Path(path) for name, path in inputs.items() if path}
+    manifests = open_inputs(step, inputs)
+    refuse_mismatch(step, manifests)
+    refuse_outputs(inputs, outputs)
+    own, namespace = os.environ.get(POD, ""), os.environ.get(POD_NAMESPACE, "")
+    if not own or not namespace:
+        raise InputError(f"${POD} and ${POD_NAMESPACE} do not say which pod this is; compile the pipeline again")
+    cluster = cluster or Cluster(connect(), namespace, say)
+    log = cluster.log
+    pod = describe(cluster.pod(own))
+    work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
+    name = job_name(step.name, pod.run, settings.task, work)
+    exchange = Exchange(exchange_root() / name, step)
+    for gone in prune(name, lambda other: cluster.find(other) is not None):
+        log(f"removed what {gone} had left: its run is deleted")
+    if exchange.done():
+        log(f"TrainJob {name}: an earlier try of this step has seen it done")
+    else:
+        there = exchange.put(inputs)
+        command = [*NODE_PROGRAM, *step_words(step, config, there, exchange.outputs), f"--metrics={exchange.metrics}"]
+        with left_for_the_retry(name, log):
+            find_or_start(cluster, train_job(name, step.name, command, settings, pod, os.environ), log)
+            follow(cluster, name, settings.nodes, log)
+    return exchange.collect(outputs, settings.nodes)

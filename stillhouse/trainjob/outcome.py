@@ -1,0 +1,91 @@
+"""Whether a job has ended, and why it failed; read from what Kubernetes says of the job and its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.trainjob.logs import container_state, node_number
+
+COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
+OUT_OF_MEMORY = "OOMKilled"
+DISRUPTED = "DisruptionTarget"
+"""The condition of a pod that Kubernetes itself takes away, for instance for one of a higher priority."""
+EVICTED = ("Evicted", "Preempted", "Terminated", "NodeShutdown", "NodeLost", DISRUPTED)
+"""Reasons of pods that were taken away."""
+
+Plain = dict[str, Any]
+
+
+def condition(job: Plain, kind: str) -> Plain | None:
+    """The job's condition of this kind, where it holds."""
+    for one in job.get("status", {}).get("conditions", []):
+        if one["type"] == kind and one["status"] == "True":
+            return dict(one)
+    return None
+
+
+def state(job: Plain) -> str:
+    """In one word: how the job ended, `Suspended` while a queue holds it back, or `Running`."""
+    return next((kind for kind in (COMPLETE, FAILED, SUSPENDED) if condition(job, kind)), "Running")
+
+
+@dataclass(frozen=True)
+class NodeEnd:
+    """How one node ended badly: its exit code (0 where it has none) and the reason and words of Kubernetes."""
+
+    node: str
+    code: int
+    reason: str
+    words: str
+    moment: str
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """Which end says most. Bad input is the cause of all others, lost machines of crashes that only follow."""
+        if self.code in (2, 3):
+            return (0, self.moment)
+        return (1 if self.reason in (OUT_OF_MEMORY, *EVICTED) else 2, self.moment)
+
+
+def ends(pods: Sequence[Plain]) -> list[NodeEnd]:
+    """The nodes that ended badly, the most telling first."""
+    found = []
+    for pod in pods:
+        status = pod.get("status", {})
+        ended = container_state(pod).get("terminated", {})
+        conditions = status.get("conditions", [])
+        disrupted: Plain = next((one for one in conditions if one["type"] == DISRUPTED and one["status"] == "True"), {})
+        reason = status.get("reason") or disrupted.get("type") or ended.get("reason", "")
+        code = int(ended.get("exitCode", 0))
+        if code or status.get("phase") == FAILED:
+            words = status.get("message") or disrupted.get("message") or ended.get("message", "")
+            found.append(NodeEnd(node_number(pod), code, reason, words.strip(), ended.get("finishedAt", "~")))
+    return sorted(found, key=lambda end: end.rank)
+
+
+def failure(job: Plain, pods: Sequence[Plain]) -> InputError | CrashElsewhere:
+    """The error of a job that failed: with bad input's exit code where a node ended with it, else with a crash's."""
+    name, told = job["metadata"]["name"], condition(job, FAILED) or {}
+    why = ": ".join(part for part in (told.get("reason"), told.get("message")) if part)
+    first = next(iter(ends(pods)), None)
+    if told.get("reason") == "DeadlineExceeded":
+        return CrashElsewhere(f"TrainJob {name} took longer than it may; raise `timeout_hours` of the placement")
+    if first is None:
+        return CrashElsewhere(f"TrainJob {name} failed ({why}), and none of its pods is left to say more")
+    where = f"node {first.node}"
+    if first.code in (2, 3):
+        own = [line for line in first.words.splitlines() if line.startswith("stillhouse: ")]
+        sentence = own[-1].removeprefix("stillhouse: ") if own else f"{where} was given bad input; its lines say what"
+        return InputError(sentence)
+    how = f"exit code {first.code}" + (f", {first.reason}" if first.reason else "")
+    if first.reason == OUT_OF_MEMORY:
+        return CrashElsewhere(f"{where} ran out of memory: raise `memory_limit` of the placement, or lower batch_size")
+    if first.reason in EVICTED:
+        return CrashElsewhere(
+            f"{where} was taken away ({first.reason}{': ' if first.words else ''}{first.words}); the retry goes on "
+            "from the last checkpoint"
+        )
+    return CrashElsewhere(f"{where} crashed ({how}); TrainJob {name}: {why or FAILED}; its own lines above say where")

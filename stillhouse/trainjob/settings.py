@@ -1,0 +1,112 @@
+"""What a step's pod is told about the nodes that it is to start: one JSON text, from `pipelines/several_nodes.py`.
+
+Kubeflow fills a pipeline's parameters into an image or a volume, but into no environment variable. The accelerator's
+type and count are parameters, so they are read from where Kubeflow does put them: the input of kfp's own executor,
+which is on the command line of the step's process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from stillhouse.errors import InputError
+
+NODES = "STILLHOUSE_NODES"
+"""Environment variable that asks for several nodes: `NodeSettings` as JSON."""
+POD = "STILLHOUSE_POD"
+POD_NAMESPACE = "STILLHOUSE_POD_NAMESPACE"
+EXECUTOR_INPUT = "--executor_input"
+CHANNEL = "pipelinechannel--"
+"""How kfp names a pipeline's parameter among a task's inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """The nodes of a step. Sizes are written as Kubernetes writes them; `task` is the step's name in its pipeline.
+
+    `variables` and `paths` name what each node takes over from the step's own pod: environment variables, and the
+    places where it has volumes. `preflight` is what a node asks of its machine before it begins.
+    """
+
+    nodes: int
+    task: str
+    runtime: str
+    cpu: str
+    cpu_limit: str
+    memory: str
+    memory_limit: str
+    shared_memory: str = ""
+    scratch: str = "10Gi"
+    scratch_path: str = "/scratch"
+    accelerator_type: str = ""
+    """Empty where nodes have none."""
+    accelerator_count: int = 0
+    processes: int = 0
+    """On each node; 0 = one for each accelerator, or one."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the job: its queue and priority."""
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of each node's pod."""
+    user: int = 10001
+    group: int = 10001
+    timeout_seconds: int = 86400
+    variables: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    preflight: str = ""
+
+    def __post_init__(self) -> None:
+        if self.nodes < 2 or self.timeout_seconds < 1 or self.processes < 0 or self.accelerator_count < 0:
+            raise InputError(f"${NODES} asks for {self.nodes} nodes; a pipeline that was compiled again asks rightly")
+
+    @property
+    def processes_per_node(self) -> int:
+        return self.processes or self.accelerator_count or 1
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def read_node_settings(environment: Mapping[str, str], command_line: Sequence[str] = ()) -> NodeSettings | None:
+    """What the environment asks for, with the run's own accelerator; None where it asks for one node."""
+    text = environment.get(NODES)
+    if not text:
+        return None
+    try:
+        values = json.loads(text)
+        unknown = sorted(values.keys() - {known.name for known in fields(NodeSettings)})
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        settings = NodeSettings(**(values | lists)) if not unknown else None
+    except (ValueError, TypeError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        settings = None
+    if settings is None:
+        raise InputError(f"${NODES} is {text[:200]!r}; compile the pipeline again with this version of Stillhouse")
+    return with_chosen(settings, pipeline_parameters(command_line))
+
+
+def with_chosen(settings: NodeSettings, chosen: Mapping[str, Any]) -> NodeSettings:
+    """The settings with the accelerator that the run's parameters name. Nodes without accelerators stay without."""
+    if not settings.accelerator_type:
+        return settings
+    count = str(chosen.get("accelerator_count", settings.accelerator_count))
+    if not count.isdecimal() or int(count) < 1:
+        raise InputError(f"accelerator_count is {count!r}; give a whole number from 1")
+    kind = str(chosen.get("accelerator_type", settings.accelerator_type))
+    return replace(settings, accelerator_type=kind, accelerator_count=int(count))
+
+
+def pipeline_parameters(command_line: Sequence[str]) -> dict[str, Any]:
+    """The pipeline's parameters that a task reads, as kfp's executor was given them; none in another process."""
+    words = list(command_line)
+    if EXECUTOR_INPUT not in words[:-1]:
+        return {}
+    given = json.loads(words[words.index(EXECUTOR_INPUT) + 1])
+    values = given.get("inputs", {}).get("parameterValues", {})
+    return {name.removeprefix(CHANNEL): value for name, value in values.items() if name.startswith(CHANNEL)}

@@ -1,0 +1,242 @@
+"""A Kubernetes API server on loopback that knows a few kinds, and lets a test play Trainer, kubelet and bad weather."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+NAMESPACE = "stillhouse"
+JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+Plain = dict[str, Any]
+
+
+class FakeCluster:
+    """`weather` holds what the next requests get in place of an answer: a status, or "reset" for a closed connection.
+    A `storm` is one that every third request gets.
+
+    `script` is what happens in the cluster, one call whenever the job is looked at; its functions change `jobs`, `pods`
+    and `said`. `calls` are the requests, as roles name them: verb, group, resource.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Plain] = {}
+        self.pods: dict[str, Plain] = {}
+        self.said: dict[str, list[tuple[str, str]]] = {}
+        self.events: list[Plain] = []
+        self.weather: list[int | str] = []
+        self.storm: int | str | None = None
+        self.most_looks = 500
+        """A test that would never end ends here, with an answer that nobody asks about again."""
+        self.script: list[Callable[[], None]] = []
+        self.calls: list[tuple[str, str, str]] = []
+        self.refusal: tuple[int, str] | None = None
+        """What creating a job is answered with, in place of doing it."""
+        self._looks = self._moments = self._jobs_made = self._requests = 0
+        cluster = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_GET(self) -> None:
+                cluster.answer(self)
+
+            do_POST = do_DELETE = do_GET
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    # What a test lets happen.
+
+    def say(self, pod: str, text: str) -> None:
+        """A line of a pod's log, a millisecond after the one before."""
+        self._moments += 1
+        moment = BEGIN + timedelta(milliseconds=self._moments)
+        self.said.setdefault(pod, []).append((f"{moment:%Y-%m-%dT%H:%M:%S.%f}000Z", text))
+
+    def run_pods(self, job: str, count: int) -> None:
+        """All nodes of a job begin."""
+        for number in range(count):
+            name = f"{job}-node-0-{number}-abcde"
+            labels = {"jobset.sigs.k8s.io/jobset-name": job, "batch.kubernetes.io/job-completion-index": str(number)}
+            state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+            status = {"phase": "Running", "containerStatuses": [{"name": "node", "state": state}]}
+            self.pods[name] = {"metadata": {"name": name, "labels": labels}, "status": status}
+
+    def end_pod(self, name: str, code: int, reason: str = "", words: str = "", at: int = 0) -> None:
+        ended = {"exitCode": code, "reason": reason or ("Error" if code else "Completed"), "message": words}
+        ended["finishedAt"] = f"2026-01-01T00:00:{at:02}Z"
+        status = self.pods[name]["status"]
+        status["phase"] = "Failed" if code else "Succeeded"
+        status["containerStatuses"][0]["state"] = {"terminated": ended}
+
+    def set_condition(self, job: str, kind: str, reason: str = "", words: str = "", holds: bool = True) -> None:
+        entry = {"type": kind, "status": str(holds), "reason": reason, "message": words}
+        status = self.jobs[job].setdefault("status", {})
+        status["conditions"] = [one for one in status.get("conditions", []) if one["type"] != kind] + [entry]
+
+    def only_job(self) -> Plain:
+        [job] = self.jobs.values()
+        return job
+
+    # What the API does.
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        address = urlsplit(request.path)
+        query = {name: values[0] for name, values in parse_qs(address.query).items()}
+        body = request.rfile.read(int(request.headers.get("content-length") or 0))
+        self._requests += 1
+        if self.storm is not None and self._requests % 3 == 1:
+            self.weather.append(self.storm)
+        if self.weather:
+            bad = self.weather.pop(0)
+            if bad == "reset":
+                request.close_connection = True
+                request.connection.close()
+                return
+            assert isinstance(bad, int)
+            self._send(request, bad, {"kind": "Status", "message": "bad weather", "code": bad})
+            return
+        status, content = self._act(request.command, address.path, query, json.loads(body) if body else {})
+        self._send(request, status, content)
+
+    def _act(self, method: str, path: str, query: dict[str, str], body: Plain) -> tuple[int, Plain | str]:
+        if path == JOBS and method == "POST":
+            return self._create(body)
+        if path.startswith(f"{JOBS}/"):
+            name = path.removeprefix(f"{JOBS}/")
+            return self._delete(name, body) if method == "DELETE" else self._look(name)
+        if path == PODS:
+            self.calls.append(("list", "", "pods"))
+            wanted = dict([query["labelSelector"].split("=", 1)])
+            found = [one for one in self.pods.values() if wanted.items() <= one["metadata"].get("labels", {}).items()]
+            return 200, {"kind": "PodList", "items": found}
+        if path.startswith(PODS) and path.endswith("/log"):
+            return self._log(path.split("/")[-2], query)
+        if path.startswith(f"{PODS}/"):
+            self.calls.append(("get", "", "pods"))
+            return self._there(self.pods.get(path.removeprefix(f"{PODS}/")))
+        if path == EVENTS:
+            self.calls.append(("list", "", "events"))
+            assert query["fieldSelector"] == "type=Warning"
+            return 200, {"kind": "EventList", "items": self.events}
+        return self._there(None)
+
+    def _create(self, job: Plain) -> tuple[int, Plain]:
+        self.calls.append(("create", "trainer.kubeflow.org", "trainjobs"))
+        if self.refusal:
+            status, words = self.refusal
+            return status, {"kind": "Status", "message": words, "code": status}
+        name = job["metadata"]["name"]
+        if name in self.jobs:
+            return 409, {"kind": "Status", "message": f"{name} already exists", "code": 409}
+        self._jobs_made += 1
+        self.jobs[name] = job | {"metadata": job["metadata"] | {"uid": f"uid-{self._jobs_made}"}}
+        return 201, self.jobs[name]
+
+    def _delete(self, name: str, options: Plain) -> tuple[int, Plain | str]:
+        self.calls.append(("delete", "trainer.kubeflow.org", "trainjobs"))
+        job = self.jobs.get(name)
+        if job and options["preconditions"]["uid"] != job["metadata"]["uid"]:
+            return 409, {"kind": "Status", "message": "another uid", "code": 409}
+        if job and options["propagationPolicy"] == "Foreground":  # it is there until its pods are gone
+            job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            self.script.insert(0, lambda: self._remove(name))
+        return self._there(job)
+
+    def _remove(self, name: str) -> None:
+        self.jobs.pop(name, None)
+        self.pods = {key: pod for key, pod in self.pods.items() if not key.startswith(f"{name}-")}
+
+    def _look(self, name: str) -> tuple[int, Plain | str]:
+        self.calls.append(("get", "trainer.kubeflow.org", "trainjobs"))
+        self._looks += 1
+        if self._looks > self.most_looks:
+            return 418, {"kind": "Status", "message": "looked at too often", "code": 418}
+        if self.script and name in self.jobs:
+            self.script.pop(0)()
+        return self._there(self.jobs.get(name))
+
+    def _log(self, pod: str, query: dict[str, str]) -> tuple[int, Plain | str]:
+        self.calls.append(("get", "", "pods/log"))
+        assert query["timestamps"] == "True" or query["timestamps"] == "true"
+        assert query["container"] == "node" and "follow" not in query
+        if pod not in self.pods:
+            return self._there(None)
+        return 200, "".join(f"{moment} {text}\n" for moment, text in self.said.get(pod, []))
+
+    def _there(self, found: Plain | None) -> tuple[int, Plain | str]:
+        return (200, found) if found is not None else (404, {"kind": "Status", "message": "not found", "code": 404})
+
+    def _send(self, request: BaseHTTPRequestHandler, status: int, content: Plain | str) -> None:
+        data = (content if isinstance(content, str) else json.dumps(content)).encode()
+        request.send_response(status)
+        request.send_header("content-type", "text/plain" if isinstance(content, str) else "application/json")
+        request.send_header("content-length", str(len(data)))
+        request.end_headers()
+        request.wfile.write(data)
+
+
+def own_pod(name: str = "train-xyz-retriever-1-123", **metadata: Any) -> Plain:
+    """The pod of a step as Kubeflow makes it."""
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "train-xyz", "uid": "w-1"}
+    return {
+        "metadata": {
+            "name": name,
+            "uid": "p-1",
+            "labels": {"pipeline/runid": "run-1", "stillhouse.io/task": "pretrain"},
+            "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
+        }
+        | metadata,
+        "spec": {
+            "imagePullSecrets": [{"name": "registry"}],
+            "containers": [
+                {"name": "wait", "image": "argoexec:v3", "volumeMounts": []},
+                {
+                    "name": "main",
+                    "image": "registry.example/stillhouse@sha256:" + "0" * 64,
+                    "env": [
+                        {"name": "STILLHOUSE_WORK", "value": "/volume"},
+                        {"name": "STILLHOUSE_RUN", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['x']"}}},
+                        {
+                            "name": "AWS_ACCESS_KEY_ID",
+                            "valueFrom": {"secretKeyRef": {"name": "mine", "key": "access-key-id", "optional": True}},
+                        },
+                        {"name": "KFP_POD_NAME", "value": name},
+                    ],
+                    "volumeMounts": [
+                        {"name": "chosen-claim", "mountPath": "/volume"},
+                        {"name": "keys", "mountPath": "/keys"},
+                        {"name": "kfp-launcher", "mountPath": "/kfp-launcher"},
+                    ],
+                },
+            ],
+            "volumes": [
+                {"name": "chosen-claim", "persistentVolumeClaim": {"claimName": "team-work"}},
+                {"name": "keys", "secret": {"secretName": "mine", "optional": True}},
+                {"name": "kfp-launcher", "emptyDir": {}},
+            ],
+        },
+        "status": {"phase": "Running"},
+    }

@@ -16,6 +16,7 @@ from stillhouse.surfaces.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
     from pipelines.catalog import Request
+    from pipelines.placement_table import PlacementTable
     from pipelines.submit import Cluster
 
 HELP = """\
@@ -73,6 +74,21 @@ def _add_placements(parser: Parser) -> None:
         default="cpu",
         help="where tasks run: cpu (default), gpu, or a file like pipelines/placements/gpu.yaml",
     )
+    parser.add_argument(
+        "--nodes",
+        metavar="N",
+        type=int,
+        default=0,
+        help="pre-train and train retrievers on N nodes each, by Kubeflow Trainer (default: as the placements say)",
+    )
+
+
+def _placements(arguments: argparse.Namespace) -> PlacementTable:
+    """The table of placements that a command line names. Raises `InputError` for one that is wrong."""
+    from pipelines.placement_table import find_table
+
+    table = find_table(arguments.placements)
+    return table.on_nodes(arguments.nodes) if arguments.nodes else table
 
 
 def _add_parameters(parser: Parser) -> None:
@@ -119,14 +135,13 @@ def compile_action(argv: Sequence[str]) -> int:
     from pipelines.catalog import Request
     from pipelines.ir import compile_small
     from pipelines.manifests import write_all
-    from pipelines.placement_table import find_table
 
     if not arguments.pipeline:
         for path in write_all(arguments.folder):
             print(f"wrote {path}")
         return 0
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
-    compiled = compile_small(request.build(find_table(arguments.placements)))
+    compiled = compile_small(request.build(_placements(arguments)))
     path = arguments.output or Path(f"{arguments.pipeline}.yaml")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(compiled.as_resources() if arguments.resources else compiled.as_ir(), encoding="utf-8")
@@ -153,11 +168,10 @@ def submit_action(argv: Sequence[str]) -> int:
     from components.image import image
     from pipelines.catalog import Request
     from pipelines.ir import compile_small
-    from pipelines.placement_table import find_table
     from pipelines.submit import check_pod_parameters, submit, watch
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
-    table = find_table(arguments.placements)
+    table = _placements(arguments)
     given = _given(arguments.parameter)
     pod = {"image": arguments.image or given.pop("image", image())}
     pod |= {name: given.pop(name) for name in table.parameters if name in given}
@@ -185,11 +199,10 @@ def upload_action(argv: Sequence[str]) -> int:
     _platform()
     from pipelines.catalog import Request
     from pipelines.ir import compile_small
-    from pipelines.placement_table import find_table
     from pipelines.upload import upload
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
-    compiled = compile_small(request.build(find_table(arguments.placements)))
+    compiled = compile_small(request.build(_placements(arguments)))
     new = upload(_cluster(arguments).connect(), compiled, arguments.namespace)
     print(f"version {compiled.version} {'was uploaded' if new else 'is there already'}")
     return 0

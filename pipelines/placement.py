@@ -139,8 +139,11 @@ class Placement:
     `cpu` and `memory` are asked for, `cpu_limit` and `memory_limit` are the most it may use (by default the same).
     `shared_memory` is the size of /dev/shm, kept in memory and counted by `memory_limit`; empty leaves the 64 MiB that
     a container has. `scratch` is a folder of its own for files that end with the pod. `queue` is a queue of Kueue,
-    `user` and `group` the numbers that the container runs as. `preflight` has the step look at its pod first.
+    `user` and `group` the numbers that the container runs as. `preflight` has the step look at its pod first. With
+    several `nodes` all of this is of each node of a `TrainJob`, which a small pod of the step starts and follows.
     """
+
+    nodes: int = 1
 
     cpu: str = "500m"
     cpu_limit: str = ""
@@ -169,6 +172,7 @@ class Placement:
     """What the preflight asks of the work folder's disk."""
 
     def __post_init__(self) -> None:
+        _check(1 <= self.nodes <= 99, f"{self.nodes} nodes", "give 1 to 99")
         for value, what in ((self.cpu, "cpu"), (self.cpu_limit or self.cpu, "cpu_limit")):
             _check(bool(CPU.fullmatch(value)), f"{what} is {value!r}", "write whole cores, or thousandths as 500m")
         _check(_cores(self.cpu_limit or self.cpu) >= _cores(self.cpu), "cpu_limit is below cpu", "raise it")

@@ -24,6 +24,7 @@ import yaml
 
 from pipelines.placement import Placement
 from stillhouse.config import nearest
+from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError
 from stillhouse.steps.registry import steps
 
@@ -33,6 +34,8 @@ DEFAULT_KIND = "default"
 PARTS = ("shared", "kinds", "steps", "shards")
 OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
 """Tasks that are no steps and yet want pods of their own kind: they reach git, and handle whole releases."""
+TRAININGS = ("pretrain", "train-retriever")
+"""The steps that may run on several nodes. Encoding has shards instead, and other steps run in one process."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,15 @@ class PlacementTable:
     def of(self, name: str) -> Placement:
         """The placement of a step by its name, or of a component that is no step."""
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
+
+    def on_nodes(self, nodes: int) -> PlacementTable:
+        """The same table with the trainings that can on so many nodes each."""
+        steps, kinds = dict(self.steps), dict(self.kinds)
+        for step in TRAININGS:
+            kind = f"{step} on {nodes} nodes"
+            steps[step], kinds[kind] = kind, dataclasses.replace(self.of(step), nodes=nodes)
+            refuse_nodes(step, kinds[kind], f"placements {self.name}")
+        return dataclasses.replace(self, kinds=kinds, steps=steps)
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -104,8 +116,26 @@ def read_table(path: Path) -> PlacementTable:
             raise InputError(f"{path}: kind {kind!r} must map settings to values, not {row!r}")
         made[kind] = make(Placement, shared | (row or {}), f"{path}: kind {kind}")
     table = PlacementTable(path.stem, made, chosen, shards)
+    for step in steps():
+        refuse_nodes(step, table.of(step), f"{path}: steps")
     assert table.parameters is not None  # one default a parameter
     return table
+
+
+def refuse_nodes(step: str, placement: Placement, where: str) -> None:
+    """Refuses several nodes for a step that cannot use them, or that would not find its volume there."""
+    if placement.nodes == 1:
+        return
+    if step not in TRAININGS:
+        raise InputError(
+            f"{where}: {step} cannot run on {placement.nodes} nodes, only {' and '.join(TRAININGS)} can; give it a "
+            "kind with nodes: 1"
+        )
+    if not any(claim.variable == WORK_ROOT for claim in placement.claims):
+        raise InputError(
+            f"{where}: {step} on {placement.nodes} nodes needs a volume that all of them mount; give its kind a claim "
+            f"with variable: {WORK_ROOT}"
+        )
 
 
 def _rows(content: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from components.catalog import find_component
 from pipelines.control import gate, gather_vectors
 from pipelines.place import place
 from pipelines.placement_table import PlacementTable
+from pipelines.several_nodes import ask_for_nodes, launcher_of
 from pipelines.watched import watch
 from stillhouse.config import field_types
 from stillhouse.graph import Use
@@ -50,7 +51,10 @@ class Pods:
         if not self.table:
             return task
         placement = self.table.of(step)
-        return watch(place(task, placement, step, self.chosen), placement.environment, self.pipeline, label)
+        several = placement.nodes > 1
+        place(task, launcher_of(placement) if several else placement, step, self.chosen)
+        watch(task, placement.environment, self.pipeline, label, scraped=not several)
+        return ask_for_nodes(task, placement, step, label, self.chosen) if several else task
 
 
 HERE = Pods()

@@ -17,18 +17,24 @@ RUN_LABEL = "pipeline/runid"
 """The label of a pod that Kubeflow Pipelines keeps the run's id in."""
 
 
-def watch(task: PipelineTask, environment: Mapping[str, str], pipeline: str, label: str) -> PipelineTask:
+def watch(
+    task: PipelineTask, environment: Mapping[str, str], pipeline: str, label: str, scraped: bool = True
+) -> PipelineTask:
     """Names `pipeline`, task and run in the pod, and its port for Prometheus, where `environment` asks for metrics.
 
-    Raises `InputError` for a port or an address that is none.
+    A pod that is not `scraped` itself hands the names on. Raises `InputError` for a port or an address that is none.
     """
     if not {PORT, GATEWAY} & environment.keys():
         return task
-    settings = monitoring_settings(environment)
+    monitoring_settings(environment)
     task.set_env_variable(PIPELINE, pipeline).set_env_variable(TASK, label)
     kubernetes.use_field_path_as_env(task, RUN, f"metadata.labels['{RUN_LABEL}']")
-    if settings.port:
-        # A task can declare no container port; the monitor in manifests/ reads these instead.
-        kubernetes.add_pod_annotation(task, "prometheus.io/scrape", "true")
-        kubernetes.add_pod_annotation(task, "prometheus.io/port", str(settings.port))
+    for name, value in scrape_annotations(environment).items() if scraped else ():
+        kubernetes.add_pod_annotation(task, name, value)
     return task
+
+
+def scrape_annotations(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where a pod is scraped. A task can declare no container port; the monitor in manifests/ reads these instead."""
+    port = monitoring_settings(environment).port
+    return {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)} if port else {}

@@ -35,7 +35,8 @@ def check_custom(resource: Resource) -> None:
     if kind.startswith("trainer.kubeflow.org/"):
         import kubeflow_trainer_api.models as models
 
-        model = {"TrainingRuntime": models.TrainerV1alpha1TrainingRuntime}[resource["kind"]]
+        own = {"TrainingRuntime": models.TrainerV1alpha1TrainingRuntime, "TrainJob": models.TrainerV1alpha1TrainJob}
+        model = own[resource["kind"]]
         read: Any = model.from_dict(resource)
         unknown = _lost(resource, read.to_dict())
         assert not unknown, f"{kind} has no fields {unknown}"

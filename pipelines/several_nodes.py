@@ -1,0 +1,90 @@
+"""Steps on several nodes: a small pod that starts a `TrainJob`, and what it is told about the nodes.
+
+The pod gets the volumes, secrets and variables of the placement, which the nodes take over from it; its processors,
+memory, accelerators and choice of nodes are those of the nodes alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kfp import kubernetes
+from kfp.dsl.pipeline_channel import PipelineChannel
+from kfp.dsl.pipeline_task import PipelineTask
+
+from pipelines.place import PRIORITY, QUEUE, TASK_LABEL, environment
+from pipelines.placement import Placement, Toleration
+from pipelines.watched import scrape_annotations
+from stillhouse.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
+from stillhouse.preflight import REQUIREMENTS
+from stillhouse.surfaces.several_processes import PROCESSES
+from stillhouse.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
+from stillhouse.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings
+
+MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
+
+
+def launcher_of(placement: Placement) -> Placement:
+    """The placement of the step's own pod, which starts the nodes and waits."""
+    small = {"cpu": "250m", "cpu_limit": "2", "memory": "1Gi", "memory_limit": "4Gi", "shared_memory": ""}
+    anywhere: dict[str, Any] = {"accelerator": None, "node_selector": {}, "tolerations": (), "preflight": False}
+    return dataclasses.replace(placement, nodes=1, **small, **anywhere)
+
+
+def ask_for_nodes(
+    task: PipelineTask, placement: Placement, step: str, label: str, chosen: Mapping[str, Any]
+) -> PipelineTask:
+    """Tells a task's pod which nodes to start; `label` is its name in the pipeline."""
+    task.set_env_variable(NODES, node_settings(placement, step, label).to_json())
+    kubernetes.use_field_path_as_env(task, POD, "metadata.name")
+    kubernetes.use_field_path_as_env(task, POD_NAMESPACE, "metadata.namespace")
+    if placement.accelerator:
+        # The step's process reads them from its own inputs, as no environment variable can hold a parameter. This is
+        # how kfp itself makes an input of a parameter that stands in a pod's resources.
+        asked = {name: chosen.get(name) for name in ("accelerator_type", "accelerator_count")}
+        channels = {name: value for name, value in asked.items() if isinstance(value, PipelineChannel)}
+        task.register_pipeline_channels(list(channels.values()))
+        task.inputs.update({name: channel.pattern for name, channel in channels.items()})
+    return task
+
+
+def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
+    """A placement as the step's pod is told of it."""
+    variables = environment(placement)
+    secrets = [variable for secret in placement.secrets for variable in secret.keys.values()]
+    accelerator = placement.accelerator
+    return NodeSettings(
+        nodes=placement.nodes,
+        task=label,
+        runtime=RUNTIME_GPU if accelerator else RUNTIME_CPU,
+        cpu=placement.cpu,
+        cpu_limit=placement.cpu_limit or placement.cpu,
+        memory=placement.memory,
+        memory_limit=placement.memory_limit or placement.memory,
+        shared_memory=placement.shared_memory,
+        scratch=placement.scratch,
+        scratch_path=placement.scratch_path,
+        accelerator_type=accelerator.type if accelerator else "",
+        accelerator_count=accelerator.count if accelerator else 0,
+        processes=int(placement.environment.get(PROCESSES) or 0),
+        node_selector=dict(placement.node_selector),
+        tolerations=tuple(_toleration(one) for one in placement.tolerations),
+        labels={key: value for key, value in ((QUEUE, placement.queue), (PRIORITY, placement.priority)) if value},
+        pod_labels={TASK_LABEL: step},
+        annotations=dict(placement.annotations) | scrape_annotations(placement.environment),
+        user=placement.user,
+        group=placement.group,
+        timeout_seconds=round(placement.timeout_hours * 3600),
+        variables=tuple(sorted({*variables, *secrets, *MONITORED} - {REQUIREMENTS})),
+        paths=(*(claim.path for claim in placement.claims), *(one.path for one in placement.secrets if one.path)),
+        preflight=variables.get(REQUIREMENTS, ""),
+    )
+
+
+def _toleration(toleration: Toleration) -> dict[str, str]:
+    found = {"key": toleration.key, "operator": "Equal" if toleration.value else "Exists"}
+    if toleration.value:
+        found["value"] = toleration.value
+    return found | ({"effect": toleration.effect} if toleration.effect else {})

@@ -1,0 +1,170 @@
+"""The job that a step starts has the fields of its kind, fits the runtimes, and its pods are as they must be."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from rendered_overlays import Resource, pod_specs, rendered
+from test_overlays import KUBERNETES, check_custom
+from test_security import violations
+
+from pipelines.placement_table import find_table
+from pipelines.several_nodes import node_settings
+from stillhouse.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU, job_name, train_job
+from stillhouse.trainjob.own_pod import OwnPod
+from stillhouse.trainjob.settings import NodeSettings
+
+IMAGE = "registry.example/stillhouse@sha256:" + "0" * 64
+POD = OwnPod(
+    run="run-1",
+    owner={"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "train-xyz", "uid": "w-1"},
+    image=IMAGE,
+    environment={"AWS_ACCESS_KEY_ID": {"valueFrom": {"secretKeyRef": {"name": "mine", "key": "access-key-id"}}}},
+    volumes={
+        "/volume": {"persistentVolumeClaim": {"claimName": "team-work"}},
+        "/keys": {"secret": {"secretName": "mine", "optional": True}},
+        "/kfp-launcher": {"emptyDir": {}},
+    },
+    pull_secrets=[{"name": "registry"}],
+)
+VALUES = {"STILLHOUSE_WORK": "/volume", "TMPDIR": "/scratch", "HOME": "/scratch", "STILLHOUSE_METRICS_PORT": "9464"}
+
+
+def settings(table: str, nodes: int = 2, **changes: Any) -> NodeSettings:
+    placement = find_table(table).on_nodes(nodes).of("pretrain")
+    return node_settings(replace(placement, **changes), "pretrain", "pretraining")
+
+
+def job(of: NodeSettings) -> Resource:
+    return train_job("stillhouse-pretrain-0123456789ab", "pretrain", ["python3", "-m", "x"], of, POD, VALUES)
+
+
+CASES: dict[str, NodeSettings] = {
+    "cpu": settings("cpu"),
+    "gpu": settings("gpu"),
+    "many": settings("gpu", nodes=16),
+    "chosen nodes": settings("gpu", node_selector={"gpu": "h100"}, priority="stillhouse-refresh"),
+    "no shared memory": settings("cpu", shared_memory=""),
+    "keys": replace(settings("gpu"), paths=("/volume", "/keys", "/absent")),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_job_has_the_fields_of_its_kind(case: str) -> None:
+    check_custom(job(CASES[case]))
+
+
+def test_the_check_sees_a_wrong_field() -> None:
+    wrong = job(CASES["gpu"])
+    wrong["spec"]["trainer"]["nodes"] = 2
+    with pytest.raises((AssertionError, ValueError)):
+        check_custom(wrong)
+
+
+def runtime(name: str) -> Resource:
+    [found] = [one for one in rendered("gpu") if one["kind"] == "TrainingRuntime" and one["metadata"]["name"] == name]
+    return found
+
+
+def pod_template(of: Resource) -> Resource:
+    """The pods that Trainer makes of a job: its runtime's, with the job's patch and trainer laid over it."""
+    [own] = runtime(of["spec"]["runtimeRef"]["name"])["spec"]["template"]["spec"]["replicatedJobs"]
+    template = copy.deepcopy(own["template"]["spec"]["template"])
+    [patch] = of["spec"]["runtimePatches"]
+    [patched] = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    assert patched["name"] == own["name"] == "node"
+    merged = merge(template, patched["template"]["spec"]["template"])
+    [container] = merged["spec"]["containers"]
+    trainer = of["spec"]["trainer"]
+    container |= {"image": trainer["image"], "command": trainer["command"], "resources": trainer["resourcesPerNode"]}
+    container["env"] = merge({"env": container["env"]}, {"env": trainer["env"]})["env"]
+    return merged
+
+
+KEYS = {"volumes": "name", "containers": "name", "env": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name"}
+"""By which key Kubernetes merges a list's entries; other lists replace each other."""
+
+
+def merge(one: Resource, other: Resource) -> Resource:
+    """A strategic merge patch, as far as it is needed here."""
+    made = dict(one)
+    for name, value in other.items():
+        if isinstance(value, dict) and isinstance(made.get(name), dict):
+            made[name] = merge(made[name], value)
+        elif name in KEYS and name in made:
+            entries = {entry[KEYS[name]]: entry for entry in made[name]}
+            for entry in value:
+                entries[entry[KEYS[name]]] = merge(entries.get(entry[KEYS[name]], {}), entry)
+            made[name] = list(entries.values())
+        else:
+            made[name] = value
+    return made
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_its_pods_are_taken_by_kubernetes_and_keep_to_the_restricted_level(case: str) -> None:
+    template = pod_template(job(CASES[case]))
+    spec = template["spec"] | {"restartPolicy": "Never"}
+    assert violations(spec) == []
+    metadata = template["metadata"] | {"name": "p"}
+    for version in KUBERNETES:
+        kubernetes_validate.validate(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, version, strict=True
+        )
+    [container] = spec["containers"]
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in spec["volumes"]}, "no volume without its place, none missing"
+    assert spec["automountServiceAccountToken"] is False and container["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_nodes_have_what_the_run_chose() -> None:
+    template = pod_template(job(replace(CASES["keys"], accelerator_type="nvidia.com/mig-3g.40gb", accelerator_count=4)))
+    spec, [container] = template["spec"], template["spec"]["containers"]
+    places = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert volumes[places["/volume"]]["persistentVolumeClaim"]["claimName"] == "team-work"
+    assert volumes[places["/keys"]]["secret"]["secretName"] == "mine" and "/kfp-launcher" not in places
+    assert volumes[places["/dev/shm"]]["emptyDir"] == {"medium": "Memory", "sizeLimit": "16Gi"}
+    assert container["image"] == IMAGE and spec["imagePullSecrets"] == [{"name": "registry"}]
+    for kind in ("requests", "limits"):
+        assert container["resources"][kind]["nvidia.com/mig-3g.40gb"] == "4"
+        assert "nvidia.com/gpu" not in container["resources"][kind]
+    variables = {entry["name"]: entry for entry in container["env"]}
+    assert variables["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "mine"
+    assert variables["STILLHOUSE_PREFLIGHT"]["value"].startswith('{"gpus": 1')
+    assert "STILLHOUSE_NODES" not in variables, "a node starts no nodes"
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == "9464"
+    assert template["metadata"]["labels"]["stillhouse.io/task"] == "pretrain"
+    assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "stillhouse-training", "as the policy goes by"
+
+
+def test_trainer_is_told_how_many() -> None:
+    made = job(replace(CASES["many"], accelerator_count=8))
+    trainer = made["spec"]["trainer"]
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (16, 8)
+    assert job(CASES["cpu"])["spec"]["trainer"]["numProcPerNode"] == 1, "not one for each processor"
+    assert made["spec"]["activeDeadlineSeconds"] == 240 * 3600
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "stillhouse"
+    assert not {one["name"] for one in trainer["env"]} & {
+        "PET_NNODES",
+        "PET_NPROC_PER_NODE",
+        "PET_NODE_RANK",
+        "PET_MASTER_ADDR",
+        "PET_MASTER_PORT",
+    }, "Trainer refuses these"
+
+
+def test_the_runtimes_are_those_of_the_manifests() -> None:
+    assert CASES["cpu"].runtime == RUNTIME_CPU and CASES["gpu"].runtime == RUNTIME_GPU
+    there = {name for name in pod_specs(rendered("gpu")) if name.startswith("TrainingRuntime/")}
+    assert there == {f"TrainingRuntime/{name}/node" for name in (RUNTIME_CPU, RUNTIME_GPU)}
+
+
+@pytest.mark.parametrize("step", ["pretrain", "train-retriever"])
+def test_names_leave_room_for_what_is_added_to_them(step: str) -> None:
+    name = job_name(step, "run-1", "retriever_1", "work")
+    assert len(f"{name}-node-0-99-abcde") <= 63 and name == job_name(step, "run-1", "retriever_1", "work")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,8 @@ from stillhouse.config import field_types
 from stillhouse.graph import Use
 from stillhouse.steps.execute import VERDICT
 from stillhouse.steps.registry import find_step
+from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, stage_text
+from stillhouse.surfaces.recipes import Recipe
 
 GATE = "gate"
 
@@ -28,13 +31,15 @@ class Pods:
     """Where the tasks of one pipeline run. Without a table, on this machine as its local runner has it.
 
     `chosen` holds the pipeline's parameters, as kfp hands them to the pipeline's function; `shards` is in how many
-    parts a corpus is encoded, a pod each; `pipeline` is its name.
+    parts a corpus is encoded, a pod each; `pipeline` is its name. `recipe` holds the sections that a person wrote, for
+    DVC's run cache, which goes by their words.
     """
 
     table: PlacementTable | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
     shards: int = 1
     pipeline: str = ""
+    recipe: Recipe = field(default_factory=dict)
 
     @property
     def unsharded(self) -> Pods:
@@ -56,6 +61,13 @@ class Pods:
         watch(task, placement.environment, self.pipeline, label, scraped=not several)
         return ask_for_nodes(task, placement, step, label, self.chosen) if several else task
 
+    def place_use(self, task: PipelineTask, use: Use) -> PipelineTask:
+        """The same for the task of a use, which finds itself in DVC's run cache where its environment names one."""
+        environment = self.table.of(use.step_name).environment if self.table else os.environ
+        if RUN_CACHE in environment:
+            task.set_env_variable(STAGE, stage_text(use, self.recipe.get(use.section, {})))
+        return self.place(task, use.step_name, use.name)
+
 
 HERE = Pods()
 
@@ -73,7 +85,8 @@ def make_task(use: Use, settings: Mapping[str, Any], tasks: dict[str, PipelineTa
         tasks[GATE] = pods.place(gate(validation=values[VERDICT]), GATE, GATE)
     if use.step_name == "index" and pods.shards > 1:
         values["vectors"] = _encode_in_shards(use, values, tasks, pods)
-    task = pods.place(find_component(use.step)(**values), use.step_name, use.name)
+        use = replace(use, inputs={**use.inputs, "vectors": f"{use.name}_vectors/vectors"})
+    task = pods.place_use(find_component(use.step)(**values), use)
     return task.after(tasks[GATE]) if VERDICT in values else task
 
 
@@ -86,6 +99,7 @@ def _encode_in_shards(use: Use, values: Mapping[str, Any], tasks: Mapping[str, P
         # kfp takes every item of a loop for text, whatever the items are.
         shard.channel_type = "Integer"
         part = find_component(encode)(**ports, **shared, shard=shard, shards=pods.shards)
-        pods.place(part, encode.name, f"{use.name}_shard").after(tasks[GATE])
+        sharded = Use(f"{use.name}_shard", encode.name, {port: use.inputs[port] for port in ports})
+        pods.place_use(part, sharded).after(tasks[GATE])
     together = gather_vectors(parts=dsl.Collected(part.outputs["vectors"]))
     return pods.place(together, "gather-vectors", f"{use.name}_vectors").outputs["vectors"]

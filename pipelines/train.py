@@ -7,6 +7,7 @@ starts a run from the user interface wants to change are parameters of the pipel
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kfp.dsl.base_component import BaseComponent
@@ -37,6 +38,7 @@ def build_pipeline(
     pairs = filled(TRAIN, settings)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
+        pods = replace(pods, recipe=recipe)
         chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
         check = pods.place(check_train(**{name: given[name] for name in TRAIN}), "check", "check_parameters")
         tasks: dict[str, PipelineTask] = {}

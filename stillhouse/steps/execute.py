@@ -20,6 +20,7 @@ from stillhouse.artifacts import (
     foreign_manifest,
     read_manifest,
     whole_folder,
+    write_json,
     write_manifest,
 )
 from stillhouse.config import recorded
@@ -148,6 +149,23 @@ def code_digest() -> str:
     package = Path(__file__).resolve().parent.parent
     sources = {name: digest for name, digest in digest_files(package).items() if name.endswith(".py")}
     return digest_json(sources)
+
+
+def write_report(path: Path, report: Report) -> None:
+    """Writes what a step says of itself and its outputs do not hold: its summary, its figures, the name of its page."""
+    content = {"summary": report.summary, "metrics": report.metrics, "html": report.html}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    write_json(partial, content)
+    partial.replace(path)
+
+
+def read_report(path: Path, facts: Mapping[str, Any]) -> Report:
+    """The report that `write_report` wrote, with the `facts` of the manifests. Raises `InputError` for another file."""
+    try:
+        return Report(**json.loads(path.read_text(encoding="utf-8")), facts=dict(facts))
+    except (OSError, ValueError, TypeError):
+        raise InputError(f"{path} is missing, or no step wrote it") from None
 
 
 def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:

@@ -18,6 +18,7 @@ from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
+from stillhouse.surfaces.cached_step import through_run_cache
 from stillhouse.surfaces.component_views import views_of, write_view
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.several_processes import execute_together, processes_for
@@ -73,17 +74,20 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
         config: Any = build(step.config, settings, f"component {step.identifier}")
         inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
         outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
-        try:
+
+        def compute() -> Report:
             nodes = read_node_settings(os.environ, sys.argv)
-            number = 1 if nodes else processes_for(step)
             if nodes:
                 from stillhouse.trainjob.launch import execute_on_nodes
 
-                report = execute_on_nodes(step, config, inputs, outputs, nodes)
-            elif number > 1:
-                report = execute_together(step, config, inputs, outputs, number)
-            else:
-                report = execute(step, config, inputs, outputs)
+                return execute_on_nodes(step, config, inputs, outputs, nodes)
+            number = processes_for(step)
+            if number > 1:
+                return execute_together(step, config, inputs, outputs, number)
+            return execute(step, config, inputs, outputs)
+
+        try:
+            report = through_run_cache(step, config, inputs, outputs, compute)
         except ValidationFailed as failure:
             assert failure.report is not None
             print(f"stillhouse: {failure}", file=sys.stderr, flush=True)

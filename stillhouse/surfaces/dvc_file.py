@@ -37,17 +37,23 @@ ENVIRONMENT_STAGE = {
 def render(recipe: Recipe, folder: Path) -> str:
     """The text of dvc.yaml for a recipe that lies in `folder`."""
     content = {
-        "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder) for use in USES},
+        "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder, reported=True) for use in USES},
         "metrics": [f"{ARTIFACTS}/evaluate/evaluation/{name}.json" for name in ("metrics", "dev_metrics")],
         "plots": [_plot(training, title) for training, title in TRAININGS.items()],
     }
     return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=Indented)
 
 
-def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """One stage. All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache.
+def report_path(use: Use) -> Path:
+    """Where a stage leaves the step's report, so that a Kubeflow component that restores it can show what it shows."""
+    return ARTIFACTS / use.name / "report.json"
 
-    A stage without any dependency is never restored either; all have one in `ENVIRONMENT`.
+
+def stage(use: Use, recipe: Recipe, folder: Path, *, reported: bool = False) -> dict[str, Any]:
+    """One stage, with the step's report as one more output where it is `reported`.
+
+    All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache. A stage without any
+    dependency is never restored either; all have one in `ENVIRONMENT`.
     """
     elsewhere = recipe.get(use.name, {}).get("repo")  # `source` is then a path there, and `revision` says which
     sources = [
@@ -57,9 +63,12 @@ def stage(use: Use, recipe: Recipe, folder: Path) -> dict[str, Any]:
         if (value := recipe.get(use.name, {}).get(field)) and value != SAMPLE and (folder / value).exists()
     ]
     folders = [path.as_posix() for path in use.input_paths().values()]
-    content: dict[str, Any] = {"cmd": " ".join(command_of(use))}
-    content["deps"] = [ENVIRONMENT, *sources, *dict.fromkeys(folders)]
-    return content | {"params": [use.section], "outs": [path.as_posix() for path in use.output_paths().values()]}
+    words, outs = command_of(use), [path.as_posix() for path in use.output_paths().values()]
+    if reported:
+        words.append(f"--report {report_path(use).as_posix()}")
+        outs.append(report_path(use).as_posix())
+    deps = [ENVIRONMENT, *sources, *dict.fromkeys(folders)]
+    return {"cmd": " ".join(words), "deps": deps, "params": [use.section], "outs": outs}
 
 
 def _plot(training: str, title: str) -> dict[str, Any]:

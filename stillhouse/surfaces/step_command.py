@@ -15,13 +15,13 @@ from stillhouse import context
 from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe
 from stillhouse.errors import InputError
 from stillhouse.graph import APART, USES, Use
-from stillhouse.steps.execute import execute, write_metrics
+from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
 from stillhouse.surfaces.parser import Parser
 
 DEVICES = ("auto", "cpu", "cuda")
-COMMON_FLAGS = ("params", "metrics", "work", "device", "quiet", "help")
+COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "quiet", "help")
 """Flags that every step has; no port and no setting may have such a name."""
 
 
@@ -38,6 +38,8 @@ def main(step: Step, argv: Sequence[str]) -> int:
         report = execute(step, config, inputs, outputs)
     if arguments.metrics and context.rank() == 0:  # one of several processes writes, as of the outputs
         write_metrics(arguments.metrics, report.metrics)
+    if arguments.report:
+        write_report(arguments.report, report)
     return 0
 
 
@@ -88,6 +90,7 @@ def add_common_flags(parser: Parser) -> None:
         help="a recipe to take settings from; without a section, the one named after the step",
     )
     group.add_argument("--metrics", metavar="FILE", type=Path, help="write the step's figures there, as JSON")
+    group.add_argument("--report", metavar="FILE", type=Path, help="write its summary and figures there, as JSON")
     add_context_flags(group)
 
 

@@ -85,11 +85,11 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
             yield opened
     except RevError as error:
         raise InputError(
-            f"{repo} has no revision {revision!r} ({_reason(error)}); name a branch, tag or commit"
+            f"{repo} has no revision {revision!r} ({reason(error)}); name a branch, tag or commit"
         ) from None
     except (CloneError, SCMError) as error:
         raise InputError(
-            f"cannot read the repository {repo} ({_reason(error)}). Is its address right, and may this machine read it "
+            f"cannot read the repository {repo} ({reason(error)}). Is its address right, and may this machine read it "
             "(key, token; in a pod, the secret that the parameter git_secret names)?"
         ) from None
     except Exception as error:
@@ -97,7 +97,7 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
         if not (isinstance(error, known) or of_a_remote(error)):
             raise
         raise InputError(
-            f"cannot read {path} of {at}: {_reason(error)}. Is its data pushed (`dvc push`), and may this machine "
+            f"cannot read {path} of {at}: {reason(error)}. Is its data pushed (`dvc push`), and may this machine "
             "read the remote (bucket, credentials; in a pod, the secret that the parameter data_secret names)?"
         ) from None
 
@@ -116,7 +116,7 @@ def _address(repo: str) -> str:
     return repo
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The first line of the innermost reason."""
     while error.__cause__ is not None:
         error = error.__cause__

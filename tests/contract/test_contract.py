@@ -146,7 +146,8 @@ def test_stage_is_the_use_of_the_graph(use: Use) -> None:
     sources = {f"${{{use.name}.{field}}}" for field in location_fields(use.step)}
     inputs = {f"artifacts/{source}" for source in use.inputs.values()}
     assert set(stage["deps"]) - sources == inputs | {ENVIRONMENT}
-    assert stage["outs"] == [f"artifacts/{use.name}/{port.name}" for port in use.step.outputs]
+    outputs = [*(port.name for port in use.step.outputs), "report.json"]
+    assert stage["outs"] == [f"artifacts/{use.name}/{name}" for name in outputs]
     assert stage["params"] == [use.name]
 
 
@@ -156,6 +157,7 @@ def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
     assert (program, step_name) == ("stillhouse", use.step_name)
     arguments = step_parser(use.step).parse(flags)
     assert arguments.params == f"params.yaml:{use.name}"
+    assert arguments.report == Path("artifacts", use.name, "report.json")
     folders = {port.name: getattr(arguments, port.name) for port in (*use.step.inputs, *use.step.outputs)}
     expected = {port: Path("artifacts", source) for port, source in use.inputs.items()}
     expected |= {port.name: Path("artifacts", use.name, port.name) for port in use.step.outputs}

@@ -1,10 +1,13 @@
-"""Real git repositories with real DVC remotes, in folders."""
+"""Real git repositories with real DVC remotes, in folders and behind servers."""
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,13 @@ def dvc(folder: Path, *words: str) -> None:
         assert main([words[0], "--quiet", *words[1:]]) == 0, f"dvc {' '.join(words)}"
     finally:
         os.chdir(here)
+
+
+def repro(folder: Path, target: str, **environment: str) -> tuple[list[str], list[str]]:
+    """Stages that `dvc repro --pull` of `target` ran, and those that it restored, but for `environment`."""
+    said = call(folder, "dvc", "repro", "--pull", target, STILLHOUSE_QUIET="1", **environment)
+    ran = [name for name in re.findall("^Running stage '(.*)'", said, re.MULTILINE) if name != "environment"]
+    return ran, re.findall("^Stage '(.*)' is cached", said, re.MULTILINE)
 
 
 def make_repository(folder: Path, remote: str | Path) -> Path:
@@ -94,3 +104,18 @@ def release(
     folder: Path, passages: int = 3, weights: str = "one", verdict: dict[str, Any] = ACCEPTED, **more: str
 ) -> Any:
     return promote(candidate(folder, passages, weights, **more), lambda against: verdict, recorded=False)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    for _ in range(300):
+        with socket.socket() as found:
+            if found.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"nothing answers at port {port}")

@@ -5,34 +5,17 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from repositories import PATHS, call, dvc, make_repository, release
+from repositories import PATHS, call, dvc, free_port, make_repository, release, wait_for
 
 from stillhouse.errors import InputError
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def wait_for(port: int) -> None:
-    for _ in range(300):
-        with socket.socket() as found:
-            if found.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"nothing answers at port {port}")
 
 
 @pytest.fixture
@@ -65,28 +48,6 @@ def ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
     finally:
         server.terminate()
         server.wait()
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """A bucket of an S3 server, as the settings of a DVC remote; credentials are in the environment."""
-    server_module = pytest.importorskip("moto.server", reason="moto, of the extra `dev`, is the S3 server")
-    boto3 = pytest.importorskip("boto3")
-    pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    port = free_port()
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    server.start()
-    try:
-        wait_for(port)
-        endpoint = f"http://127.0.0.1:{port}"
-        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="shelf")
-        yield {"url": "s3://shelf/data", "endpointurl": endpoint}
-    finally:
-        server.stop()
 
 
 def workspace(place: Path, remote: dict[str, str]) -> Path:

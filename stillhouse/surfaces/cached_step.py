@@ -1,0 +1,164 @@
+"""A component's step through DVC's run cache: what was done anywhere is taken from there, what is done here goes there.
+
+A pod knows its settings and its inputs. Its stage of dvc.yaml, which the key of the run cache is made of, also has the
+name of the use and the paths of the graph, and the settings as the recipe words them: the pipeline tells the task.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.artifacts import read_manifest, whole_folder, write_json
+from stillhouse.config import build, field_types, recorded
+from stillhouse.context import say
+from stillhouse.errors import InputError
+from stillhouse.graph import Use
+from stillhouse.monitoring.watch import watch_step
+from stillhouse.steps.execute import open_inputs, read_report, refuse_outputs, write_report
+from stillhouse.steps.spec import Report, Step
+from stillhouse.surfaces.dvc_file import ENVIRONMENT, report_path, stage
+from stillhouse.surfaces.recipes import location_fields
+from stillhouse.versions.dvc_source import reason
+
+if TYPE_CHECKING:
+    from stillhouse.versions.run_cache import RunCache
+
+RUN_CACHE = "STILLHOUSE_RUN_CACHE"
+"""Environment variable with the URL of the DVC remote."""
+STAGE = "STILLHOUSE_STAGE"
+"""Environment variable with the stage of a task, as `stage_text` writes it."""
+COMMIT = re.compile("[0-9a-f]{40}")
+
+Folders = Mapping[str, Path]
+
+
+def stage_text(use: Use, section: Mapping[str, Any]) -> str:
+    """What a pipeline tells the task of a use: the use, and the recipe's section for it, word by word."""
+    return json.dumps({"use": asdict(use), "section": dict(section)}, sort_keys=True)
+
+
+def through_run_cache(
+    step: Step, config: Any, inputs: Folders, outputs: Folders, compute: Callable[[], Report]
+) -> Report:
+    """The report of a step whose outputs are restored, or computed by `compute` and saved for others.
+
+    Without `$STILLHOUSE_RUN_CACHE`, for a task that is no use of a graph, and for a step that reads what its settings
+    do not pin down, it is computed. Whatever is wrong with the run cache costs a line in the log and nothing more.
+    """
+    url, told = os.environ.get(RUN_CACHE), os.environ.get(STAGE)
+    if not url or not told or not pinned_down(step, config):
+        return compute()
+    try:
+        import dvc  # noqa: F401
+    except ImportError:
+        raise InputError(f"${RUN_CACHE} needs DVC: pip install 'stillhouse[platform]'") from None
+    content = json.loads(told)
+    use = Use(**content["use"])
+    with TemporaryDirectory() as place:
+        cache = open_run_cache(Path(place), url, use, settings_of(config, content["section"]), inputs)
+        report = _restored(cache, use, config, inputs, outputs)
+        if report is None:
+            report = compute()
+            _save(cache, use, report, outputs, Path(place) / "report.json")
+    return report
+
+
+def pinned_down(step: Step, config: Any) -> bool:
+    """Whether settings and inputs say all that a step reads: a place outside the run may hold something else tomorrow.
+
+    A path of a DVC repository at a commit is such a place that never changes.
+    """
+    places = {name for name in location_fields(step) if getattr(config, name)}
+    if "repo" in places and COMMIT.fullmatch(config.revision):
+        places -= {"repo", "source", "revision"}
+    return not places
+
+
+def settings_of(config: Any, section: Mapping[str, Any]) -> dict[str, Any]:
+    """A use's section of params.yaml: the recipe's own, with what was chosen otherwise when the run was started."""
+    default, written = type(config)(), build(type(config), section, "recipe")
+    found = dict(section)
+    for name in field_types(type(config)):
+        value = getattr(config, name)
+        if value != getattr(written if name in section else default, name):
+            found[name] = value
+    return found
+
+
+def open_run_cache(place: Path, url: str, use: Use, section: Mapping[str, Any], inputs: Folders) -> RunCache:
+    """The run cache for the stage of a use, as it stands in a workspace."""
+    from stillhouse.versions.environment import describe_environment
+    from stillhouse.versions.run_cache import RunCache, Stage
+
+    environment = place / "environment.json"
+    write_json(environment, describe_environment())
+    deps = {ENVIRONMENT: environment} | {path.as_posix(): inputs[port] for port, path in use.input_paths().items()}
+    params = {use.section: dict(section)}
+    content = stage(use, params, Path(), reported=True)
+    url = url if "://" in url else str(Path(url).absolute())
+    return RunCache(place / "workspace", url, Stage(use.name, content, params, deps))
+
+
+def _restored(cache: RunCache, use: Use, config: Any, inputs: Folders, outputs: Folders) -> Report | None:
+    """Puts what was done elsewhere in place and returns its report; None where there is nothing, or it is damaged."""
+    try:
+        found = cache.restore()
+    except Exception as error:  # whatever is wrong with the remote, the step can be done here
+        say(f"[{use.name}] the run cache {cache.url} cannot be read ({reason(error)}); it is done here")
+        return None
+    if not found:
+        what = "is damaged there" if cache.broken else "nobody did it before"
+        say(f"[{use.name}] not in the run cache {cache.url}: {what}; it is done here")
+        return None
+    folders = {port: found[path.as_posix()] for port, path in use.output_paths().items()}
+    try:
+        facts = _facts(use.step, config, inputs, folders)
+        report = read_report(found[report_path(use).as_posix()], facts)
+    except InputError as error:
+        say(f"[{use.name}] what the run cache {cache.url} has of it is no use ({error}); it is done here")
+        cache.broken = True
+        return None
+    refuse_outputs(inputs, outputs)
+    with watch_step(use.step.name, say) as watched, ExitStack() as stack:
+        for port, folder in folders.items():
+            staging = stack.enter_context(whole_folder(outputs[port]))
+            shutil.copytree(folder, staging, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        watched.report = report
+    say(f"[{use.name}] taken from the run cache {cache.url}; {report.summary}; wrote {_listed(outputs)}")
+    return report
+
+
+def _facts(step: Step, config: Any, inputs: Folders, folders: Folders) -> dict[str, Any]:
+    """The facts of restored folders. Raises `InputError` where these are not what the step makes of its inputs here."""
+    made_of = {name: manifest.digest for name, manifest in open_inputs(step, inputs).items()}
+    facts: dict[str, Any] = {}
+    for folder in folders.values():
+        manifest = read_manifest(folder)
+        if (manifest.step, manifest.config, manifest.inputs) != (step.name, recorded(config), made_of):
+            raise InputError(f"it was made by step '{manifest.step}' from other settings or inputs")
+        facts = manifest.facts
+    return facts
+
+
+def _save(cache: RunCache, use: Use, report: Report, outputs: Folders, path: Path) -> None:
+    write_report(path, report)
+    places = {place.as_posix(): outputs[port] for port, place in use.output_paths().items()}
+    try:
+        cache.save(places | {report_path(use).as_posix(): path})
+    except Exception as error:  # the step's own work is done
+        say(f"[{use.name}] was not saved to the run cache {cache.url} ({reason(error)})")
+        return
+    say(f"[{use.name}] saved to the run cache {cache.url}")
+
+
+def _listed(outputs: Folders) -> str:
+    return ", ".join(map(str, outputs.values()))

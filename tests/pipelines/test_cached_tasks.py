@@ -1,0 +1,82 @@
+"""What the tasks of a pipeline are told, so that they find themselves in DVC's run cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from pipelines.ir import Compiled, compile_small
+from pipelines.placement_table import PlacementTable, find_table
+from pipelines.train import build_pipeline
+from stillhouse.config import build
+from stillhouse.graph import USES, Use, find_uses
+from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, settings_of
+from stillhouse.surfaces.recipes import find_recipe, load_recipe
+
+
+def table(name: str, url: str) -> PlacementTable:
+    """A shipped table whose environment names a run cache."""
+    shipped = find_table(name)
+    kinds = {
+        kind: dataclasses.replace(placement, environment={**placement.environment, RUN_CACHE: url})
+        for kind, placement in shipped.kinds.items()
+    }
+    return dataclasses.replace(shipped, kinds=kinds)
+
+
+def told(compiled: Compiled) -> dict[str, dict[str, Any]]:
+    """What tasks are told, by the name of their use."""
+    found = {}
+    for executor in compiled.spec["deploymentSpec"]["executors"].values():
+        environment = {entry["name"]: entry["value"] for entry in executor["container"].get("env", [])}
+        if STAGE in environment:
+            assert environment[RUN_CACHE] == "s3://bucket/cache"
+            content = json.loads(environment[STAGE])
+            found[content["use"]["name"]] = content
+    return found
+
+
+@pytest.fixture(scope="module")
+def sharded() -> dict[str, dict[str, Any]]:
+    recipe = load_recipe(find_recipe("001-msmarco"))
+    return told(compile_small(build_pipeline(recipe, table=table("gpu", "s3://bucket/cache"))))
+
+
+def test_every_use_is_told_its_own_stage(sharded: dict[str, dict[str, Any]]) -> None:
+    recipe = load_recipe(find_recipe("001-msmarco"))
+    for use in USES:
+        content = sharded.pop(use.name)
+        found = Use(**content["use"])
+        vectors = {"vectors": f"{use.name}_vectors/vectors"} if use.step_name == "index" else {}
+        assert found == dataclasses.replace(use, inputs={**use.inputs, **vectors})
+        assert content["section"] == recipe.get(use.name, {}), "word by word: 2e-5 is text in YAML, a number for DVC"
+    assert {content["use"]["step_name"] for content in sharded.values()} == {"encode"}
+    assert set(sharded) == {f"{use.name}_shard" for use in USES if use.step_name == "index"}
+
+
+def test_nothing_is_told_where_no_run_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RUN_CACHE, raising=False)
+    recipe = load_recipe(find_recipe("micro"))
+    assert not told(compile_small(build_pipeline(recipe, table=find_table("cpu"))))
+    assert not told(compile_small(build_pipeline(recipe)))
+
+
+SECTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "as the recipe words it": ({"learning_rate": "2e-5", "epochs": 3}, {}, {"learning_rate": "2e-5", "epochs": 3}),
+    "a default that the recipe names": ({"batch_size": 64}, {}, {"batch_size": 64}),
+    "chosen otherwise": ({"epochs": 3}, {"epochs": 2.0}, {"epochs": 2.0}),
+    "chosen and not in the recipe": ({}, {"seed": 7}, {"seed": 7}),
+    "chosen as it is by default": ({}, {"seed": 42}, {}),
+    "back to the default": ({"seed": 7}, {"seed": 42}, {"seed": 42}),
+}
+
+
+@pytest.mark.parametrize("case", SECTIONS)
+def test_a_section_is_the_recipes_with_what_was_chosen(case: str) -> None:
+    section, chosen, expected = SECTIONS[case]
+    config = find_uses()["retriever_1"].step.config
+    started = dataclasses.replace(build(config, section, "recipe"), **chosen)
+    assert settings_of(started, section) == expected

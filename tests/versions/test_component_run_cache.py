@@ -1,0 +1,273 @@
+"""Components and laptops share one run cache: what one did the other takes, and nothing that is not the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import dsl
+from pods import USES, Pod, content
+from repositories import dvc, repro
+
+from pipelines.local import run_pipeline
+from pipelines.tasks import Pods, make_task
+from stillhouse.artifacts import read_manifest, write_manifest
+from stillhouse.config import build
+from stillhouse.graph import ARTIFACTS
+from stillhouse.steps import registry
+from stillhouse.steps.execute import read_report
+from stillhouse.surfaces.cached_step import RUN_CACHE
+from stillhouse.surfaces.recipes import load_recipe
+from stillhouse.versions import run_cache
+
+Runs = list[str]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """The steps that really run in this process, as they run."""
+    ran: Runs = []
+
+    def counted(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any) -> Any:
+            ran.append(name)
+            return run(*arguments)
+
+        return wrapped
+
+    for name, step in list(registry.steps().items()):
+        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=counted(name, step.run)))
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)  # what is told of the run cache is looked at
+    return ran
+
+
+@pytest.fixture
+def pod(laptop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
+    """A pod with a run cache of its own, a copy of what the laptop pushed."""
+    shutil.copytree(laptop.parent / "shelf", tmp_path / "shelf")
+    monkeypatch.setattr(run_cache, "SECONDS", 600.0)  # however busy this machine is
+    return Pod(laptop, tmp_path, tmp_path / "shelf", monkeypatch)
+
+
+def test_a_component_takes_what_a_laptop_did(
+    laptop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Through kfp's runner, in a process of its own, where the library that the step computes with is broken."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "great_expectations.py").write_text("raise ImportError('broken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"), prepend=":")
+    monkeypatch.delenv("STILLHOUSE_QUIET")
+    monkeypatch.setenv(RUN_CACHE, str(tmp_path / "nothing"))
+    recipe, use = load_recipe(laptop / "params.yaml"), USES["validate"]
+
+    @dsl.pipeline(name="one")
+    def pipeline():
+        corpus = dsl.importer(artifact_uri=str(laptop / ARTIFACTS / "ingest" / "corpus"), artifact_class=dsl.Dataset)
+        settings = dataclasses.asdict(build(use.step.config, recipe["validate"], "validate"))
+        make_task(use, settings, {"ingest": Imported(corpus)}, Pods(recipe=recipe))
+
+    run_pipeline(pipeline, {}, tmp_path / "refused")
+    told = "".join(capfd.readouterr())
+    assert "nobody did it before" in told and "ImportError: broken" in told, "it cannot be done here"
+    assert not list(tmp_path.glob("refused/outputs/*/validate/html"))
+    monkeypatch.setenv(RUN_CACHE, str(laptop.parent / "shelf"))
+    run_pipeline(pipeline, {}, tmp_path / "taken")
+    [outputs] = tmp_path.glob("taken/outputs/*/validate")
+    made = laptop / ARTIFACTS / "validate" / "validation"
+    assert content(outputs / "validation") == content(made)
+    assert (outputs / "html").read_bytes() == (made / "report.html").read_bytes()
+    report = read_report(laptop / ARTIFACTS / "validate" / "report.json", {})
+    assert json.loads((outputs / "metrics").read_text()) == report.metrics and report.metrics
+
+
+@dataclasses.dataclass
+class Imported:
+    """A task that imports a folder, with the output that others ask it for."""
+
+    task: Any
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        return {"corpus": self.task.output}
+
+
+def test_a_laptop_takes_what_a_component_did(pod: Pod, runs: Runs, tmp_path: Path) -> None:
+    made = pod.run("lexical")
+    assert runs == ["lexical"]
+    folder = tmp_path / "checkout"
+    (folder / ".dvc").mkdir(parents=True)
+    for name in ("dvc.yaml", "params.yaml", ".dvc/config", ".dvcignore"):
+        shutil.copyfile(pod.laptop / name, folder / name)
+    dvc(folder, "remote", "modify", "shelf", "url", str(pod.cache))
+    assert repro(folder, "lexical") == ([], ["ingest", "validate", "lexical"])
+    for output in ("run", "negatives"):
+        assert content(folder / ARTIFACTS / "lexical" / output) == content(made[output].path)
+
+
+def test_a_component_takes_what_a_component_did(
+    pod: Pod, runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pod.run("validate"), pod.run("lexical")
+    assert runs == ["lexical"], "the laptop did the other"
+    capsys.readouterr()
+    again = pod.run("validate"), pod.run("lexical")
+    assert runs == ["lexical"]
+    assert f"[lexical] taken from the run cache {pod.cache}; BM25 over" in capsys.readouterr().err
+    for one, other in zip(made, again):
+        for name in one.keys() - {"corpus"}:
+            assert one[name].metadata == other[name].metadata, name
+        assert content(Path(one["metrics"].path).parent) == content(Path(other["metrics"].path).parent)
+    assert all(path.stat().st_mode & 0o200 for path in Path(again[1]["run"].path).iterdir()), "they are no links"
+    monkeypatch.delenv("STILLHOUSE_RUN_CACHE")
+    pod.cache = ""
+    pod.run("lexical")
+    assert runs == ["lexical"] * 2, "without a run cache it is as ever"
+
+
+def another_corpus(pod: Pod) -> dict[str, Path]:
+    """The corpus with other texts, and a validation of it."""
+    import pyarrow.parquet as pq
+
+    folders = {name: pod.folder / "changed" / name for name in ("corpus", "validation")}
+    for use, name in (("ingest", "corpus"), ("validate", "validation")):
+        shutil.copytree(pod.laptop / ARTIFACTS / use / name, folders[name])
+    path = folders["corpus"] / "passages.parquet"
+    table = pq.read_table(path)
+    texts = [text.replace("the", "a") for text in table["text"].to_pylist()]
+    number = table.schema.get_field_index("text")
+    pq.write_table(table.set_column(number, table.schema.field(number), [texts]), path)
+    for name, inputs in (("corpus", {}), ("validation", {"corpus": ""})):
+        manifest = read_manifest(folders[name], verify=False)
+        made_of = {port: read_manifest(folders[port]).digest for port in inputs}
+        write_manifest(folders[name], manifest.step, manifest.config, made_of, manifest.facts)
+    return folders
+
+
+def another_library(pod: Pod) -> dict[str, Path]:
+    """Another version of NumPy, as the installed packages say: found before the real one's record."""
+    record = pod.folder / "packages" / "numpy-99.0.0.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 99.0.0\n")
+    pod.monkeypatch.syspath_prepend(record.parent)
+    return {}
+
+
+CHANGES: dict[str, Callable[[Pod], dict[str, Any]]] = {
+    "a parameter": lambda pod: {"negatives_depth": 5},
+    "an input": another_corpus,
+    "a library": another_library,
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changed_is_never_taken_for_unchanged(what: str, pod: Pod, runs: Runs) -> None:
+    pod.run("lexical")
+    changed = CHANGES[what](pod)
+    pod.run("lexical", **changed)
+    assert runs == ["lexical"] * 2
+    pod.run("lexical", **changed)
+    assert runs == ["lexical"] * 2, "the change itself is known from now on"
+
+
+def test_a_failed_validation_is_told_every_time(pod: Pod, runs: Runs) -> None:
+    for _ in range(2):
+        made = pod.run("validate", min_passages=1_000_000)
+        assert read_manifest(Path(made["validation"].path)).facts["passed"] is False
+    assert runs == ["validate"] * 2
+
+
+def test_an_s3_bucket_is_as_good_as_a_folder(
+    pod: Pod, runs: Runs, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3["endpointurl"])
+    pod.cache = s3["url"]
+    made = pod.run("lexical"), pod.run("lexical")
+    assert runs == ["lexical"]
+    assert content(made[0]["run"].path) == content(made[1]["run"].path)
+
+
+def silent() -> Iterator[str]:
+    """An S3 server that takes every connection and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_remote_that_never_answers_costs_a_line(
+    pod: Pod, runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")
+    monkeypatch.setattr(run_cache, "SECONDS", 0.5)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    for endpoint in silent():
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        pod.cache = "s3://bucket/cache"
+        made = pod.run("lexical")
+    assert runs == ["lexical"] and read_manifest(Path(made["run"].path))
+    told = capsys.readouterr().err
+    assert "[lexical] the run cache s3://bucket/cache cannot be read (no answer in " in told
+    assert "[lexical] was not saved to the run cache s3://bucket/cache (no answer in " in told
+
+
+def test_a_remote_that_is_gone_costs_a_line(pod: Pod, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    (pod.folder / "file").write_text("no folder")
+    for cache in (pod.folder / "file" / "shelf", "nowhere://shelf"):
+        pod.cache = cache
+        made = pod.run("lexical")
+        assert read_manifest(Path(made["run"].path))
+        assert f"was not saved to the run cache {cache} (" in capsys.readouterr().err
+    assert runs == ["lexical"] * 2
+
+
+def cut(*paths: Path) -> None:
+    for path in paths:
+        path.chmod(0o644)
+        path.write_bytes(path.read_bytes()[:-7])
+        path.chmod(0o444)
+
+
+def stored(cache: Path, file: Path) -> Path:
+    """Where a remote keeps a file."""
+    from stillhouse.versions.lineage import dvc_digest
+
+    digest = dvc_digest(file)
+    return cache / "files" / "md5" / digest[:2] / digest[2:]
+
+
+DAMAGES: dict[str, Callable[[Path, Path], None]] = {
+    "a file cut off": lambda cache, folder: cut(stored(cache, next(folder.glob("*.parquet")))),
+    "a file gone": lambda cache, folder: stored(cache, next(folder.glob("*.parquet"))).unlink(),
+    "the list of files cut off": lambda cache, folder: cut(stored(cache, folder)),
+    "what was done cut off": lambda cache, folder: cut(*cache.glob("runs/*/*/*")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_damaged_is_found_out_done_again_and_mended(damage: str, pod: Pod, runs: Runs) -> None:
+    made = Path(pod.run("lexical")["negatives"].path)
+    DAMAGES[damage](Path(pod.cache), made)
+    assert content(pod.run("lexical")["negatives"].path) == content(made)
+    assert runs == ["lexical"] * 2
+    assert content(pod.run("lexical")["negatives"].path) == content(made)
+    assert runs == ["lexical"] * 2, "the next one finds it whole"
+
+
+def test_what_somebody_saved_under_a_false_name_is_no_use(pod: Pod, runs: Runs, tmp_path: Path) -> None:
+    """Manifests say what folders were made from, whatever the run cache says."""
+    pod.run("lexical", negatives_depth=5)
+    [entry] = [path for path in Path(pod.cache).glob("runs/*/*/*") if "negatives_depth: 5" in path.read_text()]
+    pod.run("lexical")
+    [other] = [path for path in Path(pod.cache).glob("runs/*/*/*") if "negatives_depth: 8" in path.read_text()]
+    false = yaml.safe_load(other.read_text()) | {"outs": yaml.safe_load(entry.read_text())["outs"]}
+    other.chmod(0o644)
+    other.write_text(yaml.safe_dump(false))
+    made = pod.run("lexical")
+    assert runs == ["lexical"] * 3
+    assert read_manifest(Path(made["negatives"].path)).config["negatives_depth"] == 8

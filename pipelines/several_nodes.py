@@ -28,9 +28,19 @@ MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
 
 def launcher_of(placement: Placement) -> Placement:
     """The placement of the step's own pod, which starts the nodes and waits."""
-    small = {"cpu": "250m", "cpu_limit": "2", "memory": "1Gi", "memory_limit": "4Gi", "shared_memory": ""}
-    anywhere: dict[str, Any] = {"accelerator": None, "node_selector": {}, "tolerations": (), "preflight": False}
-    return dataclasses.replace(placement, nodes=1, **small, **anywhere)
+    return dataclasses.replace(
+        placement,
+        nodes=1,
+        cpu="250m",
+        cpu_limit="2",
+        memory="1Gi",
+        memory_limit="4Gi",
+        shared_memory="",
+        accelerator=None,
+        node_selector={},
+        tolerations=(),
+        preflight=False,
+    )
 
 
 def ask_for_nodes(

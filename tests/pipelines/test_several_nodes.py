@@ -114,6 +114,24 @@ def test_other_steps_stay_as_they_were(compiled: Compiled) -> None:
         assert NODES not in {entry["name"] for entry in container["env"]}
 
 
+def test_a_training_in_a_loop_is_told_of_its_nodes_too() -> None:
+    """Every group between the pipeline and the task hands the run's accelerator down."""
+    made = compile_small(Request("compare-objectives", "sample").build(find_table("gpu").on_nodes(2)))
+    dags = {name: component["dag"] for name, component in made.spec["components"].items() if "dag" in component}
+    wanted = {"pipelinechannel--accelerator_type", "pipelinechannel--accelerator_count"}
+    containers = made.spec["deploymentSpec"]["executors"]
+    found = 0
+    for name, dag in dags.items():
+        for task in dag["tasks"].values():
+            component = made.spec["components"][task["componentRef"]["name"]]
+            entries = containers.get(component.get("executorLabel"), {}).get("container", {}).get("env", [])
+            if NODES in {entry["name"] for entry in entries}:
+                found += 1
+                assert wanted <= task["inputs"]["parameters"].keys()
+                assert wanted <= made.spec["components"][name]["inputDefinitions"]["parameters"].keys()
+    assert found >= 2
+
+
 def test_one_node_changes_nothing() -> None:
     table = find_table("gpu")
     assert table.on_nodes(1).of("pretrain") == table.of("pretrain") and Placement().nodes == 1

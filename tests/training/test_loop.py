@@ -109,6 +109,21 @@ def test_of_two_checkpoints_the_older_serves_when_the_newer_is_damaged(tmp_path:
         assert torch.equal(resumed.state_dict()[name], value), name
 
 
+def test_a_process_that_sees_another_checkpoint_than_the_first_one_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shared volume may show one node what another has replaced; their parameters would differ."""
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, 4)
+    begun: list[int] = []
+    monkeypatch.setattr(
+        "stillhouse.training.loop.agreed", lambda values: values | ({"step": 7} if "step" in values else {})
+    )
+    with pytest.raises(RuntimeError, match="sees the checkpoint of step 4"):
+        run(tmp_path, began=begun)
+    assert not begun, "not one step was made"
+
+
 def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> None:
     losses = iter([5.0, 3.0, 4.0, 6.0, 7.0])
     seen: list[Tensor] = []

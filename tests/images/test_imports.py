@@ -1,0 +1,106 @@
+"""What the code of an image imports is in the image's locks."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+from test_locks import lock
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = ("stillhouse", "components", "pipelines")
+LEFT_OUT = {"ir_datasets"}
+"""An extra that no image has: it fetches from the network what it reads."""
+ONE_OF = {"faiss": {"cpu": "faiss-cpu", "gpu": "faiss-gpu"}}
+
+
+def imported(path: Path, *, lazy: bool) -> Iterator[str]:
+    """The modules that a file imports: with `lazy` also in functions, but never in the body of a component."""
+    yield from _imports(ast.parse(path.read_text(encoding="utf-8")), lazy)
+
+
+def _imports(node: ast.AST, lazy: bool) -> Iterator[str]:
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.Import):
+            yield from (alias.name for alias in inner.names)
+        elif isinstance(inner, ast.ImportFrom):
+            yield from (f"{inner.module}.{alias.name}" for alias in inner.names)
+        elif _is_for_types(inner) or (isinstance(inner, ast.FunctionDef) and (not lazy or _is_component(inner))):
+            continue
+        else:
+            yield from _imports(inner, lazy)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _is_component(node: ast.FunctionDef) -> bool:
+    return any("dsl.component" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def own_file(module: str) -> Path | None:
+    """The file of one of the project's own modules; a name that is imported from a module leads to the module."""
+    while module:
+        for path in (ROOT / f"{module.replace('.', '/')}.py", ROOT / module.replace(".", "/") / "__init__.py"):
+            if path.is_file():
+                return path
+        module = module.rpartition(".")[0]
+    return None
+
+
+def foreign(modules: Iterator[str]) -> set[str]:
+    """Packages that are neither Python's nor the project's own."""
+    return {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names) - set(OWN)
+
+
+def locked(package: str, locks: tuple[str, ...]) -> bool:
+    held = {name for one in locks for name in lock(one)}
+    known = ONE_OF.get(package, {}).get(locks[0])
+    return bool(held & {canonicalize_name(name) for name in ([known] if known else distributions()[package])})
+
+
+def distributions() -> dict[str, list[str]]:
+    return dict(packages_distributions())
+
+
+@pytest.mark.parametrize("variant", ["cpu", "gpu"])
+def test_the_steps_find_what_they_import(variant: str) -> None:
+    files = [path for folder in ("stillhouse", "components") for path in (ROOT / folder).rglob("*.py")]
+    wanted = {name for path in files for name in foreign(imported(path, lazy=True))} - LEFT_OUT
+    assert len(wanted) > 15
+    assert not [name for name in sorted(wanted) if not locked(name, (variant, "kfp"))]
+
+
+def test_the_operations_side_finds_what_it_imports() -> None:
+    """From every module of `pipelines`, through what importing a module of the library imports in its turn."""
+    waiting = [path for folder in ("components", "pipelines") for path in (ROOT / folder).rglob("*.py")]
+    seen: set[Path] = set()
+    wanted: dict[str, str] = {}
+    while waiting:
+        path = waiting.pop()
+        place = path.relative_to(ROOT).as_posix()
+        if path in seen:
+            continue
+        seen.add(path)
+        found = list(imported(path, lazy=place.startswith("pipelines/")))
+        wanted |= dict.fromkeys(foreign(iter(found)), place)
+        waiting += filter(None, (own_file(name) for name in found if name.split(".")[0] in OWN))
+    assert {"kfp", "yaml"} <= wanted.keys()
+    assert len(seen) > 40
+    assert not {name: place for name, place in wanted.items() if not locked(name, ("ops",))}
+
+
+def test_the_tests_see_imports_where_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        "import json\nif TYPE_CHECKING:\n    import mypy\ndef f():\n    from kfp import dsl\n"
+        "@dsl.component(base_image='x')\ndef g():\n    import torch\n"
+    )
+    assert list(imported(path, lazy=True)) == ["json", "kfp.dsl"]
+    assert list(imported(path, lazy=False)) == ["json"]

@@ -16,7 +16,7 @@ OVERLAY ?= single-node
 # What the tests of the cluster's side run for real; where one is absent, its tests say so and are skipped.
 CLUSTER_TOOLS = prometheus prometheus-pushgateway
 
-.PHONY: reproduce test test-full test-kill fuzz lint render install clean cluster-tools deploy undeploy images locks
+.PHONY: reproduce test test-full test-kill fuzz lint render install clean cluster-tools deploy undeploy images images-try locks audit
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -58,12 +58,20 @@ deploy:  ## everything that Stillhouse needs on the cluster that kubectl points 
 undeploy:  ## and away with it, unfinished work included
 	kubectl delete --ignore-not-found -k manifests/overlays/$(OVERLAY)
 
-images:  ## both images from a Debian base made here; BASE and VARIANT as docs/cluster.md says
+images:  ## both images from a Debian base made here, as root; BASE, VARIANT and more as docs/cluster.md says
 	images/build
+
+images-try:  ## what was built with VARIANT=cpu does its work on a read-only root, without a network; needs root
+	images/try
 
 locks: install  ## the images' locks, resolved anew
 	$(VENV)/bin/python -m pip install --quiet uv
 	$(RUN) images/locks/resolve
+
+audit:  ## known vulnerabilities of the locks; fails on one that a later version mends
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet pip-audit
+	$(PYTHON) images/locks/audit $(VENV)/audit/bin/pip-audit
 
 cluster-tools:  ## Prometheus, promtool and the Pushgateway, from Debian; needs root
 	@missing=""; for tool in $(CLUSTER_TOOLS) promtool; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \

@@ -1,0 +1,83 @@
+"""The audit of the locks: what it says and how it ends, with a service and a pip-audit of the tests' own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AUDIT = Path(__file__).resolve().parents[2] / "images" / "locks" / "audit"
+MENDED = {"id": "PYSEC-1", "fix_versions": ["2.0"]}
+OPEN = {"id": "PYSEC-2", "fix_versions": []}
+
+
+class Index(BaseHTTPRequestHandler):
+    """Knows vulnerabilities of setuptools and has never heard of anything else."""
+
+    def do_GET(self) -> None:
+        known = self.path.startswith("/pypi/setuptools/")
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps({"vulnerabilities": []}).encode() if known else b"")
+
+    def log_message(self, *words: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def index() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Index)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def run(tmp_path: Path, index: str, printed: str) -> tuple[int, str]:
+    """The audit's exit code and text where pip-audit prints `printed`."""
+    program = tmp_path / "pip-audit"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
+    program.chmod(0o755)
+    words = [sys.executable, str(AUDIT), str(program), str(AUDIT.parent / "kfp.txt")]
+    done = subprocess.run(words, env={"AUDIT_INDEX": index}, capture_output=True, text=True)
+    assert not done.stderr
+    return done.returncode, done.stdout
+
+
+def report(*flaws: dict[str, Any]) -> str:
+    packages = [{"name": "one", "version": "1.0", "vulns": list(flaws)}, {"name": "two", "skip_reason": "unknown"}]
+    return json.dumps({"dependencies": packages, "fixes": []})
+
+
+@pytest.mark.parametrize(
+    ("flaws", "code", "told"),
+    [
+        ((), 0, "1 packages audited, 0 vulnerabilities known"),
+        ((OPEN,), 0, "one 1.0: PYSEC-2, not mended yet"),
+        ((OPEN, MENDED), 1, "one 1.0: PYSEC-1, mended in 2.0"),
+    ],
+)
+def test_what_could_be_mended_fails(
+    tmp_path: Path, index: str, flaws: tuple[dict[str, Any], ...], code: int, told: str
+) -> None:
+    ended, said = run(tmp_path, index, report(*flaws))
+    assert ended == code
+    assert told in said
+    assert "not known to the index: two" in said
+
+
+def test_a_service_that_does_not_answer_is_told_and_no_failure(tmp_path: Path, index: str) -> None:
+    for address in (f"{index}/elsewhere", "http://127.0.0.1:9"):
+        ended, said = run(tmp_path, address, report(MENDED))
+        assert ended == 0
+        assert said.startswith(f"not audited: {address} does not tell vulnerabilities here")
+
+
+def test_an_audit_that_breaks_is_told(tmp_path: Path, index: str) -> None:
+    assert run(tmp_path, index, "no JSON") == (0, "kfp.txt: not audited, pip-audit said nothing\n")

@@ -1,0 +1,19 @@
+# The steps: a task of a compiled pipeline, stages by DVC in a git repository, and a whole run of the recipe `micro`.
+export STILLHOUSE_QUIET=1 OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+export GIT_AUTHOR_NAME=Checks GIT_AUTHOR_EMAIL=checks@localhost GIT_COMMITTER_NAME=Checks GIT_COMMITTER_EMAIL=checks@localhost
+
+python /scratch/checks/task.py /scratch/checks/train.yaml ingest /scratch/task
+
+git init --quiet --bare --initial-branch main /scratch/releases.git
+stillhouse new /scratch/work --recipe micro
+cd /scratch/work
+git init --quiet --initial-branch main
+git remote add origin /scratch/releases.git
+dvc remote add --quiet --default shelf /scratch/shelf
+git add --all && git commit --quiet --message "Begin" && git push --quiet --set-upstream origin main
+stillhouse release list
+dvc repro validate
+dvc push --quiet --run-cache
+
+stillhouse run --recipe micro --folder /scratch/micro
+test -s /scratch/micro/artifacts/evaluate/evaluation/report.html

@@ -19,7 +19,7 @@ from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.artifacts import digest_json
 
-LARGEST_IR = 400_000
+LARGEST_IR = 450_000
 """Bytes of an IR as JSON, the form in which it is kept."""
 API_VERSION = "pipelines.kubeflow.org/v2beta1"
 

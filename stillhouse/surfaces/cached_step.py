@@ -6,7 +6,6 @@ name of the use and the paths of the graph, and the settings as the recipe words
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,11 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from stillhouse.artifacts import read_manifest, whole_folder, write_json
 from stillhouse.config import build, field_types, recorded
 from stillhouse.context import say
 from stillhouse.errors import InputError
-from stillhouse.graph import Use
+from stillhouse.graph import Use, find_uses
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.execute import open_inputs, read_report, refuse_outputs, write_report
 from stillhouse.steps.spec import Report, Step
@@ -42,8 +43,20 @@ Folders = Mapping[str, Path]
 
 
 def stage_text(use: Use, section: Mapping[str, Any]) -> str:
-    """What a pipeline tells the task of a use: the use, and the recipe's section for it, word by word."""
-    return json.dumps({"use": asdict(use), "section": dict(section)}, sort_keys=True)
+    """What a pipeline tells the task of a use: the use, and the recipe's section for it, word by word.
+
+    It is short, as it stands in the pipeline's object once a task: a use of the graph is told by its name alone.
+    """
+    told: Any = use.name if find_uses().get(use.name) == use else asdict(use)
+    content = {"use": told, "section": dict(section)}
+    return yaml.safe_dump(content, default_flow_style=True, width=2**31).strip()
+
+
+def stage_told(text: str) -> tuple[Use, dict[str, Any]]:
+    """What `stage_text` says."""
+    content = yaml.safe_load(text)
+    told = content["use"]
+    return find_uses()[told] if isinstance(told, str) else Use(**told), content["section"]
 
 
 def through_run_cache(
@@ -61,10 +74,10 @@ def through_run_cache(
         import dvc  # noqa: F401
     except ImportError:
         raise InputError(f"${RUN_CACHE} needs DVC: pip install 'stillhouse[platform]'") from None
-    content = json.loads(told)
-    use = Use(**content["use"])
-    with TemporaryDirectory() as place:
-        cache = open_run_cache(Path(place), url, use, settings_of(config, content["section"]), inputs)
+    use, section = stage_told(told)
+    # What does not answer may be at work there still, in a thread that was left to itself.
+    with TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs)
         report = _restored(cache, use, config, inputs, outputs)
         if report is None:
             report = compute()

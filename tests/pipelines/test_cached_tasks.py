@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import pytest
@@ -13,8 +12,11 @@ from pipelines.placement_table import PlacementTable, find_table
 from pipelines.train import build_pipeline
 from stillhouse.config import build
 from stillhouse.graph import USES, Use, find_uses
-from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, settings_of
+from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, settings_of, stage_text, stage_told
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
+
+SHARDED = {"index": "vectors"}
+"""The steps before which a corpus is divided, and what they are given of all shards."""
 
 
 def table(name: str, url: str) -> PlacementTable:
@@ -27,34 +29,46 @@ def table(name: str, url: str) -> PlacementTable:
     return dataclasses.replace(shipped, kinds=kinds)
 
 
-def told(compiled: Compiled) -> dict[str, dict[str, Any]]:
-    """What tasks are told, by the name of their use."""
+def told(compiled: Compiled) -> dict[str, tuple[Use, dict[str, Any]]]:
+    """What tasks are told, by the name of their use: the use, and the recipe's section."""
     found = {}
     for executor in compiled.spec["deploymentSpec"]["executors"].values():
         environment = {entry["name"]: entry["value"] for entry in executor["container"].get("env", [])}
         if STAGE in environment:
             assert environment[RUN_CACHE] == "s3://bucket/cache"
-            content = json.loads(environment[STAGE])
-            found[content["use"]["name"]] = content
+            use, section = stage_told(environment[STAGE])
+            found[use.name] = (use, section)
     return found
 
 
 @pytest.fixture(scope="module")
-def sharded() -> dict[str, dict[str, Any]]:
+def sharded() -> dict[str, tuple[Use, dict[str, Any]]]:
     recipe = load_recipe(find_recipe("001-msmarco"))
     return told(compile_small(build_pipeline(recipe, table=table("gpu", "s3://bucket/cache"))))
 
 
-def test_every_use_is_told_its_own_stage(sharded: dict[str, dict[str, Any]]) -> None:
+def test_every_use_is_told_its_own_stage(sharded: dict[str, tuple[Use, dict[str, Any]]]) -> None:
     recipe = load_recipe(find_recipe("001-msmarco"))
     for use in USES:
-        content = sharded.pop(use.name)
-        found = Use(**content["use"])
-        vectors = {"vectors": f"{use.name}_vectors/vectors"} if use.step_name == "index" else {}
-        assert found == dataclasses.replace(use, inputs={**use.inputs, **vectors})
-        assert content["section"] == recipe.get(use.name, {}), "word by word: 2e-5 is text in YAML, a number for DVC"
-    assert {content["use"]["step_name"] for content in sharded.values()} == {"encode"}
-    assert set(sharded) == {f"{use.name}_shard" for use in USES if use.step_name == "index"}
+        found, section = sharded.pop(use.name)
+        gathered = [SHARDED[use.step_name]] if use.step_name in SHARDED else []
+        inputs = {**use.inputs} | {output: f"{use.name}_{output}/{output}" for output in gathered}
+        assert found == dataclasses.replace(use, inputs=inputs)
+        assert section == recipe.get(use.name, {})
+    assert {use.step_name for use, _ in sharded.values()} == {"encode"}
+    assert set(sharded) == {f"{use.name}_shard" for use in USES if use.step_name in SHARDED}
+
+
+def test_a_section_is_told_word_by_word() -> None:
+    """2e-5 is text for this reader of YAML, and a number for DVC's: told as a number it would be another key."""
+    section = {
+        "learning_rate": "2e-5",
+        "epochs": 3,
+        "temperature": 1.0,
+        "title": "Ünlike: 'this', \"that\"",
+        "on": "no",
+    }
+    assert stage_told(stage_text(USES[0], section)) == (USES[0], section)
 
 
 def test_nothing_is_told_where_no_run_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:

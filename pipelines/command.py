@@ -214,7 +214,7 @@ def run_local_action(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--folder", metavar="FOLDER", type=Path, default=Path(), help="write the result there (default: here)"
     )
-    parser.add_argument("--shards", metavar="N", type=int, default=1, help="encode a corpus by N tasks (default: 1)")
+    parser.add_argument("--shards", metavar="N", type=int, default=1, help="divide a corpus by N tasks (default: 1)")
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()

@@ -45,6 +45,19 @@ def list_items(items: str) -> list:
 
 
 @dsl.component(base_image=image(), install_kfp_package=False)
+def gather_counts(parts: Input[list[Dataset]], counts: Output[Dataset]):
+    """Adds up the n-gram counts of all shards.
+
+    Args:
+        parts: what `count` wrote of each shard.
+        counts: the counts of the whole corpus.
+    """
+    from stillhouse.surfaces.run_control import add_up_counts
+
+    add_up_counts([part.path for part in parts], counts.path)
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
 def report_end(
     pipeline: str,
     run: str,

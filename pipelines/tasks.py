@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from kfp import dsl
 from kfp.dsl.pipeline_task import PipelineTask
 
 from components.catalog import find_component
-from pipelines.control import gate, gather_vectors
+from pipelines.control import gate, gather_counts, gather_vectors
 from pipelines.place import place
 from pipelines.placement_table import PlacementTable
 from pipelines.several_nodes import ask_for_nodes, launcher_of
@@ -31,8 +31,8 @@ class Pods:
     """Where the tasks of one pipeline run. Without a table, on this machine as its local runner has it.
 
     `chosen` holds the pipeline's parameters, as kfp hands them to the pipeline's function; `shards` is in how many
-    parts a corpus is encoded, a pod each; `pipeline` is its name. `recipe` holds the sections that a person wrote, for
-    DVC's run cache, which goes by their words.
+    parts a corpus is encoded and counted, a pod each; `pipeline` is its name. `recipe` holds the sections that a person
+    wrote, for DVC's run cache, which goes by their words.
     """
 
     table: PlacementTable | None = None
@@ -86,20 +86,38 @@ def make_task(use: Use, settings: Mapping[str, Any], tasks: dict[str, PipelineTa
     if use.step_name == "index" and pods.shards > 1:
         values["vectors"] = _encode_in_shards(use, values, tasks, pods)
         use = replace(use, inputs={**use.inputs, "vectors": f"{use.name}_vectors/vectors"})
+    if use.step_name == "importance" and pods.shards > 1:
+        values |= {"counts": _count_in_shards(use, values, pods), "own": False}
+        use = replace(use, inputs={**use.inputs, "counts": f"{use.name}_counts/counts"})
     task = pods.place_use(find_component(use.step)(**values), use)
     return task.after(tasks[GATE]) if VERDICT in values else task
 
 
 def _encode_in_shards(use: Use, values: Mapping[str, Any], tasks: Mapping[str, PipelineTask], pods: Pods) -> Any:
     """The corpus's vectors, encoded by as many tasks as there are shards, side by side, and put into one folder."""
-    encode = find_step("encode")
-    shared = {name: values[name] for name in field_types(encode.config) if name in values}
-    ports = {port.name: values[port.name] for port in encode.inputs if port.name in values}
+    parts = _in_shards("encode", use, values, pods, [tasks[GATE]])
+    together = gather_vectors(parts=parts["vectors"])
+    return pods.place(together, "gather-vectors", f"{use.name}_vectors").outputs["vectors"]
+
+
+def _count_in_shards(use: Use, values: Mapping[str, Any], pods: Pods) -> Any:
+    """The n-gram counts of the corpus, counted by as many tasks as there are shards, side by side, and added up."""
+    parts = _in_shards("count", use, values, pods, [])
+    together = gather_counts(parts=parts["counts"])
+    return pods.place(together, "gather-counts", f"{use.name}_counts").outputs["counts"]
+
+
+def _in_shards(
+    step_name: str, use: Use, values: Mapping[str, Any], pods: Pods, after: Sequence[PipelineTask]
+) -> dict[str, Any]:
+    """What a step makes of all shards, by output. Its settings and inputs are those of `use` that it has too."""
+    step = find_step(step_name)
+    shared = {name: values[name] for name in field_types(step.config) if name in values}
+    ports = {port.name: values[port.name] for port in step.inputs if port.name in values}
+    sharded = Use(f"{use.name}_shard", step.name, {port: use.inputs[port] for port in ports})
     with dsl.ParallelFor(list(range(1, pods.shards + 1)), name=f"{use.name}-shards") as shard:
         # kfp takes every item of a loop for text, whatever the items are.
         shard.channel_type = "Integer"
-        part = find_component(encode)(**ports, **shared, shard=shard, shards=pods.shards)
-        sharded = Use(f"{use.name}_shard", encode.name, {port: use.inputs[port] for port in ports})
-        pods.place_use(part, sharded).after(tasks[GATE])
-    together = gather_vectors(parts=dsl.Collected(part.outputs["vectors"]))
-    return pods.place(together, "gather-vectors", f"{use.name}_vectors").outputs["vectors"]
+        part = find_component(step)(**ports, **shared, shard=shard, shards=pods.shards)
+        pods.place_use(part, sharded).after(*after)
+    return {port.name: dsl.Collected(part.outputs[port.name]) for port in step.outputs}

@@ -115,6 +115,7 @@ USES: tuple[Use, ...] = (
 )
 
 APART: tuple[Use, ...] = (
+    Use("count", "count", {"tokens": "tokenize/tokens"}),
     Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
     Use("judge", "judge", CORPUS | {"champion": "champion_run/run", "challenger": "distilled_run/run"}),
 )

@@ -14,12 +14,12 @@ def importance(
     tokenizer: Input[Model] = None,
     counts: Input[Dataset] = None,
     window: int = 4,
+    unit: str = "pieces",
+    memory_mib: int = 1024,
     edges: str = "equation",
     definition: str = "tokens",
-    unit: str = "pieces",
     min_count: int = 1,
     own: bool = True,
-    memory_mib: int = 1024,
     picture_rate: float = 0.5,
     picture_noise: float = 1.0,
 ):
@@ -33,15 +33,15 @@ def importance(
         tokenizer: the model whose tokenizer cut the passages; its words are in the picture.
         counts: n-gram counts of other passages, added to those of these.
         window: longest n-gram that is counted: L of 003 eq. 8.
+        unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
+            word).
+        memory_mib: MiB that counting may hold at once; what is more goes to disk.
         edges: terms of 003 eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are left
             out.
         definition: PMI of more than two tokens: against the tokens one by one, or against the likeliest cut into
             segments.
-        unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
-            word).
         min_count: n-grams of two and more that occur less often are dropped; their PMI is 0.
         own: count these passages; false scores them by what --counts brings alone.
-        memory_mib: MiB that counting may hold at once; what is more goes to disk.
         picture_rate: share of tokens masked in the picture of what gets masked (003's decoder).
         picture_noise: noise on AMI in the picture (003 Algorithm 1).
     """

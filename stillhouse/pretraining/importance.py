@@ -34,6 +34,13 @@ class Source:
         ids, starts = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "word_starts"))
         return cls(ids, np.load(folder / "offsets.npy"), starts, tokenizer)
 
+    def shard(self, shard: int, shards: int) -> Source:
+        """Shard 1, 2 .. `shards` of the passages: stretches as equal in number as may be."""
+        passages = len(self.offsets) - 1
+        offsets = self.offsets[passages * (shard - 1) // shards : passages * shard // shards + 1]
+        part = slice(int(offsets[0]), int(offsets[-1]))
+        return Source(self.ids[part], offsets - offsets[0], self.word_starts[part], self.tokenizer)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -53,6 +60,15 @@ class Done:
     saved: Saved
     error: PruningError
     spread: float
+
+
+def count_passages(source: Source, window: int, unit: str, out: Path, work: Path, memory: Memory) -> Saved:
+    """Writes the counts of these passages to `out` as a count folder; `work` takes what is needed in between."""
+    words = cut_into_words(source.ids, source.word_starts, source.offsets, work) if unit == "words" else None
+    units, offsets = (source.ids, source.offsets) if words is None else (words.ids, words.offsets)
+    tables = count_ngrams(units, offsets, window, work / "own", memory)
+    inventory = None if words is None else words.inventory
+    return save_counts(tables, out, unit=unit, tokenizer=source.tokenizer, words=inventory)
 
 
 def write_importance(plan: Plan, source: Source, out: Path, work: Path, memory: Memory) -> Done:

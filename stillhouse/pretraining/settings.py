@@ -17,6 +17,19 @@ ROW = "row"
 
 
 @dataclass(frozen=True, kw_only=True)
+class CountingConfig:
+    """How n-grams are counted: settings of `count` and `importance`."""
+
+    window: int = setting(4, "longest n-gram that is counted: L of 003 eq. 8", minimum=2, maximum=8)
+    unit: str = setting(
+        "pieces",
+        "what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its word)",
+        choices=("pieces", "words"),
+    )
+    memory_mib: int = setting(1024, "MiB that counting may hold at once; what is more goes to disk", minimum=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PretrainingConfig(PairConfig, TrainingConfig):
     """Settings of `pretrain`. Rates, length and learning rate are those of 001 Table 11, of pair tasks those of 004."""
 

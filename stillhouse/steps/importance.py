@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.pretraining.settings import CountingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 PAGE = "masking.html"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(CountingConfig):
     """Settings of `importance`."""
 
-    window: int = setting(4, "longest n-gram that is counted: L of 003 eq. 8", minimum=2, maximum=8)
     edges: str = setting(
         "equation",
         "terms of 003 eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are left out",
@@ -26,14 +26,8 @@ class Config:
         "PMI of more than two tokens: against the tokens one by one, or against the likeliest cut into segments",
         choices=("tokens", "segments"),
     )
-    unit: str = setting(
-        "pieces",
-        "what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its word)",
-        choices=("pieces", "words"),
-    )
     min_count: int = setting(1, "n-grams of two and more that occur less often are dropped; their PMI is 0", minimum=1)
     own: bool = setting(True, "count these passages; false scores them by what --counts brings alone")
-    memory_mib: int = setting(1024, "MiB that counting may hold at once; what is more goes to disk", minimum=1)
     picture_rate: float = setting(
         0.5, "share of tokens masked in the picture of what gets masked (003's decoder)", minimum=0.01, maximum=0.99
     )

@@ -14,6 +14,7 @@ MODULES = (
     "ingest",
     "validate",
     "tokenize",
+    "count",
     "importance",
     "pretrain",
     "lexical",

@@ -6,9 +6,10 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.artifacts import MANIFEST, read_manifest, whole_folder, write_manifest
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.steps.execute import write_metrics
 from stillhouse.surfaces.component import told_in_a_sentence
@@ -43,6 +44,24 @@ def put_together(parts: Sequence[str], folder: str) -> None:
             for file in part.iterdir():
                 _link_or_copy(file, target / file.name)
             assert (target / MANIFEST).is_file()
+
+
+def add_up_counts(parts: Sequence[str], folder: str) -> None:
+    """Writes the sum of what `count` wrote of every shard as one count folder: the counts of the whole corpus."""
+    from stillhouse.pretraining.ngram_files import merge_counts
+
+    with told_in_a_sentence():
+        manifests = [read_manifest(Path(part)) for part in parts]
+        numbers = sorted(manifest.facts["shard"] for manifest in manifests)
+        if not numbers or numbers != list(range(1, manifests[0].facts["shards"] + 1)):
+            raise InputError(f"the counts are of the shards {numbers}, and not of each once; start the run again")
+        if any(manifest.inputs != manifests[0].inputs for manifest in manifests):
+            raise InputError("the counts are of several corpora; start the run again")
+        with whole_folder(Path(folder)) as staging, TemporaryDirectory() as work:
+            saved = merge_counts([Path(part) for part in parts], staging, Path(work))
+            facts = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}
+            config = {name: manifests[0].config[name] for name in ("window", "unit")}
+            write_manifest(staging, "count", config, manifests[0].inputs, facts)
 
 
 def _link_or_copy(file: Path, target: Path) -> None:

@@ -15,7 +15,7 @@ from stillhouse.graph import USES, Use, find_uses
 from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, settings_of, stage_text, stage_told
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
 
-SHARDED = {"index": "vectors"}
+SHARDED = {"index": "vectors", "importance": "counts"}
 """The steps before which a corpus is divided, and what they are given of all shards."""
 
 
@@ -55,7 +55,7 @@ def test_every_use_is_told_its_own_stage(sharded: dict[str, tuple[Use, dict[str,
         inputs = {**use.inputs} | {output: f"{use.name}_{output}/{output}" for output in gathered}
         assert found == dataclasses.replace(use, inputs=inputs)
         assert section == recipe.get(use.name, {})
-    assert {use.step_name for use, _ in sharded.values()} == {"encode"}
+    assert {use.step_name for use, _ in sharded.values()} == {"encode", "count"}
     assert set(sharded) == {f"{use.name}_shard" for use in USES if use.step_name in SHARDED}
 
 

@@ -17,7 +17,7 @@ from pipelines.control import list_items
 from pipelines.interface import PipelineInput, make_pipeline
 from pipelines.local import find_result, run_local, run_pipeline
 from pipelines.tasks import Pods, make_task
-from stillhouse.artifacts import read_manifest
+from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build, field_types
 from stillhouse.graph import find_uses, needed
 
@@ -121,6 +121,18 @@ def test_shards_are_encoded_apart_and_indexed_together(settings: dict[str, Any],
     run_pipeline(part_of_a_run(["zero_shot_index"], settings, 1), {}, alone)
     assert (outputs_of(alone)("index/index") / "index.faiss").read_bytes() == (index / "index.faiss").read_bytes()
     assert "part: succeeded" in (output("report-end/summary")).read_text()
+
+
+@pytest.mark.long
+def test_shards_are_counted_apart_and_scored_together(settings: dict[str, Any], tmp_path: Path) -> None:
+    made = {}
+    for shards in (3, 1):
+        run_pipeline(part_of_a_run(["importance"], settings, shards), {}, tmp_path / str(shards))
+        made[shards] = outputs_of(tmp_path / str(shards))("importance/importance")
+    assert digest_files(made[3]) == digest_files(made[1]), "counts, importance and the picture"
+    [counted] = (tmp_path / "3").glob("outputs/*/gather-counts/counts")
+    for path in counted.glob("ngrams_*.npy"):
+        assert path.read_bytes() == (made[1] / path.name).read_bytes()
 
 
 def test_a_corpus_that_does_not_pass_stops_at_the_gate(settings: dict[str, Any], tmp_path: Path) -> None:

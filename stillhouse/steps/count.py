@@ -1,0 +1,55 @@
+"""Step `count`: counts the n-grams of one shard of the passages, on a machine of its own; `importance` takes all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.pretraining.settings import CountingConfig
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(CountingConfig):
+    """Which part of the corpus is counted, and how."""
+
+    shard: int = setting(1, "which of the shards, from 1", minimum=1)
+    shards: int = setting(1, "how many parts the corpus is divided into", minimum=1)
+
+    def __post_init__(self) -> None:
+        if self.shard > self.shards:
+            raise InputError(f"there is no shard {self.shard} of {self.shards}; they are numbered from 1")
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import os
+
+    from stillhouse.artifacts import read_manifest
+    from stillhouse.pretraining.importance import Source, count_passages
+    from stillhouse.pretraining.ngram_merge import Memory
+
+    tokens = inputs["tokens"]
+    whole = Source.open(tokens, read_manifest(tokens, verify=False).facts.get("tokenizer", ""))
+    source = whole.shard(config.shard, config.shards)
+    memory = Memory(config.memory_mib << 20, min(8, os.cpu_count() or 1))
+    saved = count_passages(source, config.window, config.unit, outputs["counts"], context.work, memory)
+    distinct = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}
+    passages = len(source.offsets) - 1
+    facts = {"shard": config.shard, "shards": config.shards, "passages": passages, "tokens": len(source.ids)} | distinct
+    summary = (
+        f"shard {config.shard} of {config.shards}: {passages} passages, {len(source.ids)} tokens, "
+        f"distinct n-grams {' / '.join(map(str, distinct.values()))}"
+    )
+    return Report(summary, {name: float(value) for name, value in facts.items()}, facts)
+
+
+STEP = Step(
+    "count",
+    "counts the n-grams of a shard of the passages, for importance by many machines",
+    Config,
+    inputs=(Port("tokens", "the token arrays"),),
+    outputs=(Port("counts", "n-gram counts"),),
+    run=run,
+)

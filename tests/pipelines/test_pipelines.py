@@ -73,8 +73,13 @@ def test_names_of_settings_are_no_yaml_booleans() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_group_hands_down_what_its_tasks_read(name: str) -> None:
-    """kfp compiles a task that reads what its group was never given, and the run fails on the cluster."""
-    spec = version(name)["spec"]["pipelineSpec"]
+    """kfp compiles a task that reads what its group was never given, and the run fails on the cluster.
+
+    The names of secrets and volume claims are read by the pod, from what its group was given.
+    """
+    content = version(name)["spec"]
+    spec = content["pipelineSpec"]
+    pods = content["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     for place, group in [("root", spec["root"]), *spec["components"].items()]:
         declared = group.get("inputDefinitions", {})
         for task in group.get("dag", {}).get("tasks", {}).values():
@@ -84,7 +89,20 @@ def test_every_group_hands_down_what_its_tasks_read(name: str) -> None:
             for value in task.get("inputs", {}).get("artifacts", {}).values():
                 read = value.get("componentInputArtifact")
                 assert read is None or read in declared["artifacts"], (place, read)
-            assert task["componentRef"]["name"] in spec["components"]
+            component = spec["components"][task["componentRef"]["name"]]
+            for read in _parameters_read(pods.get(component.get("executorLabel"), {})):
+                assert read in declared["parameters"], (place, read)
+
+
+def _parameters_read(part: Any) -> Iterator[str]:
+    """The parameters of the group that a pod's specification names."""
+    if isinstance(part, dict):
+        if "componentInputParameter" in part:
+            yield part["componentInputParameter"]
+        part = list(part.values())
+    if isinstance(part, list):
+        for inner in part:
+            yield from _parameters_read(inner)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,0 +1,121 @@
+"""The page of `scale.py`: what was measured, whether memory was bounded, and what follows for other sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from machine import machine
+from scale_on_paper import measured_rates, on_paper
+
+HERE = Path(__file__).resolve().parent
+PACKAGES = ("numpy", "pandas", "pyarrow", "faiss-cpu", "torch")
+BASE = 300
+"""Bytes of its own memory that a step may take a passage, whatever is in the passage: digests, numbers, identifiers."""
+SHOWN = {
+    "source": "*sampling the source*",
+    "ingest JSONL": "`ingest` from JSONL",
+    "ingest Parquet": "`ingest` from Parquet",
+    "validate": "`validate`",
+    "look up ids": "rows of 1,000 passage ids",
+    "shard": "`encode` of a shard, random vectors",
+    "tokens": "*sampling the tokens*",
+    "count n-grams": "counts of n-grams, n ≤ 4",
+}
+
+Row = dict[str, Any]
+
+
+def render(results: Sequence[Row], settings: Row, measured: Path) -> str:
+    """The page; `measured` is the file that the rates of its table on paper are written to."""
+    rows = together(results)
+    rates = measured_rates(rows, settings)
+    measured.write_text(json.dumps(rates, indent=1) + "\n", encoding="utf-8")
+    assumed = yaml.safe_load((HERE / "scale.assumed.yaml").read_text(encoding="utf-8"))
+    flags = " ".join(f"--{name} {settings[name]}" for name in ("passages", "shards", "width"))
+    command = f"python benchmarks/scale.py run --folder build/scale {flags}"
+    note = f" {settings['note']}" if settings["note"] else ""
+    lines = [
+        f"# {settings['passages']:,} passages without a model, and on paper beyond",
+        "",
+        f"Commands: `{command}`, then the same with `page` in the place of `run`.",
+        "",
+        f"{machine(*PACKAGES)}{note}",
+        "",
+        "Passages of 56 random words on average, with repeats that `ingest` and `validate` must count right; vectors",
+        f"of width {settings['width']} in clusters, in {settings['shards']} shards; tokens from a trigram model of",
+        "`wiki-intro`, at most 46 a passage. Every line is a process of its own (the shards: their sum, and the most",
+        "of any). *Peak* holds the pages of mapped files, which the system takes back when it needs them; *own* is",
+        "what only the process can give back, looked at 20 times a second. *Written* is all that went to the disk,",
+        "*kept* the result. *Core s* are seconds of the processor, which other work lengthens less than the clock's.",
+        "",
+        "| task | passages | seconds | core s | passages/core s | peak MiB | own MiB | written MiB | kept MiB | load |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *map(measured_line, rows),
+        "",
+        *checked(rows, settings),
+        "",
+        "Each task compares what it made with what was put in: the number of taken, rejected and repeated passages,",
+        "the table that came out of its own output, the ranking of 20 queries by a plain product with all vectors,",
+        "the sum of all counts of each length. recall@10 beside exact search: " + recalls(rows) + ".",
+        "",
+        *on_paper(rates, assumed),
+    ]
+    notes = HERE / "scale.notes.md"
+    lines += ["", notes.read_text(encoding="utf-8").strip()] if notes.is_file() else []
+    return "\n".join(lines) + "\n"
+
+
+def together(results: Sequence[Row]) -> list[Row]:
+    """The results with the shards of a size as one: seconds and bytes add up, of memory the most counts."""
+    rows: dict[tuple[str, int], Row] = {}
+    for row in results:
+        name = "shard" if row["task"].startswith("shard") else row["task"]
+        known = rows.setdefault((name, row["passages"]), {**row, "task": name, "parts": 0})
+        known["parts"] += 1
+        if known["parts"] > 1:
+            for figure in ("seconds", "processor", "written", "kept"):
+                known[figure] += row[figure]
+            for figure in ("peak", "own"):
+                known[figure] = max(known[figure], row[figure])
+    return list(rows.values())
+
+
+def measured_line(row: Row) -> str:
+    name = SHOWN.get(row["task"]) or row["task"].replace("index ", "index of shards: ").replace("search ", "search: ")
+    rate = "" if row["task"].startswith("search") else f"{row['passages'] / row['processor']:,.0f}"
+    figures = [f"{row['seconds']:.1f}", f"{row['processor']:.1f}", rate]
+    figures += [f"{row[key]:,.0f}" if key in row else "" for key in ("peak", "own", "written", "kept")]
+    return f"| {' | '.join([name, format(row['passages'], ','), *figures, format(row['load'], '.1f')])} |"
+
+
+def allowed(task: str, settings: Row) -> float:
+    """The bytes a passage by which a task's own memory may grow."""
+    # Faiss holds these whole; a vector of ivfpq has a byte for four dimensions, and its number.
+    whole = {"sq8": settings["width"], "ivfpq": settings["width"] / 4 + 8}
+    return BASE + whole.get(task.split()[-1], 0.0)
+
+
+def checked(rows: Sequence[Row], settings: Row) -> Iterator[str]:
+    """Own memory at both sizes, its growth a passage, and whether that is within bounds."""
+    yield "| task | own MiB, smaller | larger | growth, bytes a passage | at most | |"
+    yield "|---|---|---|---|---|---|"
+    smaller, larger = settings["smaller"], settings["passages"]
+    by_size = {(row["task"], row["passages"]): row["own"] for row in rows}
+    for task in dict.fromkeys(row["task"] for row in rows):
+        if task in ("source", "tokens") or not {(task, smaller), (task, larger)} <= by_size.keys():
+            continue
+        few, many = by_size[task, smaller], by_size[task, larger]
+        growth, most = (many - few) * 2**20 / (larger - smaller), allowed(task, settings)
+        if task == "count n-grams":  # it fills what it may hold
+            most += 2**20 * settings["memory_mib"] / (larger - smaller)
+        verdict = "bounded" if growth <= most else "**more than promised**"
+        yield f"| {SHOWN.get(task, task)} | {few:,.0f} | {many:,.0f} | {growth:.0f} | {most:.0f} | {verdict} |"
+
+
+def recalls(rows: Sequence[Row]) -> str:
+    found = [f"{row['task'].split()[-1]} {row['recall']:.3f} ({row['passages']:,})" for row in rows if "recall" in row]
+    return ", ".join(text for text in found if not text.startswith("flat"))

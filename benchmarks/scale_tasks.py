@@ -1,0 +1,275 @@
+"""What `scale.py` measures: the steps of a corpus that need no model, each a function of the corpus's folder.
+
+A task checks its result against what was put in and raises an `AssertionError` where they differ. Where a step needs a
+model's vectors it is given random ones, and does all else as ever.
+
+Shapes: N passages, D width, Q queries.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from word_passages import counts, write_jsonl
+
+QUERIES, DEPTH, CHECKED = 1000, 100, 20
+CENTRES, SPREAD, NOISE = 2000, 0.8, 0.4
+FITTED_TO, LONGEST_PASSAGE, NGRAMS = 20_000, 48, 4
+"""Passages that the sampler of tokens is fitted to, the most tokens of a passage, the longest n-gram counted."""
+
+Found = dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A corpus of `passages` in `folder`, its vectors of `width` in `shards`; `data` has the real data sets."""
+
+    folder: Path
+    passages: int
+    width: int
+    shards: int
+    data: Path
+    memory_mib: int = 1024
+
+    @property
+    def corpus(self) -> Path:
+        return self.folder / "corpus"
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "passages.jsonl"
+
+    def vectors(self, number: int) -> Path:
+        return self.folder / "vectors" / str(number)
+
+    def index(self, kind: str) -> Path:
+        return self.folder / f"index-{kind}"
+
+
+def kept(*paths: Path) -> dict[str, Any]:
+    """How much of the disk a result takes."""
+    files = [path for place in paths for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file()]
+    return {"kept": sum(path.stat().st_size for path in files) / 2**20}
+
+
+def sample_source(place: Place, _: str) -> Found:
+    write_jsonl(place.source, place.passages)
+    return kept(place.source)
+
+
+def ingest_jsonl(place: Place, _: str) -> Found:
+    facts = run_step("ingest", {}, {"corpus": place.corpus}, source=str(place.source), queries="source").facts
+    put_in = counts(place.passages)
+    assert facts["passages"] == place.passages, facts["passages"]
+    assert sum(facts["rejected"].values()) == put_in.repeated_ids, facts["rejected"]
+    return kept(place.corpus)
+
+
+def ingest_parquet(place: Place, _: str) -> Found:
+    """The corpus's own table once more, as a source: it must come out as it went in."""
+    from stillhouse.artifacts import digest_file
+
+    table, again = place.corpus / "passages.parquet", place.folder / "again"
+    run_step("ingest", {}, {"corpus": again}, source=str(table), queries="source")
+    assert digest_file(again / table.name) == digest_file(table)
+    found = kept(again)
+    shutil.rmtree(again)
+    return found
+
+
+def validate(place: Place, _: str) -> Found:
+    metrics = run_step(
+        "validate", {"corpus": place.corpus}, {"validation": place.folder / "validation"}, max_rejected_fraction=1.0
+    ).metrics
+    assert metrics["passages"] == place.passages
+    repeated = counts(place.passages).repeated_texts
+    assert round(metrics["duplicate_text_fraction"] * place.passages) == repeated, metrics
+    return kept(place.folder / "validation")
+
+
+def look_up_ids(place: Place, _: str) -> Found:
+    """What every step does that reads qrels, runs or the ids of negatives."""
+    from stillhouse.corpus.store import Corpus
+
+    corpus = Corpus.open(place.corpus)
+    rows = np.linspace(0, place.passages - 1, QUERIES).astype(np.int64)
+    assert corpus.rows_of([f"p{row}" for row in rows]).tolist() == rows.tolist()
+    return None
+
+
+def run_step(name: str, inputs: dict[str, Path], outputs: dict[str, Path], **settings: Any) -> Any:
+    from stillhouse.config import build
+    from stillhouse.steps.execute import execute
+    from stillhouse.steps.registry import find_step
+
+    step = find_step(name)
+    return execute(step, build(step.config, settings, name), inputs, outputs)
+
+
+def encode_shard(place: Place, number: str) -> Found:
+    """What `encode` does for a shard, with random vectors in the place of the model's."""
+    from stillhouse.corpus.store import Corpus, open_passage_texts
+    from stillhouse.retrieval.corpus_encoding import BLOCK, digests_of
+    from stillhouse.retrieval.embeddings import Embeddings, write_segment
+    from stillhouse.retrieval.shards import shard_rows, write_shard
+
+    corpus = Corpus.open(place.corpus)
+    rows = shard_rows(place.passages, int(number), place.shards)
+    texts = open_passage_texts(corpus, place.folder, range(int(rows[0]), int(rows[-1]) + 1))
+    digests_N, lengths_N = digests_of(lambda part: list(texts[part - rows[0]]), rows)
+    new, into = place.folder / "new", place.vectors(int(number))
+    for unfinished in (new, into):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    missing = Embeddings([], digests_N, place.width).missing
+    order = missing[np.argsort(-lengths_N[missing], kind="stable")]
+    for begin in range(0, len(order), BLOCK):
+        block = order[begin : begin + BLOCK]
+        write_segment(new, digests_N[block], random_vectors(rows[block], place.width))
+    embeddings = Embeddings([new], digests_N, place.width)
+    assert not len(embeddings.missing)
+    into.mkdir(parents=True)
+    write_shard(into, embeddings, digests_N, list(corpus.passage_ids.iloc[rows]))
+    del embeddings
+    shutil.rmtree(new)
+    return kept(into)
+
+
+def random_vectors(rows_N: np.ndarray, width: int) -> np.ndarray:
+    """Float32 [N, D] of length 1, in clusters as embeddings are, of these rows of the corpus."""
+    rng = np.random.default_rng([int(rows_N[0]), len(rows_N)])
+    centre_N = rows_N % CENTRES
+    noise_ND = unit(rng.standard_normal((len(rows_N), width), dtype=np.float32))
+    return unit(centres(width)[centre_N] + SPREAD * noise_ND)
+
+
+def centres(width: int) -> np.ndarray:
+    return unit(np.random.default_rng(0).standard_normal((CENTRES, width), dtype=np.float32))
+
+
+def unit(vectors_ND: np.ndarray) -> np.ndarray:
+    result: np.ndarray = (vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)).astype(np.float32)
+    return result
+
+
+def build_index(place: Place, kind: str) -> Found:
+    """What `index` does with the vectors of all shards."""
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.settings import IndexConfig
+    from stillhouse.retrieval.vector_index import CutVectors, write_index
+
+    into, corpus = place.index(kind), Corpus.open(place.corpus)
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir()
+    vectors = CutVectors(stored(place), place.width, True)
+    write_index(into, index_config(IndexConfig, kind, place.passages), vectors, corpus.passage_ids, place.width)
+    return kept(into)
+
+
+def index_config(config: Callable[..., Any], kind: str, passages: int) -> Any:
+    """With fewer clusters than by default, whose fitting would be most of the time."""
+    return config(kind=kind, ivf_lists=max(1, min(2048, passages // 39)) if kind == "ivfpq" else 0)
+
+
+def stored(place: Place) -> Any:
+    """The vectors of all shards, found by the digests of the corpus's texts."""
+    from stillhouse.corpus.store import Corpus, passage_text_blocks
+    from stillhouse.retrieval.embeddings import Embeddings, text_digests
+
+    digests_N = np.concatenate([text_digests(block) for block in passage_text_blocks(Corpus.open(place.corpus))])
+    found = Embeddings([place.vectors(number) for number in range(1, place.shards + 1)], digests_N, place.width)
+    assert found.known == place.passages
+    return found
+
+
+def search_index(place: Place, kind: str) -> Found:
+    """All queries at once. Exact search must find what a plain comparison of all vectors finds."""
+    from stillhouse.retrieval.vector_index import VectorIndex
+
+    index, queries_QD = VectorIndex(place.index(kind)), queries(place)
+    rows_QK, scores_QK = index.search(queries_QD, DEPTH)
+    assert rows_QK.shape == (len(queries_QD), min(DEPTH, place.passages))
+    np.save(place.folder / f"found-{kind}.npy", rows_QK)
+    exact = place.folder / "found-flat.npy"
+    if kind == "flat":
+        expected_QK = np.empty((CHECKED, 0), dtype=np.float32)
+        for _, block_BD in index.blocks():
+            together = np.concatenate([expected_QK, queries_QD[:CHECKED] @ block_BD.T], axis=1)
+            expected_QK = np.sort(together, axis=1)[:, : -rows_QK.shape[1] - 1 : -1]
+        np.testing.assert_allclose(scores_QK[:CHECKED], expected_QK, atol=1e-5)
+        return {"recall": 1.0}
+    common = [np.isin(mine[:10], theirs[:10]).mean() for mine, theirs in zip(rows_QK, np.load(exact))]
+    return {"recall": float(np.mean(common))}
+
+
+def queries(place: Place) -> np.ndarray:
+    """Float32 [Q, D]: noisy copies of some passages' vectors."""
+    from stillhouse.retrieval.vector_index import VectorIndex
+
+    rng = np.random.default_rng(1)
+    rows = np.sort(rng.choice(place.passages, min(QUERIES, place.passages), replace=False)).astype(np.int32)
+    noise_QD = unit(rng.standard_normal((len(rows), place.width), dtype=np.float32))
+    return unit(VectorIndex(place.index("flat")).vectors(rows) + NOISE * noise_QD)
+
+
+def sample_tokens(place: Place, _: str) -> Found:
+    """Token ids drawn from a trigram model of the opening passages of `wiki-intro`."""
+    import counting
+    from token_sampler import TokenSampler
+    from transformers import AutoTokenizer
+
+    from stillhouse.pretraining.tokens import cut, join
+    from stillhouse.retrieval.source import locate
+
+    tokenizer = AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True)
+    texts = [text for text, _ in zip(counting.passages(wiki_intro(place.data)), range(FITTED_TO))]
+    tokens = join(cut(tokenizer, part, LONGEST_PASSAGE) for part in parts(texts, 2048))
+    sampler = TokenSampler(tokens.ids, tokens.offsets)
+    into = place.folder / "tokens"
+    sampler.write(into, int(place.passages * sampler.lengths.mean()), 1)
+    return kept(into) | {"tokens": int(np.load(into / "offsets.npy", mmap_mode="r")[-1])}
+
+
+def wiki_intro(data: Path) -> Path:
+    return data / "wiki-intro" / "corpus.jsonl.gz"
+
+
+def parts(items: list[str], size: int) -> Iterator[list[str]]:
+    for begin in range(0, len(items), size):
+        yield items[begin : begin + size]
+
+
+def count_ngrams(place: Place, _: str) -> Found:
+    """Exact counts of all n-grams. Their sums must be those that the passages' lengths say."""
+    from stillhouse.pretraining import ngrams
+    from stillhouse.pretraining.ngram_merge import Memory
+
+    ids = np.load(place.folder / "tokens" / "ids.npy", mmap_mode="r")
+    offsets = np.load(place.folder / "tokens" / "offsets.npy")
+    work = place.folder / "counts"
+    tables = ngrams.count_ngrams(ids, offsets, NGRAMS, work, Memory(place.memory_mib << 20, 2))
+    lengths_N = np.diff(offsets)
+    for n, order in enumerate(tables.orders, start=1):
+        assert order.total == int(np.maximum(lengths_N - n + 1, 0).sum()), (n, order.total)
+    found = {"tokens": len(ids), "distinct": [len(order.keys) for order in tables.orders]} | kept(work)
+    del tables
+    shutil.rmtree(work)
+    return found
+
+
+TASKS: dict[str, Callable[[Place, str], Found]] = {
+    "source": sample_source,
+    "ingest JSONL": ingest_jsonl,
+    "ingest Parquet": ingest_parquet,
+    "validate": validate,
+    "look up ids": look_up_ids,
+    "shard": encode_shard,
+    "index": build_index,
+    "search": search_index,
+    "tokens": sample_tokens,
+    "count n-grams": count_ngrams,
+}

@@ -1,0 +1,92 @@
+"""The run at scale, at ten thousand passages: every task checks itself, and the page says what held."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig, BertModel
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def scale(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The benchmark with its tasks in this process."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import scale
+
+    def run_alone(_: Path, words: list[str], **environment: str) -> dict[str, Any]:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        arguments = dict(zip(words[1::2], words[2::2]))
+        task, which = words[words.index("--task") + 1 :]
+        size = int(arguments["--passages"])
+        place = scale.Place(Path(arguments["--folder"]) / f"{size}", size, 16, 2, Path(arguments["--data"]), 16)
+        return scale.measure(lambda: scale.TASKS[task](place, which)) | {"load": 0.0}
+
+    monkeypatch.setattr(scale, "run_alone", run_alone)
+    return scale
+
+
+def test_every_step_holds_at_ten_thousand_passages(scale: Any, tmp_path: Path, data: Path) -> None:
+    folder, page = tmp_path / "build", tmp_path / "scale.md"
+    words = ["--folder", str(folder), "--data", str(data), "--passages", "10000", "--width", "16", "--shards", "2"]
+    words += ["--memory-mib", "16", "--page", str(page)]
+    assert scale.main(["run", *words]) == 0
+    results = scale.read_results(folder)
+    tasks = [(row["task"], row["passages"]) for row in results]
+    assert len(tasks) == len(set(tasks)) and {size for _, size in tasks} == {1000, 10_000}
+    assert {task.split()[0] for task, _ in tasks} == {task.split()[0] for task in scale.TASKS}
+    assert min(row["recall"] for row in results if row["task"] == "search sq8") > 0.9
+    assert [path.name for path in folder.iterdir()] == ["results.json"]
+    assert scale.main(["run", *words]) == 0 and scale.read_results(folder) == results
+    assert scale.main(["page", *words]) == 0
+    text = page.read_text(encoding="utf-8")
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert sum("bounded" in line or "promised" in line for line in tables) == len({task for task, _ in tasks}) - 3
+    assert "**GPU-hours, arithmetic**: encoding" in text
+    rates = json.loads((tmp_path / "scale.measured.json").read_text(encoding="utf-8"))
+    [ingest] = [row for row in results if (row["task"], row["passages"]) == ("ingest JSONL", 10_000)]
+    assert rates["ingest"]["value"] == pytest.approx(10_000 / ingest["processor"], rel=1e-3)
+
+
+def test_a_wrong_corpus_is_noticed(scale: Any, tmp_path: Path) -> None:
+    """One passage too few in the source, and the task does not pass."""
+    place = scale.Place(tmp_path, 1000, 16, 2, tmp_path)
+    scale.TASKS["source"](place, "")
+    lines = place.source.read_text(encoding="utf-8").splitlines(keepends=True)
+    place.source.write_text("".join(lines[1:]), encoding="utf-8")
+    with pytest.raises(AssertionError):
+        scale.TASKS["ingest JSONL"](place, "")
+
+
+def test_operations_on_paper_are_those_that_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import scale_on_paper
+
+    config = BertConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=256, vocab_size=99
+    )
+    model = BertModel(config, add_pooling_layer=False).eval()
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+        model(torch.ones(1, 20, dtype=torch.long))
+    assert scale_on_paper.passage_operations({"layers": 2, "width": 64}, 20) == counter.get_total_flops()
+
+
+def test_memory_that_grows_beyond_its_bound_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import scale_page
+
+    settings = {"smaller": 1000, "passages": 11_000, "width": 64, "memory_mib": 1}
+    for bytes_a_passage, verdict in ((290, "bounded"), (310, "more than promised")):
+        rows = [
+            {"task": "validate", "passages": size, "own": 50 + size * bytes_a_passage / 2**20}
+            for size in (1000, 11_000)
+        ]
+        assert verdict in list(scale_page.checked(rows, settings))[-1]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +114,14 @@ def run_step(name: str, inputs: dict[str, Path], outputs: dict[str, Path], **set
 
 def encode_shard(place: Place, number: str) -> Found:
     """What `encode` does for a shard, with random vectors in the place of the model's."""
-    from stillhouse.corpus.store import Corpus, open_passage_texts
+    from stillhouse.corpus.store import Corpus, passage_text_blocks
     from stillhouse.retrieval.corpus_encoding import BLOCK, digests_of
     from stillhouse.retrieval.embeddings import Embeddings, write_segment
     from stillhouse.retrieval.shards import shard_rows, write_shard
 
     corpus = Corpus.open(place.corpus)
     rows = shard_rows(place.passages, int(number), place.shards)
-    texts = open_passage_texts(corpus, place.folder, range(int(rows[0]), int(rows[-1]) + 1))
-    digests_N, lengths_N = digests_of(lambda part: list(texts[part - rows[0]]), rows)
+    digests_N, lengths_N = digests_of(partial(passage_text_blocks, corpus), rows)
     new, into = place.folder / "new", place.vectors(int(number))
     for unfinished in (new, into):
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -133,7 +133,7 @@ def encode_shard(place: Place, number: str) -> Found:
     embeddings = Embeddings([new], digests_N, place.width)
     assert not len(embeddings.missing)
     into.mkdir(parents=True)
-    write_shard(into, embeddings, digests_N, list(corpus.passage_ids.iloc[rows]))
+    write_shard(into, embeddings, digests_N, corpus.passage_ids, int(rows[0]))
     del embeddings
     shutil.rmtree(new)
     return kept(into)

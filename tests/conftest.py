@@ -7,6 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A deadline would measure what else the machine does.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["STILLHOUSE_QUIET"] = "1"

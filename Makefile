@@ -10,7 +10,7 @@ RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
 # Files of tests run side by side, each on one core: of several threads PyTorch would take all cores for every one.
 SIDE_BY_SIDE = OMP_NUM_THREADS=1
-WORKERS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
+WORKERS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 10
 
 OVERLAY ?= single-node
 # What the tests of the cluster's side run for real; where one is absent, its tests say so and are skipped.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,16 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("use", USES, ids=lambda use: use.name)
+def every_use() -> Iterator[object]:
+    """The uses of the graph; of several of one step all but the first are for `make test-kill`."""
+    seen: set[str] = set()
+    for use in USES:
+        marks = [pytest.mark.long] if use.step.name in seen else []
+        seen.add(use.step.name)
+        yield pytest.param(use, marks=marks, id=use.name)
+
+
+@pytest.mark.parametrize("use", every_use())
 def test_a_killed_step_goes_on_to_the_same_bytes(use: Use, calm: tuple[Path, dict[str, float]], tmp_path: Path) -> None:
     root, seconds = calm
     chance = random.Random(f"{SEED} {use.name}")

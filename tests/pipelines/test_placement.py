@@ -1,6 +1,7 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
 """Placements: what is refused, what tables say, and what becomes of one in the compiled pipeline."""
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from kfp import compiler, dsl
+from kfp.dsl import pipeline_task
 
-from pipelines.place import place
+from pipelines.place import place, short_stacks
 from pipelines.placement import Accelerator, Claim, Placement, Secret, Toleration, gib, refuse_image
 from pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.errors import InputError
@@ -203,3 +205,15 @@ def test_without_accelerators_nothing_of_a_gpu_is_in_any_pod(tmp_path: Path) -> 
         assert not {"tolerations", "nodeSelector"} & set(pod)
         assert not [word for word in ("gpu", "nvidia", "cuda") if word in json.dumps([container, pod]).lower()]
     assert "accelerator_type" not in find_table("cpu").parameters
+
+
+def test_a_setter_that_cannot_be_used_still_says_its_name() -> None:
+    def set_memory() -> str:
+        task = object.__new__(pipeline_task.PipelineTask)
+        task.container_spec = None
+        with short_stacks(), pytest.raises(ValueError) as raised:
+            task._ensure_container_spec_exists()
+        return str(raised.value)
+
+    assert set_memory().startswith("set_memory can only be used")
+    assert pipeline_task.inspect is inspect

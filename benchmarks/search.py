@@ -24,6 +24,7 @@ import torch
 from machine import machine, peak_mib
 from notes import write_page
 
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.retrieval.embeddings import Embeddings, write_segment
 from stillhouse.retrieval.runs import read_run, write_run
@@ -105,7 +106,7 @@ def index_folder(arguments: argparse.Namespace, kind: str) -> Path:
 def build_one(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
     vectors, into = stored(arguments), index_folder(arguments, kind)
     into.mkdir(exist_ok=True)
-    ids = pd.Series(np.char.mod("p%d", np.arange(arguments.passages)))
+    ids = PassageIds([f"p{row}" for row in range(arguments.passages)])
     started = time.perf_counter()
     write_index(into, IndexConfig(kind=kind), vectors, ids, WIDTH)
     seconds = time.perf_counter() - started

@@ -80,6 +80,7 @@ def test_every_rung_has_its_steps_and_a_promotion(compiled: dict[str, Any]) -> N
     for rung, tasks in found.items():
         own = {use.name for use in uses_of(Rung(rung))}
         sharded = {"challenger_index_vectors", "challenger_index-shards"} if rung != "index" else set()
+        sharded |= {f"{name}{end}" for name in own & {"importance"} for end in ("_counts", "-shards")}
         assert own | {"promote"} <= set(tasks) and len(tasks) == len(own | sharded) + 1, set(tasks)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import faiss
 import numpy as np
-import pandas as pd
 import pytest
 
+from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import Embeddings, text_digests, write_segment
 from stillhouse.retrieval.index_kinds import open_flat, write_flat
@@ -33,7 +33,7 @@ def stored(folder: Path, vectors: np.ndarray, width: int = 0, normalize: bool = 
 def written(folder: Path, vectors: CutVectors, kind: str, **settings: int) -> VectorIndex:
     folder.mkdir()
     config = IndexConfig(kind=kind, **{**SMALL, **settings})  # type: ignore[arg-type]
-    write_index(folder, config, vectors, pd.Series([f"p{n}" for n in range(len(vectors))]), 16)
+    write_index(folder, config, vectors, PassageIds([f"p{n}" for n in range(len(vectors))]), 16)
     return VectorIndex(folder)
 
 

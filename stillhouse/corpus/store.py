@@ -203,16 +203,10 @@ class Corpus:
 
     def passages_at(self, rows: NDArray[np.integer], *columns: str) -> pd.DataFrame:
         """Some columns of the passages `rows`, in their order, from the row groups that hold any of them."""
-        wanted, first = np.unique(rows), 0
-        with self._open("passages") as file:
-            kept = [file.schema_arrow.empty_table().select(list(columns))]
-            for group in range(file.num_row_groups):
-                size = file.metadata.row_group(group).num_rows
-                begin, end = np.searchsorted(wanted, (first, first + size))
-                if begin < end:
-                    kept.append(file.read_row_group(group, list(columns)).take(wanted[begin:end] - first))
-                first += size
-        return pa.concat_tables(kept).to_pandas().iloc[np.searchsorted(wanted, rows)]
+        wanted = np.unique(rows)
+        nothing = SCHEMAS["passages"].empty_table().select(list(columns)).to_pandas()
+        found = pd.concat([nothing, *self.passage_blocks(*columns, among=wanted)], ignore_index=True)
+        return found.iloc[np.searchsorted(wanted, rows)]
 
     @cached_property
     def titles(self) -> str:

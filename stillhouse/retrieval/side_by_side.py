@@ -32,19 +32,16 @@ def side_by_side(
 
     At most twice as many batches are under way as there are threads. What `compute` raises is raised here.
     """
-    threads = threads_of(device)
-    if threads == 1:
-        for batch in batches:
-            with torch.inference_mode(), autocast(precision, device):
-                result = compute(batch)
-            yield batch, result
-        return
 
     def alone(batch: Batch) -> Result:
         # Either is a thread's own, so that what holds around the loop does not hold here.
         with torch.inference_mode(), autocast(precision, device):
             return compute(batch)
 
+    threads = threads_of(device)
+    if threads == 1:
+        yield from ((batch, alone(batch)) for batch in batches)
+        return
     pool = ThreadPoolExecutor(threads, "batch", initializer=partial(torch.set_num_threads, 1))
     under_way: deque[tuple[Batch, Future[Result]]] = deque()
     try:

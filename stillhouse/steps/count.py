@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stillhouse.config import setting
 from stillhouse.context import Context
-from stillhouse.errors import InputError
 from stillhouse.pretraining.settings import CountingConfig
+from stillhouse.steps.sharding import ShardConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(CountingConfig):
+class Config(ShardConfig, CountingConfig):
     """Which part of the corpus is counted, and how."""
-
-    shard: int = setting(1, "which of the shards, from 1", minimum=1)
-    shards: int = setting(1, "how many parts the corpus is divided into", minimum=1)
-
-    def __post_init__(self) -> None:
-        if self.shard > self.shards:
-            raise InputError(f"there is no shard {self.shard} of {self.shards}; they are numbered from 1")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

@@ -1,0 +1,20 @@
+"""Which part of a corpus a step takes, for the steps that many machines share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardConfig:
+    """One of so many parts. Raises `InputError` for one beyond the last."""
+
+    shard: int = setting(1, "which of the shards, from 1", minimum=1)
+    shards: int = setting(1, "how many parts the corpus is divided into", minimum=1)
+
+    def __post_init__(self) -> None:
+        if self.shard > self.shards:
+            raise InputError(f"there is no shard {self.shard} of {self.shards}; they are numbered from 1")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fake_cluster import NAMESPACE, FakeCluster, own_pod
 
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.trainjob.cluster import Cluster
 from stillhouse.trainjob.settings import POD, POD_NAMESPACE
 
@@ -39,3 +40,11 @@ def cluster(fake: FakeCluster, told: list[str]) -> Cluster:
     settings = client.Configuration(host=fake.url)
     settings.retries = False
     return Cluster(client.ApiClient(settings), NAMESPACE, told.append, sleep=lambda seconds: None)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    with whole_folder(tmp_path / "tokens") as staging:
+        (staging / "tokens.bin").write_bytes(b"0123")
+        write_manifest(staging, "tokenize", {}, {}, {})
+    return tmp_path / "tokens"

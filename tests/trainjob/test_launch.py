@@ -1,120 +1,25 @@
-"""A step that starts nodes, against an API server on loopback: every way in which a job begins, goes on and ends."""
+"""A step that starts nodes, against an API server on loopback: how a job begins, is found again, ends and is named."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from fake_cluster import FakeCluster
+from learning_step import SETTINGS, STEP, Config, begin, end_badly, good_course, run
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.config import setting
+from stillhouse.artifacts import read_manifest
 from stillhouse.errors import CrashElsewhere, InputError
-from stillhouse.steps.spec import Port, Report, Step
 from stillhouse.trainjob.cluster import Cluster
 from stillhouse.trainjob.exchange import FORGOTTEN_AFTER, exchange_root
 from stillhouse.trainjob.launch import execute_on_nodes
 from stillhouse.trainjob.settings import NodeSettings
 
 ROLES = Path(__file__).resolve().parents[2] / "manifests" / "components" / "trainer" / "roles.yaml"
-SETTINGS = NodeSettings(
-    nodes=2,
-    task="retriever_1",
-    runtime="stillhouse-torch-cpu",
-    cpu="1",
-    cpu_limit="2",
-    memory="2Gi",
-    memory_limit="4Gi",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    rate: float = setting(0.5, "a setting")
-
-
-def never(*given: Any) -> Report:
-    raise AssertionError("the step's own pod computes nothing")
-
-
-STEP = Step(
-    "learn",
-    "learns",
-    Config,
-    inputs=(Port("tokens", "what is learned from"), Port("extra", "more of it", optional=True)),
-    outputs=(Port("encoder", "the model", kind="model"), Port("curves", "the losses")),
-    run=never,
-    parallel=True,
-)
-
-
-@pytest.fixture
-def tokens(tmp_path: Path) -> Path:
-    with whole_folder(tmp_path / "tokens") as staging:
-        (staging / "tokens.bin").write_bytes(b"0123")
-        write_manifest(staging, "tokenize", {}, {}, {})
-    return tmp_path / "tokens"
-
-
-def flags(job: Mapping[str, Any]) -> dict[str, str]:
-    """The flags of the command that a job runs on every node."""
-    words = job["spec"]["trainer"]["command"]
-    return dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
-
-
-def work(fake: FakeCluster) -> None:
-    """What the nodes' processes do: read the inputs, write the outputs and at last the figures."""
-    given = flags(fake.only_job())
-    assert (Path(given["tokens"]) / "tokens.bin").read_bytes() == b"0123"
-    for name in ("encoder", "curves"):
-        with whole_folder(Path(given[name])) as staging:
-            (staging / "model.bin").write_bytes(given["rate"].encode())
-            write_manifest(staging, "learn", {"rate": 0.5}, {}, {"steps": 6})
-    Path(given["metrics"]).write_text(json.dumps({"loss": 0.25}))
-
-
-def begin(fake: FakeCluster) -> None:
-    fake.run_pods(fake.only_job()["metadata"]["name"], 2)
-
-
-def end_well(fake: FakeCluster) -> None:
-    for name in list(fake.pods):
-        if "-node-0-" in name:
-            fake.end_pod(name, 0)
-    fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "AllJobsCompleted")
-
-
-def end_badly(fake: FakeCluster, code: int, reason: str = "", words: str = "") -> None:
-    job = fake.only_job()["metadata"]["name"]
-    fake.end_pod(f"{job}-node-0-1-abcde", code, reason, words)
-    fake.set_condition(job, "Failed", "FailedJobs", "jobset failed due to one or more job failures")
-
-
-def run(cluster: Cluster, tokens: Path, folder: Path, settings: NodeSettings = SETTINGS) -> Report:
-    outputs = {"encoder": folder / "encoder", "curves": folder / "curves"}
-    return execute_on_nodes(STEP, Config(), {"tokens": tokens}, outputs, settings, cluster)
-
-
-def good_course(fake: FakeCluster) -> list[Callable[[], None]]:
-    """The job is queued; its nodes begin; they work; they end. One call each time that the step looks."""
-    name = lambda number: f"{fake.only_job()['metadata']['name']}-node-0-{number}-abcde"  # noqa: E731
-    return [
-        lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Suspended", "Suspended"),
-        lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Suspended", "Resumed", holds=False),
-        lambda: begin(fake),
-        lambda: fake.say(name(0), "step 1"),
-        lambda: fake.say(name(0), "step 2"),
-        lambda: fake.say(name(1), "ready"),
-        lambda: work(fake),
-        lambda: end_well(fake),
-    ]
 
 
 def test_a_job_is_started_followed_and_its_outputs_are_collected(
@@ -225,110 +130,6 @@ def test_a_failure_is_told_with_its_reason_and_exit_code(
     assert raised.value.exit_code == (2 if code == 2 else 1)  # type: ignore[attr-defined]
     assert "[node 1] last words" in told
     assert not (tmp_path / "out" / "encoder").exists()
-
-
-def test_a_job_that_is_deleted_ends_the_step(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
-    fake.script = [lambda: begin(fake), lambda: fake.jobs.clear()]
-    with pytest.raises(CrashElsewhere, match="was deleted while it ran; the retry starts it again"):
-        run(cluster, tokens, tmp_path / "out")
-
-
-def test_a_preempted_job_is_followed_until_it_comes_back(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
-) -> None:
-    """A queue takes the nodes away and gives others later; they are other pods, with logs of their own."""
-    name = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
-
-    def away() -> None:
-        fake.set_condition(name(), "Suspended", "Preempted")
-        for pod in [pod for pod in fake.pods if "-node-0-" in pod]:
-            del fake.pods[pod]
-
-    def back() -> None:
-        fake.set_condition(name(), "Suspended", "Resumed", holds=False)
-        fake.run_pods(name(), 2)
-        fake.pods[f"{name()}-node-0-0-fghij"] = fake.pods.pop(f"{name()}-node-0-0-abcde")
-        fake.pods[f"{name()}-node-0-0-fghij"]["metadata"]["name"] = f"{name()}-node-0-0-fghij"
-        fake.say(f"{name()}-node-0-0-fghij", "resumed after step 40 of 100")
-
-    before = lambda: fake.say(f"{name()}-node-0-0-abcde", "step 40")  # noqa: E731
-    fake.script = [lambda: begin(fake), before, lambda: None, away, back, lambda: work(fake), lambda: end_well(fake)]
-    run(cluster, tokens, tmp_path / "out")
-    assert [line for line in told if line.startswith("[node")] == [
-        "[node 0] step 40",
-        "[node 0] resumed after step 40 of 100",
-    ]
-    assert f"TrainJob {name()}: suspended, 0 of 2 nodes have begun" in told
-
-
-@pytest.mark.parametrize("bad", [500, 503, 429, 410, "reset"])
-def test_an_api_server_that_does_not_answer_is_asked_again(
-    bad: int | str, fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
-) -> None:
-    """Every third request is answered badly, whatever it asks for."""
-    fake.script = [step for part in good_course(fake) for step in (part, lambda: None)]
-    fake.storm = bad
-    assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}
-    assert [verb for verb, _, _ in fake.calls].count("create") == 1
-    assert [line for line in told if line.startswith("[node")] == [
-        "[node 0] step 1",
-        "[node 0] step 2",
-        "[node 1] ready",
-    ]
-    assert any("asking again" in line for line in told)
-
-
-def test_the_pauses_grow_and_end_nothing(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
-    pauses: list[float] = []
-    cluster.sleep = pauses.append
-    fake.weather = [503] * 12
-    fake.script = good_course(fake)
-    run(cluster, tokens, tmp_path / "out")
-    assert pauses[:12] == [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
-
-
-REFUSALS = {
-    403: "Give the run the account `stillhouse-steps`",
-    404: "install Kubeflow Trainer",
-    422: r"was refused: spec\.trainer is odd",
-}
-
-
-@pytest.mark.parametrize("status", REFUSALS)
-def test_what_the_cluster_refuses_is_told_with_the_remedy(
-    status: int, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
-) -> None:
-    fake.refusal = (status, "spec.trainer is odd")
-    with pytest.raises(InputError, match=REFUSALS[status]):
-        run(cluster, tokens, tmp_path / "out")
-
-
-def test_why_nodes_do_not_begin_is_told(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
-) -> None:
-    name = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
-
-    def warn() -> None:
-        about = {"kind": "Job", "name": f"{name()}-node-0"}
-        other = {"kind": "Job", "name": "somebody-else"}
-        words = "exceeded quota: stillhouse, requested: nvidia.com/gpu=8"
-        fake.events = [
-            {"involvedObject": about, "reason": "FailedCreate", "message": words},
-            {"involvedObject": other, "reason": "FailedCreate", "message": "no concern of ours"},
-        ]
-
-    fake.script = [lambda: None, warn, lambda: None, *good_course(fake)[2:]]
-    run(cluster, tokens, tmp_path / "out")
-    [line] = [line for line in told if "exceeded quota" in line]
-    assert f"Job {name()}-node-0: FailedCreate: exceeded quota: stillhouse" in line and "somebody" not in line
-
-
-def test_nodes_with_another_volume_are_found_out(
-    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
-) -> None:
-    fake.script = [lambda: begin(fake), lambda: end_well(fake)]
-    with pytest.raises(InputError, match="ReadWriteMany"):
-        run(cluster, tokens, tmp_path / "out")
 
 
 def test_wrong_inputs_are_refused_before_a_node_is_asked_for(

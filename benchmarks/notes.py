@@ -11,4 +11,4 @@ def write_page(page: Path, lines: Sequence[str]) -> None:
     notes = page.with_suffix(".notes.md")
     written = ["", notes.read_text(encoding="utf-8").strip()] if notes.is_file() else []
     page.write_text("\n".join([*lines, *written]).rstrip() + "\n", encoding="utf-8")
-    print(f"wrote {page.name}")
+    print(f"wrote {page}")

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from notes import write_page
 from own_process import measure, run_alone
 from scale_page import render
 from scale_tasks import TASKS, Place, wiki_intro
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not results:
             parser.error(f"{arguments.folder} has no results; run first")
         measured = arguments.page.with_suffix(".measured.json")
-        arguments.page.write_text(render(results, settings(arguments), measured), encoding="utf-8")
+        write_page(arguments.page, render(results, settings(arguments), measured))
         return 0
     if arguments.task:
         task, which = arguments.task

@@ -29,7 +29,7 @@ SHOWN = {
 Row = dict[str, Any]
 
 
-def render(results: Sequence[Row], settings: Row, measured: Path) -> str:
+def render(results: Sequence[Row], settings: Row, measured: Path) -> list[str]:
     """The page; `measured` is the file that the rates of its table on paper are written to."""
     rows = together(results)
     rates = measured_rates(rows, settings)
@@ -38,7 +38,7 @@ def render(results: Sequence[Row], settings: Row, measured: Path) -> str:
     flags = " ".join(f"--{name} {settings[name]}" for name in ("passages", "shards", "width"))
     command = f"python benchmarks/scale.py run --folder build/scale {flags}"
     note = f" {settings['note']}" if settings["note"] else ""
-    lines = [
+    return [
         f"# {settings['passages']:,} passages without a model, and on paper beyond",
         "",
         f"Commands: `{command}`, then the same with `page` in the place of `run`.",
@@ -64,9 +64,6 @@ def render(results: Sequence[Row], settings: Row, measured: Path) -> str:
         "",
         *on_paper(rates, assumed),
     ]
-    notes = HERE / "scale.notes.md"
-    lines += ["", notes.read_text(encoding="utf-8").strip()] if notes.is_file() else []
-    return "\n".join(lines) + "\n"
 
 
 def together(results: Sequence[Row]) -> list[Row]:

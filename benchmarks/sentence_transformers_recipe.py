@@ -26,6 +26,7 @@ import sys
 from pathlib import Path
 
 from machine import machine
+from notes import write_page
 from recipe_ours import make_ours
 from recipe_peer import Peer
 from recipe_run import OURS, PEER, START, SYSTEMS, TEMPERATURE, Run
@@ -69,8 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     make_ours(made)
     Peer(made).make()
     page = arguments.page or HERE / f"sentence_transformers_recipe-{arguments.name}.md"
-    page.write_text("\n".join(results(made, arguments.name)) + "\n", encoding="utf-8")
-    print(page.read_text(encoding="utf-8"))
+    lines = results(made, arguments.name)
+    print("\n".join(lines))
+    write_page(page, lines)
     return 0
 
 

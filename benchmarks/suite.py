@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from notes import write_page
 from own_process import measure, run_alone
 from suite_page import render
 from suite_parts import OURS, Job, Part, parts
@@ -55,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = {name: read_results(arguments.folder, name) for name in every}
     if not any(results.values()):
         parser.error(f"{arguments.folder} has no results")
-    page.write_text(render(every, results), encoding="utf-8")
-    print(f"wrote {page}")
+    write_page(page, render(every, results))
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     return 1 if failures else 0

@@ -30,7 +30,7 @@ SAME = 1e-3
 """Values that differ by no more than this share are called the same."""
 
 
-def render(parts: Mapping[str, Part], results: Mapping[str, Sequence[Result]]) -> str:
+def render(parts: Mapping[str, Part], results: Mapping[str, Sequence[Result]]) -> list[str]:
     installed = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module)]
     every = [result for of_part in results.values() for result in of_part]
     rounds = 1 + max(result["round"] for result in every)
@@ -52,7 +52,7 @@ def render(parts: Mapping[str, Part], results: Mapping[str, Sequence[Result]]) -
     for name, part in parts.items():
         if results[name]:
             lines += ["", *table(part, results[name])]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def table(part: Part, results: Sequence[Result]) -> Iterator[str]:

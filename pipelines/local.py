@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import logging
 import os
 import shutil
 import warnings
@@ -63,13 +65,30 @@ def run_pipeline(pipeline: Any, values: Mapping[str, Any], workspace: Path) -> N
         workspace_root=str(workspace / "shared"),
         raise_on_error=False,
     )
-    with warnings.catch_warnings():
+    with _own_output(), warnings.catch_warnings():
         # The image's name need not say Python here: its tasks run in this environment.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module="kfp.local")
         try:
             pipeline(**values)
         except RuntimeError as error:
             raise PipelineFailed(str(error)) from error
+
+
+@contextmanager
+def _own_output() -> Iterator[None]:
+    """Puts `print` and the root logger back as they were.
+
+    kfp's runner replaces both for each task. Of tasks in several threads, as of a loop, the last to end puts back what
+    another task had put there, and all that this process prints later would be indented.
+    """
+    printing, logger = builtins.print, logging.getLogger()
+    level, handlers = logger.level, list(logger.handlers)
+    try:
+        yield
+    finally:
+        builtins.print = printing
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 @contextmanager

@@ -10,6 +10,9 @@ from stillhouse.config import setting
 from stillhouse.errors import InputError
 from stillhouse.training.settings import TrainingConfig
 
+NO_MODEL = "none"
+"""What `fetch-model` is asked for where a part of the run begins as the model that all else starts from."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceConfig:

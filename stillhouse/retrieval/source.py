@@ -14,13 +14,10 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
 PACKAGE = "package:"
-
-
-NO_MODEL = "none"
-"""What `fetch-model` is asked for where a part of the run begins as the model that all else starts from."""
 
 
 def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:

@@ -1,7 +1,9 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
 """Whole runs through kfp's local runner: fan-out over shards and corpora, the gate, the report at the end."""
 
+import builtins
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from pipelines.catalog import RESULTS, Request
 from pipelines.compare import CHANNEL_TYPES
 from pipelines.control import list_items
 from pipelines.interface import PipelineInput, make_pipeline
-from pipelines.local import find_result, run_local, run_pipeline
+from pipelines.local import PipelineFailed, find_result, run_local, run_pipeline
 from pipelines.tasks import Pods, make_task
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build, field_types
@@ -133,6 +135,22 @@ def test_shards_are_counted_apart_and_scored_together(settings: dict[str, Any], 
     [counted] = (tmp_path / "3").glob("outputs/*/gather-counts/counts")
     for path in counted.glob("ngrams_*.npy"):
         assert path.read_bytes() == (made[1] / path.name).read_bytes()
+
+
+def test_the_runner_leaves_print_and_logging_as_they_were(tmp_path: Path) -> None:
+    logger = logging.getLogger()
+    before = builtins.print, logger.level, list(logger.handlers)
+
+    def pipeline() -> None:
+        """What tasks in several threads leave behind when they end in another order than they began in."""
+        builtins.print = lambda *words: None
+        logger.setLevel(logger.level + 1)
+        logger.handlers[:] = [logging.NullHandler()]
+        raise RuntimeError("a task failed")
+
+    with pytest.raises(PipelineFailed):
+        run_pipeline(pipeline, {}, tmp_path)
+    assert (builtins.print, logger.level, logger.handlers) == before
 
 
 def test_a_corpus_that_does_not_pass_stops_at_the_gate(settings: dict[str, Any], tmp_path: Path) -> None:

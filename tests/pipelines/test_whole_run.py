@@ -1,11 +1,9 @@
-"""The micro recipe end to end: the same figures in one process, through DVC and through Kubeflow's local runner."""
+"""The micro recipe end to end through DVC: the figures of a run in one process, and only what changed runs again."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,42 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
+from programs import EVALUATION, ROOT, call
 
 from stillhouse.graph import USES, find_uses
-from stillhouse.surfaces.in_process import run_graph
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parents[2]
-EVALUATION = "artifacts/evaluate/evaluation"
-
-
-@pytest.fixture(scope="module")
-def recipe() -> Path:
-    return find_recipe("micro")
-
-
-@pytest.fixture(scope="module")
-def expected(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """metrics.json of the run in this process."""
-    folder = tmp_path_factory.mktemp("in_process")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        patch.setenv("STILLHOUSE_QUIET", "1")
-        patch.chdir(ROOT)
-        run_graph(configs(load_recipe(recipe), str(recipe)), folder)
-    return json.loads((folder / EVALUATION / "metrics.json").read_text())
-
-
-def call(folder: Path, *words: str) -> str:
-    """Runs a program of this environment in a folder and returns what it printed."""
-    programs = Path(sys.executable).parent
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1", "STILLHOUSE_QUIET": "1"}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, f"{' '.join(words)}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout + done.stderr
 
 
 def repro(folder: Path) -> list[str]:
@@ -104,10 +71,3 @@ def test_dvc_runs_what_changed_and_keeps_it(expected: dict[str, Any], tmp_path: 
     call(folder, "dvc", "pull")
     assert (folder / EVALUATION / "metrics.json").read_bytes() == final
     assert repro(folder) == []
-
-
-def test_kubeflow_gives_the_same_figures(expected: dict[str, Any], tmp_path: Path) -> None:
-    call(ROOT, "stillhouse", "pipeline", "run-local", "--recipe", "micro", "--folder", str(tmp_path))
-    assert json.loads((tmp_path / "evaluation" / "metrics.json").read_text()) == expected
-    assert (tmp_path / "evaluation" / "report.html").stat().st_size > 0
-    assert [path.name for path in tmp_path.iterdir()] == ["evaluation"], "the workspace is removed"

@@ -12,7 +12,15 @@ from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 
 FORKS = multiprocessing.get_context("forkserver")
 """Its children begin with everything imported, so that a kill meets the work and not the imports."""
-FORKS.set_forkserver_preload(["torch", "transformers", "stillhouse.steps.registry", "stillhouse.training.loop"])
+FORKS.set_forkserver_preload(
+    [
+        "pandas",
+        "transformers.models.bert.modeling_bert",  # torch, and all of transformers that an encoder needs
+        "stillhouse.retrieval.source",
+        "stillhouse.steps.registry",
+        "stillhouse.training.loop",
+    ]
+)
 
 
 def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:

@@ -1,0 +1,24 @@
+"""The run that whole runs through DVC and Kubeflow are held to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from programs import EVALUATION, ROOT
+
+
+@pytest.fixture(scope="session")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """metrics.json of the run in this process."""
+    from stillhouse.surfaces.in_process import run_graph
+    from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+
+    folder, recipe = tmp_path_factory.mktemp("in_process"), find_recipe("micro")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+        patch.setenv("STILLHOUSE_QUIET", "1")
+        patch.chdir(ROOT)
+        run_graph(configs(load_recipe(recipe), str(recipe)), folder)
+    return json.loads((folder / EVALUATION / "metrics.json").read_text())

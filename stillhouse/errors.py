@@ -34,6 +34,6 @@ class ValidationFailed(Exception):
 
 
 class CrashElsewhere(Exception):
-    """A process on another machine crashed or was taken away. Its lines were shown; a stack trace would say nothing."""
+    """Another process crashed or was taken away. Its lines were shown; a stack trace of this one would say nothing."""
 
     exit_code = 1

@@ -14,7 +14,7 @@ from typing import Any
 from stillhouse import context
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import field_types
-from stillhouse.errors import InputError
+from stillhouse.errors import CrashElsewhere, InputError
 from stillhouse.steps.spec import Report, Step
 
 PROCESSES = "STILLHOUSE_PROCESSES"
@@ -40,14 +40,18 @@ def processes_for(step: Step) -> int:
 def execute_together(
     step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], processes: int
 ) -> Report:
-    """Runs a step by `processes` processes. Raises `InputError` when they fail; their own lines say why."""
+    """Runs a step by `processes` processes, whose own lines say what goes wrong.
+
+    Raises `InputError` where one of them refuses what it is given, `CrashElsewhere` where one crashes.
+    """
     with tempfile.TemporaryDirectory() as folder:
         metrics = Path(folder) / "metrics.json"
         done = subprocess.run([*command(step, config, inputs, outputs, processes), f"--metrics={metrics}"], check=False)
         if done.returncode:
-            raise InputError(
-                f"step '{step.name}' failed in one of {processes} processes; its own lines above say why. "
-                f"${PROCESSES}=1 runs it in one"
+            failure = InputError if done.returncode == InputError.exit_code else CrashElsewhere
+            raise failure(
+                f"step '{step.name}' failed in one of {processes} processes (exit code {done.returncode}); its own "
+                f"lines above say why. ${PROCESSES}=1 runs it in one"
             )
         figures = json.loads(metrics.read_text(encoding="utf-8"))
     facts = read_manifest(next(iter(outputs.values())), verify=False).facts
@@ -58,7 +62,7 @@ def command(
     step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], processes: int
 ) -> list[str]:
     """The command line: torchrun, then the step's own."""
-    torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    torchrun = ["stillhouse.surfaces.torchrun", "--standalone", f"--nproc-per-node={processes}"]
     return [sys.executable, "-m", *torchrun, *torchrun_words(step_words(step, config, inputs, outputs))]
 
 

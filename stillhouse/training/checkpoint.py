@@ -13,7 +13,9 @@ from typing import IO, Any, cast
 import torch
 from torch import Tensor
 
+from stillhouse.context import rank
 from stillhouse.training.curves import CurveRow
+from stillhouse.training.processes import agreed
 
 NAME = re.compile(r"checkpoint-(\d+)-([0-9a-f]{64})\.pt")
 
@@ -74,11 +76,16 @@ class Checkpoint:
     def restore(self) -> tuple[list[CurveRow], dict[str, Any], list[float], int]:
         """The curves so far, the best parameters, the losses since the last row and the number of steps done.
 
-        All empty where there is no checkpoint.
+        All empty where there is no checkpoint. Of several processes the first one chooses the file. Raises
+        `RuntimeError` where another does not find it.
         """
-        path = next(filter(self._whole, self._files()), None)
-        if path is None:
+        whole = None if rank() else next(filter(self._whole, self._files()), None)
+        name = agreed(whole and whole.name)
+        if name is None:
             return [], {}, [], 0
+        path = self.folder / name
+        if not path.is_file():  # a shared volume may show a node what was there a minute ago
+            raise RuntimeError(f"this process does not see {path}, from which the first one goes on; try again")
         content = torch.load(path, map_location="cpu", weights_only=True)
         self.model.load_state_dict(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context, rank
 from stillhouse.training.checkpoint import Checkpoint
-from stillhouse.training.curves import HELDOUT_LOSS, CurveRow, Watch, best_row, stopped
+from stillhouse.training.curves import CurveRow, Watch, best_row, stopped
 from stillhouse.training.linear_layers import fast_linear_layers
 from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.precision import autocast
@@ -71,7 +71,7 @@ def train(
         model.train()
         if not math.isfinite(loss):
             raise fail(f"the held-out loss is {loss}", step, of_batch=False)
-        return agreed({HELDOUT_LOSS: loss})[HELDOUT_LOSS]
+        return agreed(loss)
 
     def signals() -> dict[str, float]:
         model.eval()
@@ -92,8 +92,6 @@ def train(
         checkpoint = Checkpoint(context.work, model, optimizer, schedule, context.log)
         rows, best, losses, start = checkpoint.restore()
         saved_step = start
-        if agreed({"step": start})["step"] != start:  # a shared volume may show a node what was there a minute ago
-            raise RuntimeError(f"this process sees the checkpoint of step {start}, the first one another; try again")
         if not rows:
             loss = measure(0)
             rows.append(CurveRow(0, loss, loss, signals()))

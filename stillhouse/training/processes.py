@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 from torch import Tensor, distributed
 
 from stillhouse.context import rank, world_size
+
+T = TypeVar("T")
 
 PATIENCE = timedelta(hours=2)
 """How long a process waits for the others, who may be measuring."""
@@ -56,10 +59,10 @@ def add_up(value: Tensor) -> None:
         distributed.all_reduce(value)
 
 
-def agreed(values: dict[str, float]) -> dict[str, float]:
-    """What the first process measured, for all to go by."""
+def agreed(found: T) -> T:
+    """What the first process measured or found, for all to go by."""
     if world_size() == 1:
-        return values
-    box = [values]
+        return found
+    box = [found]
     distributed.broadcast_object_list(box, src=0)
     return box[0]

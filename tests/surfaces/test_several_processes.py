@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stillhouse.config import build
-from stillhouse.errors import InputError
+from stillhouse.errors import CrashElsewhere, InputError
 from stillhouse.steps.registry import find_step, steps
 from stillhouse.surfaces.several_processes import PROCESSES, command, execute_together, processes_for
 
@@ -53,7 +53,7 @@ def test_torchrun_takes_no_flag_of_a_step_for_its_own(name: str, tmp_path: Path)
 
     step = find_step(name)
     words = command(step, build(step.config, {}, "test"), {}, {step.outputs[0].name: tmp_path}, 2)
-    read = parse_args(words[words.index("torch.distributed.run") + 1 :])
+    read = parse_args(words[words.index("stillhouse.surfaces.torchrun") + 1 :])
     assert (read.nproc_per_node, read.module, read.training_script) == ("2", True, "stillhouse.cli")
     assert read.training_script_args == words[words.index(name) :]
 
@@ -73,3 +73,19 @@ def test_two_processes_encode_what_one_does(
     assert report.metrics == {"encoded": 24.0}
     vectors = [np.load(folder / "passages.vectors.npy") for folder in (one, tmp_path / "two")]
     np.testing.assert_array_equal(*vectors)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("why", "error"), [("bad input", InputError), ("a crash", CrashElsewhere)])
+def test_bad_input_of_a_process_is_told_from_a_crash(
+    why: str, error: type[Exception], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    step, model = find_step("encode"), tmp_path / "model"
+    if why == "a crash":  # a work area that cannot be written is no fault of the input
+        (tmp_path / "file").write_text("no folder")
+        monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "file"))
+        model = tiny_model
+    with pytest.raises(error, match="failed in one of 2 processes"):
+        outputs = {"vectors": tmp_path / "vectors"}
+        execute_together(step, build(step.config, {}, "test"), {"corpus": small_corpus, "retriever": model}, outputs, 2)

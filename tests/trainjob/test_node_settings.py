@@ -10,7 +10,7 @@ import pytest
 from fake_cluster import own_pod
 
 from stillhouse.errors import InputError
-from stillhouse.trainjob.node import exit_code
+from stillhouse.surfaces.torchrun import exit_code
 from stillhouse.trainjob.own_pod import describe
 from stillhouse.trainjob.settings import NODES, NodeSettings, read_node_settings
 

@@ -29,8 +29,8 @@ from stillhouse.corpus.taken_passages import TakenPassages
 PRECEDENCE = ("test", "dev", "train")
 """The split that keeps a query which stands in several: what evaluates must not have been trained on."""
 
-_AT_ONCE = 512
-"""Rows that are looked at together: few enough for the processor's cache."""
+_AT_ONCE = 2048
+"""Rows that are looked at together: few enough for the processor's cache, enough for arrays to pay."""
 
 MAX_RELEVANCE = 2**31 - 1
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -73,7 +73,11 @@ def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
     answers: list[Answer] = []
     rows = iter(rows)
     while block := list(islice(rows, _AT_ONCE)):
-        faults = iter(_take_passages(corpus.passages, [row for row in block if isinstance(row, Passage)]))
+        passages = [row for row in block if isinstance(row, Passage)]
+        reasons = _take_passages(corpus.passages, passages)
+        if len(passages) == len(block) and not any(reasons):
+            continue
+        faults = iter(reasons)
         for row in block:
             match row:
                 case Passage():
@@ -126,17 +130,26 @@ def _is_unicode(text: str) -> bool:
 
 def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
     """Takes those that keep the rules. Returns for each "", or why it was not taken."""
-    sound = _is_unicode("".join(chain.from_iterable(row[:-2] for row in rows)))
-    reasons = [_passage_fault(row, sound) for row in rows]
+    if _all_sound(rows):
+        return taken.add(rows)
+    reasons = list(map(_passage_fault, rows))
     added = iter(taken.add([row for row, reason in zip(rows, reasons) if not reason]))
     return [reason or next(added) for reason in reasons]
 
 
-def _passage_fault(row: Passage, sound: bool) -> str:
-    """Why a passage is not taken, or "". `sound`: its strings are known to be valid Unicode."""
+def _all_sound(rows: list[Passage]) -> bool:
+    """Whether `_passage_fault` finds nothing in any of them, seen at once."""
+    ids = [row.id for row in rows]
+    if " ".join(ids).split() != ids or not all(row.text.strip() for row in rows):
+        return False
+    return _is_unicode("".join(chain.from_iterable(row[:-2] for row in rows)))
+
+
+def _passage_fault(row: Passage) -> str:
+    """Why a passage is not taken, or ""."""
     if reason := _id_fault(row.id):
         return reason
-    if not sound and not all(map(_is_unicode, (row.title, row.text, row.article_id, row.section))):
+    if not all(map(_is_unicode, (row.title, row.text, row.article_id, row.section))):
         return "not valid Unicode"
     return "" if row.text.strip() else "empty passage"
 

@@ -64,6 +64,11 @@ class DigestNumbers:
     def __len__(self) -> int:
         return len(self._digests)
 
+    @property
+    def digests(self) -> NDArray[np.uint64]:
+        """Those that are known, in the order of their numbers, uint64 [N, 2]."""
+        return self._digests.array
+
     def find(self, digests_B2: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The number of each digest, int64 [B], -1 for one that is not known."""
         known_N2 = self._digests.array

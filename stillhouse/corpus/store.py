@@ -75,6 +75,9 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 SOURCE = "source"
 """The origin of a query that came with the source; every other origin is a pair task and its queries are synthetic."""
 
+UNIQUE = {"passages": ("passage_id", "text")}
+"""Columns in which hardly a value comes twice, so that no dictionary of values is tried for them."""
+
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "queries": {"origin": SOURCE, "taken_from": ""},
     "answers": {"kind": TEXT},
@@ -128,7 +131,7 @@ def write_table(folder: Path, name: str, columns: Columns) -> None:
     schema = SCHEMAS[name]
     columns = columns or {column: [] for column in schema.names}
     rows = len(next(iter(columns.values())))
-    file = TableFile(folder / f"{name}.parquet", schema)
+    file = TableFile(folder / f"{name}.parquet", schema, UNIQUE.get(name, ()))
     file.write({column: [value] * rows for column, value in DEFAULTS.get(name, {}).items()} | dict(columns))
     file.close()
 

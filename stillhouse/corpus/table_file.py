@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,13 +13,17 @@ ROW_GROUP = 1 << 17
 
 
 class TableFile:
-    """A table in a file or, without `path`, in memory. `write` adds rows until `close`; then it can be read."""
+    """A table in a file or, without `path`, in memory. `write` adds rows until `close`; then it can be read.
 
-    def __init__(self, path: Path | None, schema: pa.Schema) -> None:
+    No dictionary of values is tried for `unique` columns, in which hardly a value comes twice.
+    """
+
+    def __init__(self, path: Path | None, schema: pa.Schema, unique: Collection[str] = ()) -> None:
         self.path, self._schema = path, schema
         self._memory: pa.Buffer | None = None
         self._sink = pa.BufferOutputStream() if path is None else pa.OSFile(str(path), "wb")
-        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        repeated = [name for name in schema.names if name not in unique]
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd", use_dictionary=repeated)
         self._waiting: list[pa.Table] = []
         self._groups = 0
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.digest_numbers import DigestNumbers, GrowingArray, digests_of
 from stillhouse.corpus.sources.rows import Passage
-from stillhouse.corpus.store import SCHEMAS
+from stillhouse.corpus.store import SCHEMAS, UNIQUE
 from stillhouse.corpus.table_file import TableFile
 
 COLUMNS = tuple(SCHEMAS["passages"].names)
@@ -33,9 +33,11 @@ class TakenPassages:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._file = TableFile(path, SCHEMAS["passages"])
-        self._ids, self._articles = DigestNumbers(), DigestNumbers()
+        self._file = TableFile(path, SCHEMAS["passages"], UNIQUE["passages"])
+        self._ids = DigestNumbers()
         self._contents = GrowingArray(np.int64)
+        # A passage may be an article of its own; `_articles` are those of all others.
+        self._is_article, self._articles = GrowingArray(np.bool_), DigestNumbers()
 
     @classmethod
     def of(cls, passages: Iterable[Passage]) -> TakenPassages:
@@ -59,7 +61,8 @@ class TakenPassages:
     @property
     def articles(self) -> int:
         """How many different article ids there are."""
-        return len(self._articles)
+        own_B2 = self._ids.digests[self._is_article.array]
+        return len(self._articles) + int((self._articles.find(own_B2) < 0).sum())
 
     def add(self, passages: Sequence[Passage]) -> list[str]:
         """Takes those whose id is not taken yet. Returns for each "", or why it was not taken.
@@ -75,19 +78,22 @@ class TakenPassages:
         new_B = rows_B > np.maximum.accumulate(np.append(before - 1, rows_B))[:-1]
         self._contents.append(contents_B[new_B])
         same_B = self._contents.array[rows_B] == contents_B
-        self._write([row for row, new in zip(passages, new_B.tolist()) if new], ids_B2[new_B])
+        if new_B.all():
+            self._write(passages)
+            return [""] * len(passages)
+        self._write([row for row, new in zip(passages, new_B.tolist()) if new])
         return [
             "" if new else "duplicate id, same text" if same else "duplicate id, different text"
             for new, same in zip(new_B.tolist(), same_B.tolist())
         ]
 
-    def _write(self, passages: list[Passage], ids_B2: NDArray[np.uint64]) -> None:
+    def _write(self, passages: Sequence[Passage]) -> None:
         if not passages:
             return
-        articles_B2 = ids_B2.copy()
-        others = [place for place, row in enumerate(passages) if row.article_id != row.id]
-        articles_B2[others] = digests_of([passages[place].article_id for place in others])
-        self._articles.add(articles_B2)
+        is_article = [row.article_id == row.id for row in passages]
+        self._is_article.append(np.array(is_article))
+        if not all(is_article):
+            self._articles.add(digests_of([row.article_id for row, own in zip(passages, is_article) if not own]))
         self._file.write(dict(zip(COLUMNS, zip(*passages))))
 
     def close(self) -> None:
@@ -100,7 +106,11 @@ class TakenPassages:
 
     def has_articles(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Whether a passage has each article id, bool [B]."""
-        return self._articles.find(digests_of(ids)) >= 0
+        asked_B2 = digests_of(ids)
+        rows_B = self._ids.find(asked_B2)
+        found_B = self._articles.find(asked_B2) >= 0
+        found_B[rows_B >= 0] |= self._is_article.array[rows_B[rows_B >= 0]]
+        return found_B
 
     def blocks(self, *columns: str) -> Iterator[pa.RecordBatch]:
         """All passages in their order, some thousands at a time; of all columns, or of some."""

@@ -221,3 +221,39 @@ def test_queries_that_a_corpus_made_are_left_out_when_it_is_read_back(write: Wri
         "qrel: its query is made of its corpus": count,
     }
     assert list(Corpus.open(second).queries["query_id"]) == ["q2"] and facts["rejected"] == {}
+
+
+COLUMNS_OF_PASSAGES = {
+    "all there": {
+        "id": ["a", "b"],
+        "title": ["A", ""],
+        "text": ["one", " "],
+        "article_id": ["x", "x"],
+        "position": [0, 7],
+    },
+    "the required alone": {"id": ["a", "b"], "text": ["one", "two\nlines"]},
+    "nulls where they may be": {"id": ["a", "b"], "title": [None, "B"], "text": ["1", "2"], "section": [None, "S"]},
+    "an article that is null": {"id": ["a", "b"], "text": ["1", "2"], "article_id": ["x", None]},
+    "a text that is null": {"id": ["a", "b"], "text": ["1", None]},
+    "ids that are numbers": {"id": [1, 2], "text": ["1", "2"]},
+    "a title that is a number": {"id": ["a", "b"], "title": [1, 2], "text": ["1", "2"]},
+    "a position that is null": {"id": ["a", "b"], "text": ["1", "2"], "position": [None, 1]},
+    "a position below 0": {"id": ["a", "b"], "text": ["1", "2"], "position": [-1, 1]},
+    "a position with a fraction": {"id": ["a", "b"], "text": ["1", "2"], "position": [0.5, 1.0]},
+    "no rows": {
+        "id": pa.array([], pa.string()),
+        "text": pa.array([], pa.string()),
+        "position": pa.array([], pa.int32()),
+    },
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS_OF_PASSAGES)
+def test_passages_taken_by_columns_are_those_taken_row_by_row(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table(COLUMNS_OF_PASSAGES[name]), tmp_path / "passages.parquet")
+    source = open_source(str(tmp_path))
+    by_columns = list(source.rows())
+    monkeypatch.setattr("stillhouse.corpus.sources.tables.plain_passages", lambda columns, wheres: None)
+    assert list(source.rows()) == by_columns

@@ -15,9 +15,14 @@ from urllib.parse import quote
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.errors import InputError
 
+_decode = json.JSONDecoder().decode
+"""`json.loads` without its look at the type of what it is given."""
+
 
 class Fields(dict[str, Any]):
     """A JSON object, with the place it was read from and the beginning of its text."""
+
+    __slots__ = ("content", "where")
 
     def __init__(self, values: dict[str, Any], where: str, content: str) -> None:
         super().__init__(values)
@@ -55,12 +60,13 @@ def read_lines(path: Path, name: str, *, blank: bool = False) -> Iterator[tuple[
     try:
         with open_binary(path) as file:
             for number, raw in enumerate(file, start=1):
-                raw = raw.rstrip(b"\r\n")
                 if number == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")
-                any_line = any_line or bool(raw.strip())
-                if not blank and not raw.strip():
+                if raw.strip():
+                    any_line = True
+                elif not blank:
                     continue
+                raw = raw.rstrip(b"\r\n")
                 try:
                     yield number, raw.decode("utf-8")
                 except UnicodeDecodeError:
@@ -81,7 +87,7 @@ def read_objects(path: Path, name: str) -> Iterator[Fields | Rejected]:
         number, text = line
         where, content = f"{name}:{number}", text[:CONTENT_LENGTH]
         try:
-            value = json.loads(text)
+            value = _decode(text)
         except (ValueError, RecursionError):
             yield Rejected("line", "", "not JSON", where, content)
             continue
@@ -134,26 +140,22 @@ def identifier(fields: Fields, names: tuple[str, ...]) -> str:
     for name in names:
         if name in fields:
             value = fields[name]
+            if isinstance(value, str):
+                return value
             if isinstance(value, int) and not isinstance(value, bool):
                 return str(value)
-            return _text(value, name)
+            raise IllTyped(f"{name} is not text")
     raise IllTyped(f"no {names[0]}")
 
 
 def text_field(fields: Fields, name: str, *, optional: bool = False) -> str:
     """The text of a field; "" for an optional one that is missing or null. Raises `IllTyped`."""
     value = fields.get(name)
+    if isinstance(value, str):
+        return value
     if value is None and optional:
         return ""
-    if name not in fields:
-        raise IllTyped(f"no {name}")
-    return _text(value, name)
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise IllTyped(f"{name} is not text")
-    return value
+    raise IllTyped(f"{name} is not text" if name in fields else f"no {name}")
 
 
 def shown_id(fields: Fields, names: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, read_cells, shown_id, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
+from stillhouse.corpus.sources.passage_columns import plain_passages
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     Answer,
@@ -109,7 +110,7 @@ def open_tables(location: Path, options: Options) -> Source:
         made: set[str] = set()
         for file in files:
             for fields in _read(file, chosen):
-                yield from (fields,) if isinstance(fields, Rejected) else _row(file, fields, options, made)
+                yield from _row(file, fields, options, made) if isinstance(fields, Fields) else (fields,)
 
     return Source(TABLES, {file.name: file.path for file in files}, rows)
 
@@ -155,7 +156,7 @@ def _suffix(path: Path) -> str | None:
     return next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
 
 
-def _read(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Rejected]:
+def _read(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage | Rejected]:
     suffix = _suffix(file.path) or ""
     if suffix == ".parquet":
         yield from _read_parquet(file, chosen)
@@ -178,17 +179,23 @@ def _read(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields
             yield Fields({column: cells[place] for column, place in places.items()}, where, content)
 
 
-def _read_parquet(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields]:
+def _read_parquet(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage]:
     number = 0
     try:
         with pq.ParquetFile(file.path) as opened:
             names = _find_columns(file, opened.schema_arrow.names, chosen)
             for batch in opened.iter_batches(batch_size=1 << 14, columns=list(dict.fromkeys(names.values()))):
-                columns = {column: batch.column(name).to_pylist() for column, name in names.items()}
-                for values in zip(*columns.values()):
-                    number += 1
-                    row = dict(zip(columns, values))
-                    yield Fields(row, f"{file.name}:{number}", str(row)[:CONTENT_LENGTH])
+                columns = {column: batch.column(name) for column, name in names.items()}
+                wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
+                passages = plain_passages(columns, wheres) if file.table == "passages" else None
+                if passages is not None:
+                    yield from passages
+                else:
+                    values = [column.to_pylist() for column in columns.values()]
+                    for where, *cells in zip(wheres, *values):
+                        row = dict(zip(columns, cells))
+                        yield Fields(row, where, str(row)[:CONTENT_LENGTH])
+                number += len(batch)
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:

@@ -1,0 +1,45 @@
+"""Passages of a Parquet table taken column by column, which is several times as fast as row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stillhouse.corpus.sources.rows import Passage
+
+REQUIRED = ("id", "text")
+TEXTS = (*REQUIRED, "title", "article_id", "section")
+MOST = 10**9
+"""A position is below this."""
+
+
+def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> Iterator[Passage] | None:
+    """The passages of some rows, or None where a value may need a look of its own: one that is missing or no text.
+
+    `columns` are those that there are of `id`, `text`, `title`, `article_id`, `section` and `position`.
+    """
+    texts = {name: columns[name] for name in TEXTS if name in columns}
+    if not all(map(_is_text, texts.values())) or any(columns[name].null_count for name in REQUIRED):
+        return None
+    positions: Iterable[int] = repeat(0)
+    if "position" in columns:
+        column = columns["position"]
+        if not pa.types.is_integer(column.type) or column.null_count:
+            return None
+        least_most = pc.min_max(column).as_py()
+        if len(column) and not 0 <= least_most["min"] <= least_most["max"] < MOST:
+            return None
+        positions = column.to_pylist()
+    values = {name: pc.fill_null(column, "").to_pylist() for name, column in texts.items()}
+    ids, none = values["id"], repeat("")
+    # A passage of a table without articles is an article of its own.
+    owners = values.get("article_id", ids)
+    titles, sections = values.get("title", none), values.get("section", none)
+    return map(Passage, ids, titles, values["text"], owners, sections, positions, wheres)
+
+
+def _is_text(column: pa.Array) -> bool:
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))

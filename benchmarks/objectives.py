@@ -121,8 +121,8 @@ def compare(name: str, source: Path, start: str, folder: Path) -> int:
 def page(folder: Path) -> list[str]:
     lines = ["# Which pre-training helps", "", "Commands:", ""]
     lines += ["    python benchmarks/objectives.py start --folder build/objectives"]
-    lines += [f"    python benchmarks/objectives.py compare {name} --folder build/objectives" for name in SETS]
-    lines += ["    python benchmarks/objectives.py compare squad-passages --folder build/objectives --start minilm"]
+    for start, own in (("wiki", ""), ("minilm", " --start minilm")):
+        lines += [f"    python benchmarks/objectives.py compare {name} --folder build/objectives{own}" for name in SETS]
     lines += ["    python benchmarks/objectives.py page --folder build/objectives", ""]
     lines += [machine("torch", "transformers"), "", (HERE / "objectives.about.md").read_text(encoding="utf-8").strip()]
     lines += ["", "## The start", "", *start_table(folder / "start")]

@@ -1,7 +1,7 @@
 """The passages that were taken from a source, in Parquet from the first on: the memory holds digests alone.
 
 What the rules ask of earlier passages (is this id taken, and with this text; is there such an article) is answered
-from digests, of some 80 bytes a passage in all.
+from digests, of some 80 bytes a passage at most.
 
 Shapes: P passages taken, B passages or ids at once, K chosen rows.
 """

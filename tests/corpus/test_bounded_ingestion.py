@@ -86,6 +86,20 @@ def test_duplicates_near_and_far_are_those_of_a_slow_look_up(on_disk: bool, tmp_
     assert corpus.passages.texts_of(chosen) == [taken[place].text for place in chosen]
 
 
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdexy"))), st.integers(1, 4))
+def test_articles_are_those_of_the_passages_that_were_taken(given_ids: list[tuple[str, str]], at_once: int) -> None:
+    """A passage may be an article of its own, and its id that of others' article too."""
+    taken, kept = TakenPassages(), dict[str, str]()
+    for begin in range(0, len(given_ids), at_once):
+        taken.add([Passage(id, "", "x", article, "", 0, "") for id, article in given_ids[begin : begin + at_once]])
+    taken.close()
+    for id, article in given_ids:
+        kept.setdefault(id, article)
+    articles, asked = set(kept.values()), list("abcdefxyz")
+    assert taken.articles == len(articles)
+    assert taken.has_articles(asked).tolist() == [id in articles for id in asked]
+
+
 def test_rejects_stand_in_the_order_of_the_source() -> None:
     """A query that is rejected between two passages stands between them, whatever is looked at together."""
     given: list[Row] = []

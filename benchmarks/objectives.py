@@ -121,7 +121,7 @@ def compare(name: str, source: Path, start: str, folder: Path) -> int:
 def page(folder: Path) -> list[str]:
     lines = ["# Which pre-training helps", "", "Commands:", ""]
     lines += ["    python benchmarks/objectives.py start --folder build/objectives"]
-    for start, own in (("wiki", ""), ("minilm", " --start minilm")):
+    for own in ("", " --start minilm"):
         lines += [f"    python benchmarks/objectives.py compare {name} --folder build/objectives{own}" for name in SETS]
     lines += ["    python benchmarks/objectives.py page --folder build/objectives", ""]
     lines += [machine("torch", "transformers"), "", (HERE / "objectives.about.md").read_text(encoding="utf-8").strip()]

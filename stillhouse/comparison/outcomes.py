@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stillhouse.corpus.store import SOURCE
+from stillhouse.corpus.schemas import SOURCE
 from stillhouse.errors import InputError
 
 SPLITS = ("dev", "test")

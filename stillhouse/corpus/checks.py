@@ -8,7 +8,8 @@ import pandas as pd
 
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
-from stillhouse.corpus.store import SPLITS, Corpus
+from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import passage_text
 
 AT_LEAST = ">="

@@ -19,7 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stillhouse.corpus.checks import AT_MOST, Check
-from stillhouse.corpus.store import SCHEMAS, SPLITS, Corpus
+from stillhouse.corpus.schemas import SCHEMAS, SPLITS
+from stillhouse.corpus.store import Corpus
 
 SAMPLED_ROWS = 200_000
 

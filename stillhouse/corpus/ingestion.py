@@ -11,12 +11,13 @@ from typing import Any
 from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.pair_queries import AUTO, PairChoices, PairQueries, PairQuery, make_pair_queries
+from stillhouse.corpus.schemas import SOURCE, SPLITS, Columns
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
 from stillhouse.corpus.sources.rows import Qrel, Query, Row, Source
 from stillhouse.corpus.sources.test_queries import PLACE
 from stillhouse.corpus.splitting import draw_dev, remove_train, sample_articles, sample_queries
-from stillhouse.corpus.store import SOURCE, SPLITS, Columns, write_table
+from stillhouse.corpus.store import write_table
 from stillhouse.corpus.titles import LEFT_OUT, SPACE
 from stillhouse.errors import InputError
 

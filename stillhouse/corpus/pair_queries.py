@@ -38,7 +38,8 @@ from numpy.typing import NDArray
 from stillhouse.corpus.article_layout import ArticleLayout, lay_out
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.query_sentences import QuerySentences, query_sentences
-from stillhouse.corpus.store import SPLITS, Corpus
+from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
 

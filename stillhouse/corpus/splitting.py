@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stillhouse.corpus.cleaning import CleanCorpus, normalise
-from stillhouse.corpus.store import SPLITS
+from stillhouse.corpus.schemas import SPLITS
 
 
 def sample_articles(corpus: CleanCorpus, limit: int, seed: int) -> dict[str, int]:

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stillhouse.corpus.digest_numbers import DigestNumbers, GrowingArray, digests_of
+from stillhouse.corpus.schemas import SCHEMAS, UNIQUE
 from stillhouse.corpus.sources.rows import Passage
-from stillhouse.corpus.store import SCHEMAS, UNIQUE
 from stillhouse.corpus.table_file import TableFile
 
 COLUMNS = tuple(SCHEMAS["passages"].names)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stillhouse.corpus.store import SOURCE, Corpus
+from stillhouse.corpus.schemas import SOURCE
+from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.evaluation.answers import answer_recall
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query

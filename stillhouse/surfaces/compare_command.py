@@ -146,7 +146,7 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
     from stillhouse.comparison.page import write_page
     from stillhouse.comparison.queries import variant_examples
     from stillhouse.comparison.table import Settings, make_table
-    from stillhouse.corpus.store import SOURCE
+    from stillhouse.corpus.schemas import SOURCE
 
     timings, outcomes = read_timings(folder), []
     for job in plan.jobs:

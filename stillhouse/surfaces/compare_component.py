@@ -30,7 +30,7 @@ def gather(
     from stillhouse.comparison.outcomes import Outcome, read_outcome, read_per_query
     from stillhouse.comparison.page import PAGE, write_page
     from stillhouse.comparison.table import Settings, make_table
-    from stillhouse.corpus.store import SOURCE
+    from stillhouse.corpus.schemas import SOURCE
 
     content = json.loads(sweep)
     plan = make_sweep(content.pop("name"), content, "the pipeline's sweep")

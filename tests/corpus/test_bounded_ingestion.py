@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
+from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.rows import Passage, Query, Row
-from stillhouse.corpus.store import SCHEMAS, write_tables
+from stillhouse.corpus.store import write_tables
 from stillhouse.corpus.table_file import ROW_GROUP
 from stillhouse.corpus.taken_passages import TakenPassages
 

@@ -19,8 +19,9 @@ from stillhouse.corpus.pair_queries import (
     split_articles,
 )
 from stillhouse.corpus.query_sentences import query_sentences
+from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.rows import Passage
-from stillhouse.corpus.store import SPLITS, Corpus, write_tables
+from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.store import SCHEMAS, Corpus, passage_texts, write_tables
+from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.corpus.titles import passage_text
 from stillhouse.errors import InputError
 

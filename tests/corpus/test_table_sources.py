@@ -14,8 +14,9 @@ import pytest
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.pair_queries import PairChoices
+from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.store import SCHEMAS, Corpus
+from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]

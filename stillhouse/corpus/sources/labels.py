@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.lines import (
     IllTyped,
     find_file,
@@ -15,7 +16,6 @@ from stillhouse.corpus.sources.lines import (
     text_field,
 )
 from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
-from stillhouse.corpus.store import SPLITS
 from stillhouse.errors import InputError
 
 HEADER = ["query-id", "corpus-id", "score"]

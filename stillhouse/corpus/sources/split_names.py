@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 
+from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.rows import Answer, Qrel, Row, Source
-from stillhouse.corpus.store import SPLITS
 from stillhouse.errors import InputError
 
 _WORD = re.compile(r"(?<![a-z])(?:doc)?(train|dev|validation|valid|val|test)(?![a-z])")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.corpus.answers import TEXT
+from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, read_cells, shown_id, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.passage_columns import plain_passages
@@ -27,7 +28,6 @@ from stillhouse.corpus.sources.rows import (
     Source,
 )
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.corpus.store import SOURCE, SPLITS
 from stillhouse.errors import InputError
 
 TABLES = "tables"

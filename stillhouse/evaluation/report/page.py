@@ -12,7 +12,8 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stillhouse.corpus.store import SPLITS, Corpus
+from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot

@@ -164,7 +164,8 @@ TASKS = {"build": build_one, "recall": recall_of, "search": search_one, "evaluat
 
 
 def report(arguments: argparse.Namespace) -> list[str]:
-    command = f"Command: `python benchmarks/search.py --passages {arguments.passages} --threads {arguments.threads}`."
+    words = f"--passages {arguments.passages} --threads {arguments.threads} --kinds {' '.join(arguments.kinds)}"
+    command = f"Command: `python benchmarks/search.py --folder build/search {words}`."
     about = (
         f"{arguments.passages} vectors of width {WIDTH}, {arguments.queries} queries; threads: {arguments.threads}. "
         "Indexes are built on one thread. All queries at once to depth 100; one at a time to depth 10."

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.corpus.cleaning import clean
+from stillhouse.corpus.cleaning import _all_sound, _passage_fault, clean
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.rows import Passage, Query, Row
@@ -85,6 +85,14 @@ def test_duplicates_near_and_far_are_those_of_a_slow_look_up(on_disk: bool, tmp_
     assert corpus.passages.rows_of(asked).tolist() == [places.get(id, -1) for id in asked]
     chosen = rng.integers(0, len(taken), 70)
     assert corpus.passages.texts_of(chosen) == [taken[place].text for place in chosen]
+
+
+TEXTS = st.sampled_from(["p", "", " ", "a b", "\x1c", "\u00a0", "\ud800", "\udc00", "\u00e9"])
+
+
+@given(st.lists(st.builds(Passage, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.just(0), st.just("")), max_size=3))
+def test_a_block_is_sound_where_no_passage_has_a_fault(rows: list[Passage]) -> None:
+    assert _all_sound(rows) == (not any(map(_passage_fault, rows)))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdexy"))), st.integers(1, 4))

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from stillhouse import __version__
 from stillhouse.config import nearest
-from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.errors import CRASH, InputError, ValidationFailed
 from stillhouse.steps.registry import steps
 
 COMMANDS = {
@@ -32,7 +32,6 @@ COMMANDS = {
 }
 """Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
 
-CRASH = 1
 INTERRUPTED = 130
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from stillhouse.steps.spec import Report
 
 
+CRASH = 1
+"""The exit code of a crash."""
+
+
 class InputError(ValueError):
     """Something the user gave is wrong. The message names it and the remedy, in a sentence or two."""
 
@@ -36,4 +40,4 @@ class ValidationFailed(Exception):
 class CrashElsewhere(Exception):
     """Another process crashed or was taken away. Its lines were shown; a stack trace of this one would say nothing."""
 
-    exit_code = 1
+    exit_code = CRASH

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stillhouse.config import build, field_types
-from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
+from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
@@ -26,7 +26,6 @@ from stillhouse.trainjob.settings import read_node_settings
 from stillhouse.versions.lineage import lineage
 
 METRICS = "metrics"
-CRASH = 1
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from stillhouse.errors import InputError
-
-CRASH = 1
+from stillhouse.errors import CRASH, InputError
 
 
 def torchrun(words: Sequence[str]) -> int:

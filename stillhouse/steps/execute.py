@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,11 @@ def _execute(
 
 
 def work_name(step: Step, config: Any, digests: Mapping[str, str]) -> str:
-    """The name of a step's work folder, the same for the same code, settings and inputs. `digests` are the inputs'."""
-    return f"{step.name}-{digest_json([step.name, recorded(config), digests, code_digest()])[:20]}"
+    """The name of a step's work folder, the same for the same code, settings and inputs. `digests` are the inputs'.
+
+    Of settings that are places the name has these too, since nothing else tells two sources apart before they are read.
+    """
+    return f"{step.name}-{digest_json([step.name, asdict(config), digests, code_digest()])[:20]}"
 
 
 def run_beside(step: Step, config: Any, inputs: Mapping[str, Path], context: Context) -> Report:

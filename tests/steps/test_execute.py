@@ -1,4 +1,4 @@
-"""What `execute` refuses before any work is done."""
+"""What `execute` refuses before any work is done, and which work is the same."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.config import build
 from stillhouse.errors import InputError
-from stillhouse.steps.execute import refuse_outputs
+from stillhouse.steps.execute import refuse_outputs, work_name
+from stillhouse.steps.registry import find_step
 
 
 def make(folder: Path, *names: str) -> Path:
@@ -41,3 +43,21 @@ def test_nothing_but_a_steps_own_output_is_replaced(
 def test_an_own_output_an_empty_folder_and_a_new_one_are_fine(tmp_path: Path) -> None:
     outputs = {"a": make(tmp_path / "old", "manifest.json"), "b": make(tmp_path / "empty"), "c": tmp_path / "new"}
     refuse_outputs({"corpus": tmp_path / "corpus"}, outputs)
+
+
+def test_work_is_the_same_for_the_same_settings_inputs_and_source() -> None:
+    """Else ingests of two corpora would wait for each other, and one revision go on with another's files."""
+    step = find_step("ingest")
+
+    def name(digests: dict[str, str], **settings: object) -> str:
+        return work_name(step, build(step.config, settings, "ingest"), digests)
+
+    known = name({}, source="one", repo="git", revision="a")
+    assert known == name({}, source="one", repo="git", revision="a")
+    others = [
+        name({}, source="two", repo="git", revision="a"),
+        name({}, source="one", repo="git", revision="b"),
+        name({}, source="one", repo="git", revision="a", splits="dev=test"),
+        name({"corpus": "0"}, source="one", repo="git", revision="a"),
+    ]
+    assert len({known, *others}) == 5

@@ -24,6 +24,7 @@ from stillhouse.pretraining.masked_lm import (
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
+from stillhouse.retrieval.positions import refuse_longer
 from stillhouse.retrieval.source import model_or
 
 
@@ -52,9 +53,7 @@ def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageM
         raise InputError(
             f"the model knows {rows} tokens and its tokenizer {len(encoder.tokenizer)}; take another model"
         )
-    longest = getattr(encoder.model.config, "max_position_embeddings", config.max_length)
-    if config.max_length > longest:
-        raise InputError(f"the model reads at most {longest} tokens; lower max_length from {config.max_length}")
+    refuse_longer(encoder.model, "the model", max_length=config.max_length)
     return encoder
 
 

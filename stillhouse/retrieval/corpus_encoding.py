@@ -166,15 +166,17 @@ def encode_passages(
     known = list(known)
     join(context.torch_device())
     digests_N, lengths_N = digests_of(texts, rows)
-    before = Embeddings(known, digests_N, encoder.width)
-    found = Embeddings([*known, new], digests_N, encoder.width, checked=before.used)
-    kept, resumed = before.known, found.known - before.known
+    found = Embeddings(known, digests_N, encoder.width)
+    kept = found.known
+    found.look_in([new])
+    resumed = found.known - kept
     if kept or resumed:
         context.log(f"of {len(rows)} passages {kept} are known from earlier runs, {resumed} from before this one ended")
     # All have seen the same segments before any adds one: blocks must be the same everywhere.
     wait_for_all()
     missing = found.missing[np.argsort(-lengths_N[found.missing], kind="stable")]
-    blocks = [missing[start : start + BLOCK] for start in range(0, len(missing), BLOCK)]
+    size = BLOCK * world_size()  # a file of vectors is as large in one process as in many
+    blocks = [missing[start : start + size] for start in range(0, len(missing), size)]
     # Dealt out like cards, so that every process gets as many texts of a length as the others.
     own = [part for part in (block[rank() :: world_size()] for block in blocks) if len(part)]
     read = np.unique(rows[np.concatenate([missing[:0], *own])])
@@ -188,9 +190,9 @@ def encode_passages(
     wait_for_all()
     if rank() > 0:  # the first process alone goes on
         return Encoded(found, digests_N, kept, resumed, len(missing))
-    done = Embeddings([*known, new], digests_N, encoder.width, checked=found.used)
-    assert not len(done.missing), f"{len(done.missing)} passages were not encoded"
-    return Encoded(done, digests_N, kept, resumed, len(missing))
+    found.look_in([new])
+    assert not len(found.missing), f"{len(found.missing)} passages were not encoded"
+    return Encoded(found, digests_N, kept, resumed, len(missing))
 
 
 def refuse_not_finite(vectors_BD: NDArray[np.float32], rows: NDArray[np.integer], passage_ids: PassageIds) -> None:

@@ -23,6 +23,7 @@ from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
+from stillhouse.retrieval.positions import refuse_longer
 from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.side_by_side import side_by_side, threads_of
@@ -47,8 +48,8 @@ class CrossEncoder(nn.Module):
     def start(cls, folder: Path, max_length: int, layers: int = 0) -> CrossEncoder:
         """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
 
-        `layers` > 0 keeps the encoder's first so many layers. Raises `InputError` where it has fewer, or is a bag
-        of words.
+        `layers` > 0 keeps the encoder's first so many layers. Raises `InputError` where it has fewer, reads fewer
+        tokens than `max_length`, or is a bag of words.
         """
         refuse_bag_of_words(folder)
         config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True)
@@ -58,6 +59,7 @@ class CrossEncoder(nn.Module):
         model = AutoModelForSequenceClassification.from_pretrained(
             folder, config=config, local_files_only=True, dtype=torch.float32
         )
+        refuse_longer(model, str(folder), max_length=max_length)
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
         model.config.stillhouse_max_length = max_length
         return cls(model, load_tokenizer(folder), max_length)
@@ -145,7 +147,7 @@ def score_pairs(
     computes only what is missing, in the same batches, so that its scores are the same to the last bit.
     Raises `InputError` for a score that is not a number.
     """
-    with ScoreLog(context.work, query_P, row_P) as log, inference(model, context, config) as device:
+    with ScoreLog(context.work, list(queries), query_P, row_P) as log, inference(model, context, config) as device:
         with context.bar(what, len(query_P), "pair", done=int(log.done_P.sum())) as bar:
             for start in range(0, len(query_P), PAIRS_AT_ONCE):
                 part = np.arange(start, min(start + PAIRS_AT_ONCE, len(query_P)))

@@ -65,10 +65,10 @@ def retrieve(
     Raises `InputError` as `query_vectors`.
     """
     vectors_QD = query_vectors(encoder, index, texts, context, config)
-    gpu = context.device == "cuda" and index.fits_gpu(depth)
-    if context.device == "cuda" and not gpu:
-        context.log(f"faiss searches this {index.kind} index on the CPU: faiss-gpu is not installed, or cannot")
-    return index.search(vectors_QD, depth, gpu)
+    refused = index.refused_by_gpu(depth) if context.device == "cuda" else "nobody asked for it"
+    if refused and context.device == "cuda":
+        context.log(f"faiss searches this {index.kind} index on the CPU: {refused}")
+    return index.search(vectors_QD, depth, gpu=not refused)
 
 
 def time_queries(
@@ -117,6 +117,7 @@ def held_out_vectors(
         return vectors.rows(_drawn(len(vectors), rng)), "passages"
     chosen = [texts[number] for number in _drawn(len(texts), rng)]
     vectors_QD = encode(encoder, encoder.queries(chosen), context, "queries", config)
+    refuse_not_finite(vectors_QD, chosen)
     return cut(vectors_QD, vectors.width, encoder.settings.normalize), "held-out queries"
 
 

@@ -6,7 +6,7 @@ of both, `<texts>-<vectors>`, and is compared with what is read; the one segment
 vouched for by the shard's manifest. Segments of one folder come from the same model, tokenizer and settings: the
 folder's name says which.
 
-Shape suffixes: N texts asked for, S texts of a segment, D width.
+Shape suffixes: N texts asked for, M of them missing, S texts of a segment, D width.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import resource
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,8 @@ DIGEST = np.dtype("S16")
 TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
 NAMED = re.compile(r"[0-9a-f]{20}-[0-9a-f]{32}")
 GIB = 1 << 30
+OTHER_FILES = 256
+"""Files that a process may have open beside vectors: libraries, threads, tables."""
 
 
 def text_digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
@@ -76,54 +80,60 @@ class Embeddings:
     """The embeddings of a corpus's passages, in corpus order, wherever they lie; read through memory maps.
 
     `known` passages were found in the folders. `missing` are the rows [M] of those that were not, each text once, in
-    the order of the passages. `used` are the segments that hold any. `checked` are segments that need not be compared
-    with their names again. Raises `InputError` for a segment that is damaged, if it holds any.
+    the order of the passages. `used` are the segments that hold any, which stay readable when another run removes their
+    files. Raises `InputError` for a segment that is damaged, if it holds any, and for more of them than a process may
+    have open.
     """
 
-    def __init__(
-        self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int, checked: Iterable[Path] = ()
-    ) -> None:
+    def __init__(self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int) -> None:
         self.width = width
-        self._checked = set(checked)
         self.used: list[Path] = []
+        self._digests_N = digests_N
         self._files: list[NDArray[np.float32]] = []
         self._file_N = np.full(len(digests_N), -1, dtype=np.int32)
         self._row_N = np.full(len(digests_N), -1, dtype=np.int64)
-        segments = [path for folder in folders for path in segments_of(folder)]
+        self.look_in(folders)
+
+    def look_in(self, folders: Iterable[Path]) -> None:
+        """Finds, of the passages that are missing, those that these folders hold by now."""
+        read = set(self.used)
+        segments = [path for folder in folders for path in segments_of(folder) if path not in read]
+        absent_M = np.flatnonzero(self._file_N < 0)
         # Sorted once, so that a segment costs its own size: looking for all texts in each would cost their product.
-        order_N = np.argsort(digests_N, kind="stable") if segments else np.empty(0, dtype=np.int64)
-        sorted_N = digests_N[order_N]
+        order_M = absent_M[np.argsort(self._digests_N[absent_M], kind="stable")] if segments else absent_M
+        sorted_M = self._digests_N[order_M] if segments else self._digests_N[:0]
         for segment in segments:
-            self._look_up(segment, sorted_N, order_N)
+            self._look_up(segment, sorted_M, order_M)
         absent = np.flatnonzero(self._file_N < 0)
-        self.known = len(digests_N) - len(absent)
-        _, first = np.unique(digests_N[absent], return_index=True)
+        self.known = len(self) - len(absent)
+        _, first = np.unique(self._digests_N[absent], return_index=True)
         self.missing = absent[np.sort(first)]
 
-    def _look_up(self, segment: Path, sorted_N: NDArray[np.bytes_], order_N: NDArray[np.int64]) -> None:
-        """Notes which of the texts not found so far a segment holds; `order_N` are the rows of the sorted digests."""
+    def _look_up(self, segment: Path, sorted_M: NDArray[np.bytes_], order_M: NDArray[np.int64]) -> None:
+        """Notes which of the texts not found so far a segment holds; `order_M` are the rows of the sorted digests."""
+        allow_open_files(len(self._files) + 1)
         try:
             digests_S = np.load(segment)
             vectors_SD = np.load(vectors_of(segment), mmap_mode="r")
             whole = vectors_SD.shape == (len(digests_S), self.width) and vectors_SD.dtype == np.float32
         except FileNotFoundError:
             return  # another run has just removed it, to make room
-        except (ValueError, OSError):
+        except (ValueError, EOFError):
             whole = False
         if not whole:
             raise _damaged(segment)
-        begin_S = np.searchsorted(sorted_N, digests_S)
-        counts_S = np.searchsorted(sorted_N, digests_S, side="right") - begin_S
+        begin_S = np.searchsorted(sorted_M, digests_S)
+        counts_S = np.searchsorted(sorted_M, digests_S, side="right") - begin_S
         # The rows of the texts that the segment has, a text that stands in several rows once for each.
         own_F = np.repeat(np.arange(len(digests_S)), counts_S)
         place_F = np.arange(len(own_F)) - np.repeat(np.cumsum(counts_S) - counts_S, counts_S)
-        row_F = order_N[begin_S[own_F] + place_F]
+        row_F = order_M[begin_S[own_F] + place_F]
         new_F = self._file_N[row_F] < 0
         row_F, own_F = row_F[new_F], own_F[new_F]
         if not len(row_F):
             return
         name = segment.name.removesuffix(TEXTS)
-        if segment not in self._checked and NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
+        if NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
             raise _damaged(segment)
         self._file_N[row_F] = len(self._files)
         self._row_N[row_F] = own_F
@@ -154,17 +164,41 @@ def _damaged(segment: Path) -> InputError:
     return InputError(f"{segment} is damaged; remove it, and its passages are encoded again")
 
 
+def allow_open_files(count: int) -> None:
+    """Lets this process have `count` files open beside its others: every map keeps one, as long as it is there.
+
+    Raises `InputError` where the system does not allow so many.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = count + OTHER_FILES
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise InputError(
+            f"the vectors lie in more files than a process may have open here ({hard}); raise that limit "
+            "(`ulimit -Hn`), or encode in shards (`stillhouse encode`), each of which is one file"
+        )
+    wanted = 2 * needed
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
 def touch(segments: Iterable[Path]) -> None:
     """Notes that segments were used now, which is what `prune` goes by."""
     for segment in segments:
-        if segment.exists():
+        with suppress(FileNotFoundError):
             os.utime(segment)
 
 
 def prune(root: Path, limit: float) -> int:
     """Removes the segments below `root` that were used longest ago until all take at most `limit` GiB; how many."""
-    segments = [(path.stat().st_mtime_ns, path) for folder in root.glob("*/") for path in segments_of(folder)]
-    sizes = {path: path.stat().st_size + vectors_of(path).stat().st_size for _, path in segments}
+    sizes, segments = {}, []
+    for path in (path for folder in root.glob("*/") for path in segments_of(folder)):
+        try:
+            about = path.stat()
+            sizes[path] = about.st_size + vectors_of(path).stat().st_size
+        except FileNotFoundError:
+            continue  # another run makes room too
+        segments.append((about.st_mtime_ns, path))
     total, removed = sum(sizes.values()), 0
     for _, path in sorted(segments):
         if total <= limit * GIB:

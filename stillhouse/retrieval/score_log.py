@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stillhouse.corpus.digest_numbers import digests_of
 
 HEADER = np.dtype([("pairs", "<u4"), ("checksum", "<u4")])
 ENTRY = np.dtype([("pair", "<u4"), ("score", "<f4")])
@@ -21,12 +24,14 @@ ENTRY = np.dtype([("pair", "<u4"), ("score", "<f4")])
 class ScoreLog:
     """The scores of pairs of a query and a passage, by the pair's number; a context manager that closes its file.
 
-    `query_P` and `row_P` name the pairs; the file's name holds their digest, so that scores of others are not taken for
-    theirs.
+    `query_P`, places in `queries`, and `row_P` name the pairs; the file's name holds the digest of all three, so that
+    scores of others are not taken for theirs.
     """
 
-    def __init__(self, folder: Path, query_P: NDArray[np.integer], row_P: NDArray[np.integer]) -> None:
-        digest = hashlib.sha256()
+    def __init__(
+        self, folder: Path, queries: Sequence[str], query_P: NDArray[np.integer], row_P: NDArray[np.integer]
+    ) -> None:
+        digest = hashlib.sha256(digests_of(queries).tobytes())
         for array in (query_P, row_P):
             digest.update(np.ascontiguousarray(array, dtype="<i8").data)
         self.scores_P = np.full(len(query_P), np.nan, dtype=np.float32)

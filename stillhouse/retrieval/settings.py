@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from stillhouse.config import setting
 from stillhouse.errors import InputError
@@ -61,6 +61,13 @@ class IndexConfig:
     pq_bytes: int = setting(
         0, "ivfpq alone: bytes of a vector, a divisor of its width; 0 = one for four dimensions", minimum=0
     )
+
+    def __post_init__(self) -> None:
+        for field in fields(IndexConfig):
+            own = field.name.split("_")[0]
+            kinds = {"hnsw": "hnsw", "ivf": "ivfpq", "pq": "ivfpq"}
+            if own in kinds and kinds[own] != self.kind and getattr(self, field.name) != field.default:
+                raise InputError(f"{field.name} is for kind {kinds[own]} alone and kind is {self.kind}; leave it out")
 
 
 FORMS: Mapping[str, tuple[str, ...]] = {

@@ -14,8 +14,10 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.positions import refuse_longer
 from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
+from stillhouse.retrieval.towers import Role, TransformerTower
 
 PACKAGE = "package:"
 
@@ -102,9 +104,7 @@ def fetch(
             f"the model {name!r} cannot be loaded ({str(error).splitlines()[0]}); give a model folder, "
             f"`{PACKAGE}NAME` for a model in an installed package, or a name on the Hugging Face hub"
         ) from None
-    longest = getattr(config, "max_position_embeddings", passage_length)
-    if passage_length > longest or query_length > longest:
-        raise InputError(f"{name} reads at most {longest} tokens; lower passage_length and query_length")
+    refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
     if pooling != "own":
         settings = replace(settings, pooling=pooling)
     settings = replace(settings, query_length=query_length, passage_length=passage_length)
@@ -128,6 +128,11 @@ def _fetch_towers(
         raise InputError(f"{source} has two towers, which are taken whole; leave layers at 0 and pooling at own")
     torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
     encoder = BiEncoder.load(source, query_length=query_length, passage_length=passage_length)
+    lengths: dict[Role, int] = {"query": query_length, "passage": passage_length}
+    for role, length in lengths.items():
+        tower = encoder.tower(role)
+        if isinstance(tower, TransformerTower):
+            refuse_longer(tower.encoder, str(source), **{f"{role}_length": length})
     encoder.save(folder)
     config = AutoConfig.from_pretrained(folder)
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.errors import InputError
+from stillhouse.retrieval import embeddings
 from stillhouse.retrieval.embeddings import (
     GIB,
     Embeddings,
@@ -68,6 +70,55 @@ def test_texts_are_found_as_in_a_dictionary(
     assert found.rows(np.array(rows, dtype=np.int64))[:, 0].tolist() == [ord(asked[row]) for row in rows]
     absent = [row for row, text in enumerate(asked) if text not in known and text not in asked[:row]]
     assert found.missing.tolist() == absent
+
+
+def test_more_files_than_a_process_opens_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every segment keeps a file open; a usual limit is 1,024, with which 4 million passages were called damaged."""
+    texts = [f"text {n}" for n in range(60)]
+    for text in texts:
+        segment(tmp_path, [text])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    already = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr(embeddings, "OTHER_FILES", already + 5)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (already + 20, hard))
+        found = Embeddings([tmp_path], text_digests(texts), 4)
+        assert not len(found.missing) and resource.getrlimit(resource.RLIMIT_NOFILE)[0] > already + 60
+        del found
+        monkeypatch.setattr(embeddings.resource, "getrlimit", lambda _: (already + 20, already + 40))
+        monkeypatch.setattr(embeddings.resource, "setrlimit", lambda *_: None)
+        with pytest.raises(InputError, match=r"more files than a process may have open here \(\d+\); raise that limit"):
+            Embeddings([tmp_path], text_digests(texts), 4)
+    finally:
+        monkeypatch.undo()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_is_found_stays_when_another_run_makes_room(tmp_path: Path) -> None:
+    old, new = segment(tmp_path / "kept", ["a", "b"]), tmp_path / "new"
+    found = Embeddings([tmp_path / "kept"], text_digests(["c", "a", "b", "c"]), 4)
+    assert found.known == 2 and found.missing.tolist() == [0]
+    prune(tmp_path, 0)
+    vector = segment(new, ["c"])
+    found.look_in([new])
+    assert found.known == 4 and not len(found.missing)
+    assert np.array_equal(found.rows(np.arange(4)), [vector[0], *old, vector[0]])
+
+
+def test_two_runs_make_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        segment(tmp_path / name, [name])
+    gone = segments_of(tmp_path / "one")
+
+    def listed(folder: Path) -> list[Path]:
+        found = segments_of(folder)
+        if folder.name == "one":
+            gone[0].unlink()  # by the other run, between the listing and the look
+        return found
+
+    monkeypatch.setattr(embeddings, "segments_of", listed)
+    assert prune(tmp_path, 0) == 1
+    touch(gone)
 
 
 def test_a_segment_without_its_second_file_is_not_there(tmp_path: Path) -> None:

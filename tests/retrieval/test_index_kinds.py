@@ -11,6 +11,7 @@ import pytest
 
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
+from stillhouse.retrieval import vector_index
 from stillhouse.retrieval.embeddings import Embeddings, text_digests, write_segment
 from stillhouse.retrieval.index_kinds import open_flat, write_flat
 from stillhouse.retrieval.settings import IndexConfig
@@ -32,7 +33,8 @@ def stored(folder: Path, vectors: np.ndarray, width: int = 0, normalize: bool = 
 
 def written(folder: Path, vectors: CutVectors, kind: str, **settings: int) -> VectorIndex:
     folder.mkdir()
-    config = IndexConfig(kind=kind, **{**SMALL, **settings})  # type: ignore[arg-type]
+    own = {**SMALL, **settings} if kind == "ivfpq" else {}
+    config = IndexConfig(kind=kind, **own)  # type: ignore[arg-type]
     write_index(folder, config, vectors, PassageIds([f"p{n}" for n in range(len(vectors))]), 16)
     return VectorIndex(folder)
 
@@ -86,6 +88,46 @@ def test_recall_is_measured_against_exact_search_and_written(tmp_path: Path) -> 
         "measured_with": "held-out queries", **measured.recall,
         "bytes": (tmp_path / "index" / "index.faiss").stat().st_size,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_vectors_of_an_index_are_those_it_compares(tmp_path: Path, kind: str) -> None:
+    """Filters by margin compute a passage's score from its vector: it must be the score of the search."""
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind)
+    rows, scores = index.search(QUERIES, 10)
+    query, place = np.nonzero(rows >= 0)
+    again = (QUERIES[query] * index.vectors(rows[query, place])).sum(axis=1)
+    assert np.allclose(again, scores[query, place], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_search_on_a_gpu_ranks_as_one_on_the_cpu(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With faiss itself in the place of faiss-gpu, whose indexes answer the same calls; hnsw it refuses."""
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind)
+    assert index.refused_by_gpu(10) == "faiss-gpu is not installed" or hasattr(faiss, "StandardGpuResources")
+
+    def to_gpu(found: faiss.Index) -> faiss.Index:
+        if isinstance(found, faiss.IndexHNSW):
+            raise RuntimeError("clone not supported for this type of Index\nat GpuCloner.cpp")
+        return found
+
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", to_gpu, raising=False)
+    monkeypatch.setattr(vector_index, "GPU_DEPTH", 20)
+    assert index.refused_by_gpu(21) == "on a GPU it searches at most 20 deep"
+    if kind == "hnsw":
+        assert index.refused_by_gpu(20) == "clone not supported for this type of Index"
+        return
+    assert index.refused_by_gpu(20) == ""
+    for ours, theirs in zip(index.search(QUERIES, 20, gpu=True), index.search(QUERIES, 20)):
+        assert np.allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"hnsw_links": 8}, {"ivf_lists": 4}, {"ivf_probes": 4}, {"pq_bytes": 16}])
+def test_a_setting_of_another_kind_is_refused(settings: dict[str, int]) -> None:
+    [name] = settings
+    with pytest.raises(InputError, match=f"{name} is for kind (hnsw|ivfpq) alone and kind is flat; leave it out"):
+        IndexConfig(**settings)  # type: ignore[arg-type]
 
 
 def test_smaller_kinds_are_smaller(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from stillhouse.training.batches import epoch_batches, times_seen
 
 Run = Callable[..., dict[str, Path]]
 CONFIG = InferenceConfig(precision="fp32", batch_tokens=128)
+QUESTIONS = [f"question {number}" for number in range(10)]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_a_killed_scoring_goes_on_to_the_same_bytes(
 @pytest.mark.parametrize("damage", ["cut", "changed", "zeros"])
 def test_a_block_that_is_not_whole_is_computed_again(tmp_path: Path, damage: str) -> None:
     query_P, row_P = np.arange(10), np.arange(10)
-    with ScoreLog(tmp_path, query_P, row_P) as log:
+    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
         log.add(np.array([4, 1]), np.array([0.5, -1.0], dtype=np.float32))
         log.add(np.array([0, 9, 3]), np.array([2.0, 3.0, np.inf], dtype=np.float32))
     file = next(tmp_path.iterdir())
@@ -106,14 +107,16 @@ def test_a_block_that_is_not_whole_is_computed_again(tmp_path: Path, damage: str
         damage
     ]
     file.write_bytes(damaged)
-    with ScoreLog(tmp_path, query_P, row_P) as log:
+    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
         known = [1, 4] if damage != "zeros" else [0, 1, 3, 4, 9]
         assert np.flatnonzero(log.done_P).tolist() == known and log.scores_P[4] == 0.5
         log.add(np.array([7]), np.array([7.0], dtype=np.float32))
-    with ScoreLog(tmp_path, query_P, row_P) as log:
+    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
         assert np.flatnonzero(log.done_P).tolist() == sorted([*known, 7]) and log.scores_P[7] == 7
-    with ScoreLog(tmp_path, query_P, row_P + 1) as log:
+    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P + 1) as log:
         assert not log.done_P.any(), "other pairs have a log of their own"
+    with ScoreLog(tmp_path, [*QUESTIONS[:-1], "another"], query_P, row_P) as log:
+        assert not log.done_P.any(), "and other questions at the same places"
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])

@@ -13,16 +13,21 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.config import build
 from stillhouse.context import Context, embeddings_root
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError
+from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.runs import read_run
 from stillhouse.retrieval.search import Searcher
 from stillhouse.retrieval.shards import shard_rows
 from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
 
 Run = Callable[..., dict[str, Path]]
 FP32 = {"precision": "fp32"}
@@ -345,3 +350,35 @@ def test_a_model_of_another_width_is_refused_before_the_search(
     (index / "index.json").write_text(json.dumps(about | {"model_width": 48}))
     with pytest.raises(InputError, match="have 32 dimensions and the index was made by a model with 48"):
         Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
+
+
+@pytest.mark.parametrize("kind", ["flat", "sq8", "hnsw"])
+def test_a_query_tower_of_no_numbers_is_refused(
+    run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path, kind: str
+) -> None:
+    """Else the recall of such an index would be 0, a figure like any other."""
+    encoder = BiEncoder.load(tiny_model, towers="separate")
+    with torch.no_grad():
+        encoder.tower("query").encoder.get_input_embeddings().weight.fill_(float("nan"))  # type: ignore[union-attr, operator]
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    encoder.save(broken)
+    inputs = {"corpus": small_corpus, "retriever": broken}
+    message = "the vector of the query '.*' is not a number: the model is damaged"
+    if kind != "flat":
+        with pytest.raises(InputError, match=message):
+            run_step("index", inputs, kind=kind, **FP32)
+        return
+    index = run_step("index", inputs, **FP32)["index"]
+    for step in ("retrieve", "mine"):
+        with pytest.raises(InputError, match=message):
+            run_step(step, inputs | {"index": index}, **FP32)
+
+
+@pytest.mark.parametrize("kind", ["flat", "sq8"])
+def test_the_time_of_a_query_is_told(small_corpus: Path, retriever: Path, tmp_path: Path, kind: str) -> None:
+    step = find_step("index")
+    config = build(step.config, {"kind": kind, **FP32}, "index")
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    report = execute(step, config, inputs, {"index": tmp_path / "index"})
+    assert 0 < report.metrics["milliseconds_a_query"] < 1000 and "ms a query" in report.summary

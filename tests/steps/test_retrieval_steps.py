@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from sentence_transformers import CrossEncoder as OtherCrossEncoder
 
-from stillhouse.artifacts import read_manifest
-from stillhouse.corpus.store import Corpus
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
+from stillhouse.retrieval.cross_encoder import CrossEncoder
 from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.runs import read_run
+from stillhouse.retrieval.runs import read_run, write_run
 from stillhouse.retrieval.teacher import Teacher
 
 Run = Callable[..., dict[str, Path]]
@@ -171,3 +174,31 @@ def test_a_failed_validation_bars_the_way(run_step: Run, small_corpus: Path, tmp
     assert (verdict / "report.html").is_file()
     with pytest.raises(InputError, match="did not pass validation"):
         run_step("lexical", {"corpus": small_corpus, "validation": verdict})
+
+
+def test_questions_of_one_split_do_not_get_the_scores_of_another(
+    run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """Two splits whose candidates are the same passages in the same order, as all passages of a small corpus are."""
+    corpus = Corpus.open(small_corpus)
+    torch.manual_seed(1)
+    reranker = CrossEncoder.start(tiny_model, 32)
+    with torch.no_grad():
+        for parameter in reranker.parameters():
+            parameter.mul_(10 if parameter.ndim > 1 else 1)
+    (tmp_path / "reranker").mkdir()
+    reranker.save(tmp_path / "reranker")
+    with whole_folder(tmp_path / "candidates") as staging:
+        for split in ("dev", "test"):
+            ids = list(corpus.queries_of(split)["query_id"])
+            rows = np.tile(np.arange(5, dtype=np.int32), (len(ids), 1))
+            scores = np.tile(np.arange(5, 0, -1, dtype=np.float32), (len(ids), 1))
+            write_run(staging / f"{split}.trec", ids, corpus.passage_ids, rows, scores, "all")
+        write_manifest(staging, "retrieve", {}, {"corpus": read_manifest(small_corpus).digest}, {})
+    inputs = {"corpus": small_corpus, "candidates": tmp_path / "candidates", "reranker": tmp_path / "reranker"}
+    run = read_run(run_step("rerank", inputs, precision="fp32")["run"] / "test.trec")
+    theirs = OtherCrossEncoder(str(tmp_path / "reranker"), device="cpu")
+    texts = dict(zip(corpus.queries["query_id"], corpus.queries["text"]))
+    passages = dict(zip(corpus.passages["passage_id"], passage_texts(corpus)))
+    expected = theirs.predict([(texts[query], passages[row]) for query, row in zip(run["query_id"], run["passage_id"])])
+    assert np.allclose(run["score"], expected, atol=1e-5) and len(set(run["score"].round(4))) > 6

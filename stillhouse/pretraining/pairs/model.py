@@ -17,6 +17,7 @@ from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.pooling import normalized
+from stillhouse.retrieval.positions import refuse_longer
 from stillhouse.retrieval.towers import BagOfWordsTower, Tower, TransformerTower
 
 
@@ -33,10 +34,8 @@ class PairPretraining(nn.Module):
         self.config = config
         self.pooling = pooling
         bag = config.pair_encoder == "bow_mlp"
-        longest = getattr(model.config, "max_position_embeddings", None)
-        for name, length in (("query_length", config.query_length), ("passage_length", config.passage_length)):
-            if longest is not None and length > longest and not bag:
-                raise InputError(f"the model reads at most {longest} tokens; lower {name} from {length}")
+        if not bag:
+            refuse_longer(model, "the model", query_length=config.query_length, passage_length=config.passage_length)
         if bag and not config.projection:
             raise InputError("the bow_mlp encoder ends in a layer of some width; give projection (004: 512)")
         base = model.base_model

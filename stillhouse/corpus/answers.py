@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import regex
 
 TEXT = "text"
@@ -29,6 +31,7 @@ def answer_fault(text: str, kind: str) -> str:
     if kind == REGEX:
         try:
             compile_answer(text)
+            compile_answer(unicodedata.normalize("NFD", text))  # what is searched for
         except ValueError as error:
             return str(error)
     return ""

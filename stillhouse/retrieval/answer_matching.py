@@ -29,8 +29,11 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.answers import REGEX, TEXT, compile_answer
 from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
 
 Texts = Callable[[NDArray[np.integer]], Sequence[str]]
+LONGEST_SEARCH = 20.0
+"""Seconds of one pattern in one passage, beyond which it would go on for hours."""
 PASSAGES_AT_ONCE = 1 << 15
 """Passages whose texts are held at once."""
 TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
@@ -116,6 +119,16 @@ class AnswerMatcher:
             tokens = tokens or (spaced_tokens(text) if answers else "")
             decomposed = decomposed or (unicodedata.normalize("NFD", text) if patterns else "")
             held.append(
-                any(answer in tokens for answer in answers) or any(pattern.search(decomposed) for pattern in patterns)
+                any(answer in tokens for answer in answers) or any(_found(pattern, decomposed) for pattern in patterns)
             )
         return held
+
+
+def _found(pattern: regex.Pattern[str], text: str) -> bool:
+    try:
+        return pattern.search(text, timeout=LONGEST_SEARCH) is not None
+    except TimeoutError:
+        raise InputError(
+            f"the answer {pattern.pattern!r} takes more than {LONGEST_SEARCH} seconds in one passage "
+            f"({text[:60]!r}…); write the pattern without repeats inside repeats"
+        ) from None

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stillhouse.errors import InputError
+
 BUCKETS = 2**32
 """The second part of the seeds of `length_buckets`, which no epoch reaches."""
 LENGTHS_ALIKE = 8
@@ -44,7 +46,14 @@ def times_seen(count: int, batch_size: int) -> Callable[[int], np.ndarray]:
 
 
 def steps_for(count: int, batch_size: int, epochs: float, max_steps: int) -> int:
-    """How many steps a training takes: `epochs` passes over `count` examples, at most `max_steps` unless that is 0."""
+    """How many steps a training takes: `epochs` passes over `count` examples, at most `max_steps`.
+
+    Either may be 0, which leaves it to the other. Raises `InputError` where both are.
+    """
+    if not epochs:
+        if not max_steps:
+            raise InputError("epochs and max_steps are both 0; set one of them, so that the training ends")
+        return max_steps
     steps = max(1, round(epochs * count / min(batch_size, count)))
     return min(steps, max_steps) if max_steps else steps
 

@@ -11,8 +11,10 @@ from stillhouse.config import setting
 class TrainingConfig:
     """Length, batch, optimiser and precision of a training."""
 
-    epochs: float = setting(3.0, "passes over the training examples, at least one step", minimum=0)
-    max_steps: int = setting(0, "stop after this many steps; 0 = by epochs", minimum=0)
+    epochs: float = setting(
+        3.0, "passes over the training examples, at least one step; 0 = max_steps alone decides", minimum=0
+    )
+    max_steps: int = setting(0, "stop after this many steps; 0 = after the epochs", minimum=0)
     batch_size: int = setting(64, "training examples a step", minimum=1)
     learning_rate: float = setting(2e-5, "peak learning rate of AdamW", minimum=0)
     warmup: float = setting(0.1, "fraction of the steps in which the learning rate rises", minimum=0, maximum=1)

@@ -54,6 +54,7 @@ def test_answers_are_written_split_by_split_without_repeats(tmp_path: Path) -> N
         (("train", " \n", "text", ""), "empty answer"),
         (("train", "", "regex", ""), "empty answer"),
         (("train", "a(b", "regex", ""), "not a regular expression (missing ) at position 3)"),
+        (("train", "[à-ÿ]lan", "regex", ""), "not a regular expression (bad character range at position 5)"),
         (("train", "a", "glob", ""), "kind is not text or regex"),
         (("train", "a\ud800", "text", ""), "not valid Unicode"),
     ],

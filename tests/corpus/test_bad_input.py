@@ -53,6 +53,14 @@ def test_a_good_source_loses_nothing(tmp_path: Path) -> None:
     assert corpus.split_of == {"q1": "train", "q2": "test"}
 
 
+def test_a_passage_that_has_a_title_alone_is_read_by_it(tmp_path: Path) -> None:
+    """Many documents of BEIR's corpora have no abstract; its own evaluation reads their titles."""
+    lines = ['{"_id": "p3", "title": "A title", "text": ""}', '{"_id": "p4", "title": " ", "text": " "}']
+    corpus = read(write_beir(tmp_path / "s", corpus=[*CORPUS, *lines]))
+    assert [(row.id, row.reason) for row in corpus.rejected] == [("p4", "empty passage")]
+    assert [(row.title, row.text) for row in corpus.passages.values() if row.id == "p3"] == [("", "A title")]
+
+
 # (which file gets the lines, the lines, what is rejected as (kind, id, reason, where))
 CASES = {
     "not JSON": ("corpus", ["{oops"], [("line", "", "not JSON", "corpus.jsonl:3")]),

@@ -14,6 +14,7 @@ import pytest
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.sources.detect import open_source
+from stillhouse.corpus.sources.split_names import with_splits
 from stillhouse.errors import InputError
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
@@ -109,6 +110,11 @@ def test_msmarco_that_is_unclear_is_refused(write: Write, read: Read) -> None:
         read(write({"collection.tsv": "1\tx\n", "qrels.train.tsv": "1 0 1 1\n"}, folder="a"))
     with pytest.raises(InputError, match="tells no split"):
         read(write({"collection.tsv": "1\tx\n", "queries.tsv": "1\tx\n"}, folder="b"))
+    both = {"queries.dl20.tsv": "8\teight\n", "qrels.dl20.txt": "8 0 1 1\n"}
+    with pytest.raises(InputError, match=r"2019qrels-pass\.txt and qrels\.dl20\.txt, which would be one test split"):
+        read(write(MARCO | both, folder="d"))
+    with pytest.raises(InputError, match=r"the source's (dev and test|test and dev) would both become test"):
+        list(with_splits(open_source(str(write(MARCO, folder="e"))), {"dev": "test"}).rows())
     with pytest.raises(InputError, match=r"has collection\.tsv and corpus\.tsv"):
         read(write({"collection.tsv": "1\tx\n", "corpus.tsv": "1\t\tx\n"}, folder="c"))
 
@@ -134,6 +140,12 @@ class Fieldless(NamedTuple):
 class Asked(NamedTuple):
     query_id: str
     text: str
+
+
+class Answered(NamedTuple):
+    query_id: str
+    text: str
+    answers: tuple[str, ...]
 
 
 class Topic(NamedTuple):
@@ -166,6 +178,7 @@ DATASETS = {
     "beir/scifact/train": Dataset(SCIFACT, [Asked("1", "a"), Asked("2", "b")], [Judged("1", "1", 1)]),
     "beir/scifact/test": Dataset(SCIFACT, [Asked("9", "c")], [Judged("9", "2", 2), Judged("9", "1", -1)]),
     "other/trec-covid": Dataset([Fieldless("d", "Q", "R")], [Topic("1", "t", "long")], [Judged("1", "d", 1)]),
+    "wikir/training": Dataset(SCIFACT, [Answered("1", "a", ("x", "why"))], [Judged("1", "1", 1)]),
     "cut": Dataset([]),
     "queries-only": Dataset(None),  # type: ignore[arg-type]
 }
@@ -183,9 +196,9 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ir_datasets(read: Read, tmp_path: Path) -> None:
     source = open_source("ir_datasets:beir/scifact/train+beir/scifact/test")
     facts = ingest_source(source, Choices(max_queries={}, seed=0), tmp_path)
-    assert facts["format"] == "ir_datasets" and facts["passages"] == 2
+    assert facts["format"] == "ir_datasets" and facts["passages"] == 3
     assert facts["queries"] == {"train": 1, "dev": 0, "test": 1}
-    assert facts["rejected"] == {"passage: empty passage": 1, "qrel: negative relevance": 1}
+    assert facts["rejected"] == {}
     assert facts["left_out"] == {"query: no qrel names it": 1}
     other = ingest_source(open_source("ir_datasets:beir/scifact/test"), Choices(max_queries={}, seed=0), tmp_path)
     assert other["source_digest"] != facts["source_digest"]
@@ -194,10 +207,22 @@ def test_ir_datasets(read: Read, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("catalogue")
 def test_fields_of_ir_datasets(read: Read) -> None:
     corpus = read("ir_datasets:beir/scifact/test")  # type: ignore[arg-type]
-    assert [(p.id, p.title, p.text) for p in corpus.passages.values()] == [("1", "T", "x"), ("2", "", "y")]
+    assert [(p.id, p.title, p.text) for p in corpus.passages.values()] == [
+        ("1", "T", "x"),
+        ("2", "", "y"),
+        ("3", "", "only title"),
+    ]
+    assert sorted((row.passage_id, relevance) for row, relevance in corpus.qrels) == [("1", 0), ("2", 2)]
     corpus = read("ir_datasets:other/trec-covid")  # type: ignore[arg-type]
     assert [(p.id, p.title, p.text) for p in corpus.passages.values()] == [("d", "", "Q R")]
     assert (corpus.queries["1"].text, corpus.split_of) == ("t", {"1": "test"})
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_answers_and_trainings_of_ir_datasets(read: Read) -> None:
+    """dpr-w100 has answers beside its qrels; wikir calls its split `training`."""
+    corpus = read("ir_datasets:wikir/training")  # type: ignore[arg-type]
+    assert corpus.split_of == {"1": "train"} and list(corpus.answers) == [("1", "x", "text"), ("1", "why", "text")]
 
 
 @pytest.mark.usefixtures("catalogue")

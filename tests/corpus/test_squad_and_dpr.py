@@ -237,8 +237,6 @@ def test_the_kind_of_answers_may_be_set(write: Write, read: Read) -> None:
     ("file", "line", "kind", "reason"),
     [
         ("psgs_w100.tsv", "4\tonly text\n", "passage", "not three columns (id, text, title)"),
-        ("psgs_w100.tsv", '4\t"a"b\tt\n', "line", "not a row ('\t' expected after '\"')"),
-        ("psgs_w100.tsv", '4\t"a\tt\n', "line", "not a row (unexpected end of data)"),
         ("psgs_w100.tsv", "4\t \tt\n", "passage", "empty passage"),
         ("nq-test.qa.csv", "who\n", "query", "not two columns (question, answers)"),
         ("nq-test.qa.csv", "who\t__import__('os').getcwd()\n", "query", "answers are not a list of texts"),
@@ -257,6 +255,15 @@ def test_a_bad_row_of_dpr_is_rejected_alone(
     corpus = read(write(good | {file: good[file] + line}))
     assert (kind, reason) in {(row.kind, row.reason) for row in corpus.rejected}
     assert len(corpus.passages) == 3 and {"nq-test-0", "nq-test-1", "nq-test-2"} <= corpus.queries.keys()
+
+
+@pytest.mark.parametrize("text", ['"a"b', '"a', 'a"', '""'])
+def test_a_quote_of_dpr_that_is_text_stays(text: str, write: Write, read: Read) -> None:
+    good = {name: DPR[name] for name in ("psgs_w100.tsv", "nq-test.qa.csv")}
+    corpus = read(write(good | {"psgs_w100.tsv": f"{good['psgs_w100.tsv']}4\t{text}\tt\n5\tlast\tt\n"}))
+    found = [(passage.id, passage.text) for passage in corpus.passages.values()][3:]
+    quoted = text == '""'  # an empty cell
+    assert found == ([] if quoted else [("4", text)]) + [("5", "last")] and len(corpus.rejected) == quoted
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stillhouse.errors import InputError
 from stillhouse.retrieval import answer_matching
 from stillhouse.retrieval.answer_matching import AnswerMatcher, Texts
 
@@ -129,6 +130,12 @@ def test_equals_a_direct_reading_of_the_rules(data: Any) -> None:
 def test_cases_by_hand(answer: str, kind: str, passage: str, expected: bool) -> None:
     found = matcher({"q": [(answer, kind)]}, [passage]).match(np.array([0]), np.array([0]))
     assert found.tolist() == [expected]
+
+
+def test_a_pattern_that_would_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_matching, "LONGEST_SEARCH", 0.2)
+    with pytest.raises(InputError, match=r"the answer '\(a\|aa\)\+b' takes more than 0.2 seconds in one passage"):
+        matcher({"q": [("(a|aa)+b", "regex")]}, ["a" * 60]).match(np.array([0]), np.array([0]))
 
 
 def test_queries_without_answers_are_told() -> None:

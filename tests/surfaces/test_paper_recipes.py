@@ -12,6 +12,7 @@ import pytest
 from stillhouse.cli import main
 from stillhouse.evaluation.systems import SYSTEMS
 from stillhouse.surfaces.recipes import SHIPPED, configs, load_recipe
+from stillhouse.training.batches import steps_for
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("00*.yaml"))
 
@@ -150,6 +151,36 @@ def test_the_published_hyper_parameters(name: str) -> None:
     found = configs(load_recipe(path), str(path))
     for use, values in PUBLISHED[name].items():
         assert {field: getattr(found[use], field) for field in values} == values, use
+
+
+STEPS = {
+    # Passages of MS MARCO and of DPR's Wikipedia, DPR's train questions of NQ, and of SQuAD's 87,599 1 % as in 004.
+    ("001-msmarco", "pretraining", 8_841_823): 80_000,
+    ("001-nq", "pretraining", 21_015_324): 200_000,
+    ("001-nq", "retriever_2", 58_880): 20_000,
+    ("004-wikipedia", "pretraining", 3_000_000): 100_000,
+    ("004-reqa-squad", "retriever_1", 876): 2_000,
+    ("001-msmarco", "retriever_1", 502_939): round(3 * 502_939 / 64),
+    ("001-msmarco", "distilled", 502_939): round(6 * 502_939 / 64),
+}
+"""(recipe, training, its examples) → the steps that the paper takes."""
+
+
+@pytest.mark.parametrize(("name", "use", "examples"), STEPS)
+def test_a_training_takes_the_steps_of_its_paper(name: str, use: str, examples: int) -> None:
+    """The setting `max_steps` alone does not tell: the epochs might end sooner."""
+    config = configs(load_recipe(SHIPPED / f"{name}.yaml"), name)[use]
+    taken = steps_for(examples, config.batch_size, config.epochs, config.max_steps)
+    assert taken == STEPS[name, use, examples]
+
+
+@pytest.mark.parametrize("name", ["001-msmarco", "002-msmarco", "003-msmarco"])
+def test_a_teacher_scores_what_its_training_reads(name: str) -> None:
+    found = configs(load_recipe(SHIPPED / f"{name}.yaml"), name)
+    teacher, training = found["teacher"], found["distilled"]
+    assert teacher.negatives_scored == training.epochs * training.negatives_per_query <= teacher.depth
+    assert teacher.dev_negatives_scored == training.negatives_per_query and teacher.seed == training.seed
+    assert teacher.depth == training.negatives_depth
 
 
 def test_two_of_the_papers_say_how_long_their_steps_are() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stillhouse.errors import InputError
 from stillhouse.training.batches import (
     LENGTHS_ALIKE,
     cheapest_parts,
@@ -40,7 +41,10 @@ def test_a_step_has_the_same_batch_whenever_it_is_asked_for(count: int, size: in
 
 def test_steps() -> None:
     cases = {(100, 10, 3.0, 0): 30, (100, 10, 3.0, 5): 5, (5, 10, 2.0, 0): 2, (100, 32, 0.001, 0): 1}
+    cases |= {(5, 10, 0.0, 900): 900}
     assert {case: steps_for(*case) for case in cases} == cases
+    with pytest.raises(InputError, match="epochs and max_steps are both 0"):
+        steps_for(5, 10, 0.0, 0)
 
 
 def test_chunks_cover_everything_in_order() -> None:

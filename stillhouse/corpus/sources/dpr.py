@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stillhouse.corpus.answers import REGEX, TEXT
+from stillhouse.corpus.sources.cells import read_cells
 from stillhouse.corpus.sources.json_files import read_elements
-from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, read_cells, spaceless, text_field
+from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, spaceless, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.split_names import split_in

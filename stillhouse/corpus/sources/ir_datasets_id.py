@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.answers import TEXT
+from stillhouse.corpus.sources.rows import Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.errors import InputError
 
@@ -13,6 +14,8 @@ IR_DATASETS = "ir_datasets"
 SCHEME = "ir_datasets:"
 TEXT_FIELDS = ("text", "body", "contents", "content", "abstract", "passage", "main_content")
 TITLE_FIELDS = ("title", "headline")
+ALSO_CALLED = {"training": "train"}
+"""Parts of ids that are splits and that `split_in` does not know: wikir's."""
 QUERY_FIELDS = ("text", "query", "question", "title")
 
 
@@ -58,7 +61,7 @@ def open_ir_datasets(source: str) -> Source:
 
 def split_of(id: str) -> str:
     """The split of a dataset's queries by its id."""
-    found = [split for part in id.split("/") if (split := split_in(part))]
+    found = [split for part in id.split("/") if (split := ALSO_CALLED.get(part) or split_in(part))]
     return found[-1] if found else "test"
 
 
@@ -68,6 +71,8 @@ def _passages(dataset: Any, id: str) -> Iterator[Row]:
         text = _first(document, TEXT_FIELDS)
         title = (_first(document, TITLE_FIELDS) or "") if text is not None else ""
         text = document.default_text() if text is None else text
+        if isinstance(text, str) and not text.strip():  # a document that has a title alone is read by it
+            title, text = "", title
         if isinstance(text, str):
             yield Passage(str(document.doc_id), title, text, str(document.doc_id), "", 0, where)
         else:
@@ -81,12 +86,14 @@ def _labels(dataset: Any, id: str) -> Iterator[Row]:
     if dataset.has_qrels():
         for number, qrel in enumerate(dataset.qrels_iter(), start=1):
             judged.add(qrel.query_id)
-            relevance = str(qrel.relevance)
+            relevance = str(max(0, qrel.relevance))  # below 0 is not relevant either, as trec_eval reads it
             yield Qrel(str(qrel.query_id), str(qrel.doc_id), relevance, split, f"{id}/qrels:{number}")
     for number, query in enumerate(dataset.queries_iter(), start=1):
         if query.query_id not in judged:
             yield LeftOut("query", "no qrel names it")
             continue
+        for answer in getattr(query, "answers", None) or ():
+            yield Answer(str(query.query_id), str(answer), TEXT, split, f"{id}/queries:{number}")
         text = _first(query, QUERY_FIELDS)
         yield Query(str(query.query_id), query.default_text() if text is None else text, f"{id}/queries:{number}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import re
@@ -95,39 +94,6 @@ def read_objects(path: Path, name: str) -> Iterator[Fields | Rejected]:
             yield Fields(value, where, content)
         else:
             yield Rejected("line", "", "not a JSON object", where, content)
-
-
-def read_cells(path: Path, name: str, delimiter: str) -> Iterator[tuple[int, list[str]] | Rejected]:
-    """The rows of a delimited file whose cells may be quoted, as (number of the last line, cells); no blank rows.
-
-    A quoted cell may hold line ends. A row that breaks the rules of quoting becomes a `Rejected`.
-    """
-    number, rejected, content = 0, list[Rejected](), ""
-
-    def lines() -> Iterator[str]:
-        nonlocal number, content
-        for line in read_lines(path, name, blank=True):
-            if isinstance(line, Rejected):
-                rejected.append(line)
-            else:
-                number, content = line
-                yield content + "\n"
-
-    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
-    while True:
-        cells: list[str] | None = None
-        try:
-            cells = next(rows, None)
-            ended = cells is None
-        except csv.Error as error:
-            ended = False
-            rejected.append(Rejected("line", "", f"not a row ({error})", f"{name}:{number}", content[:CONTENT_LENGTH]))
-        yield from rejected
-        rejected.clear()
-        if ended:
-            return
-        if cells:
-            yield number, cells
 
 
 def spaceless(text: str) -> str:

@@ -65,7 +65,7 @@ def open_msmarco(folder: Path, options: Options) -> Source:
 
 
 def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
-    """`queries` and `qrels` → (file, split). Raises `InputError` for a file that tells no split."""
+    """`queries` and `qrels` → (file, split). Raises `InputError` for a file that tells no split, and two test sets."""
     found: dict[str, list[tuple[Path, str]]] = {"queries": [], "qrels": []}
     for path in sorted(folder.iterdir()):
         match = _LABELS.fullmatch(path.name)
@@ -78,10 +78,26 @@ def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
     for kind, files in found.items():
         small = {split for path, split in files if ".small." in path.name}
         found[kind] = [(path, split) for path, split in files if split not in small or ".small." in path.name]
+    years: dict[str, Path] = {}
+    for path, split in found["qrels"]:
+        if split == "test":
+            years.setdefault(_of(path.name), path)
+    if len(years) > 1:
+        raise InputError(
+            f"{folder} has {' and '.join(path.name for path in years.values())}, which would be one test split: "
+            "keep those of one track here, and measure the others from folders of their own with links to the "
+            "collection (`stillhouse zero-shot FOLDER FOLDER`)"
+        )
     without = {split for _, split in found["qrels"]} - {split for _, split in found["queries"]}
     if without:
         raise InputError(f"{folder} has qrels of {', '.join(sorted(without))} and no queries of it; put them beside it")
     return found
+
+
+def _of(name: str) -> str:
+    """Which judgements a file of test qrels has: the year of a Deep Learning track, or "" for another test set."""
+    found = _DEEP_LEARNING.search(name)
+    return found.group()[-2:] if found else ""
 
 
 def _read_rows(path: Path, separator: str | None = "\t", most: int = -1) -> Iterator[tuple[str, list[str]] | Rejected]:

@@ -53,5 +53,7 @@ def _read_passages(path: Path) -> Iterator[Row]:
         except IllTyped as reason:
             yield Rejected("passage", shown_id(fields, PASSAGE_ID), str(reason), fields.where, fields.content)
             continue
+        if not text.strip():  # a document that has a title alone is read by it, as BEIR's own evaluation does
+            title, text = "", title
         # A passage without an article is an article of its own.
         yield Passage(id, title, text, article_id=id, section="", position=0, where=fields.where)

@@ -39,12 +39,26 @@ def parse_splits(text: str) -> dict[str, str]:
 
 
 def with_splits(source: Source, names: Mapping[str, str]) -> Source:
-    """The source with its splits renamed; a split that `names` lacks keeps its name."""
+    """The source with its splits renamed; a split that `names` lacks keeps its name.
+
+    Raises `InputError`, when the rows are read, for two splits of the source that would become one: their figures would
+    be one mean.
+    """
     if not names:
         return source
 
     def rows() -> Iterator[Row]:
+        was: dict[str, str] = {}
         for row in source.rows():
-            yield row._replace(split=names.get(row.split, row.split)) if isinstance(row, (Qrel, Answer)) else row
+            if not isinstance(row, (Qrel, Answer)) or row.split not in SPLITS:
+                yield row
+                continue
+            old, new = row.split, names.get(row.split, row.split)
+            if was.setdefault(new, old) != old:
+                raise InputError(
+                    f"splits: the source's {was[new]} and {old} would both become {new}; give each a name of its own, "
+                    "or read the files of one from a folder without the others"
+                )
+            yield row._replace(split=new)
 
     return dataclasses.replace(source, rows=rows)

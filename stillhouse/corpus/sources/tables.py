@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ import pyarrow.parquet as pq
 
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.schemas import SOURCE, SPLITS
-from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, read_cells, shown_id, text_field
+from stillhouse.corpus.sources.cells import read_cells
+from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, shown_id, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.passage_columns import plain_passages
 from stillhouse.corpus.sources.rows import (
@@ -69,6 +71,10 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 """What each column may be called, the first that is there being taken; the setting `columns` names others."""
+
+_WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
+"""A whole number as some tables write it: 1.0."""
+_PART = re.compile(r"-[0-9]+-of-[0-9]+")
 
 OPTIONAL = {"title", "article_id", "section", "position", "origin", "kind", "split", "relevance"}
 
@@ -129,8 +135,9 @@ def find_tables(folder: Path) -> list[_File]:
                 found[path.name] = [_File(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts]
             elif suffix:
                 split = split_in(path.name.removesuffix(suffix)) or ""
-                # qrels.train.tsv and qrels.test.tsv are one table, qrels.tsv and qrels.parquet are two.
-                kind = f"{name}.*" if split else path.name
+                # qrels.train.tsv and qrels.test.tsv are one table, as are parts by number; qrels.tsv and qrels.parquet
+                # are two.
+                kind = f"{name}.*" if split else _PART.sub("", path.name)
                 found.setdefault(kind, []).append(_File(table, path.name, path, split))
         found = {name: parts for name, parts in found.items() if parts}
         if len(found) > 1:
@@ -270,8 +277,11 @@ def _optional(fields: Fields, name: str) -> str:
 
 
 def _number(value: object) -> str:
-    """A number as text, a whole one without a fraction."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    """A number as text, a whole one without a fraction, however it is written."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    whole = _WHOLE_WITH_FRACTION.fullmatch(str(value))
+    return whole[1] if whole else str(value)
 
 
 def _position(fields: Fields) -> int:

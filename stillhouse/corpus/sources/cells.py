@@ -1,0 +1,121 @@
+"""The rows of delimited files: comma-separated ones, whose cells may be quoted, and tab-separated ones, where few are.
+
+Commas stand in every text, so a comma-separated cell that holds one is quoted, by RFC 4180. Tabs stand in hardly any:
+some writers quote nothing in tab-separated files (MS MARCO's), so that a cell may begin with a quote that is text,
+others quote as elsewhere (DPR's). A tab-separated line is therefore read as quoted where that comes out even, and as it
+stands where it does not.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from stillhouse.corpus.sources.lines import read_lines
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
+
+TAB = "\t"
+LONGEST_CELL = 200
+"""Lines of a tab-separated cell beyond which its quote is none."""
+Line = tuple[int, str]
+Cells = tuple[int, list[str]]
+
+
+def read_cells(path: Path, name: str, delimiter: str) -> Iterator[Cells | Rejected]:
+    """The rows of a delimited file, as (number of the last line, cells); no blank rows.
+
+    A quoted cell may hold line ends. In a comma-separated file a row that breaks the rules of quoting becomes a
+    `Rejected`. In a tab-separated one such a row is cut at its tabs and keeps its quotes; so is one whose quoted cell
+    would hold a tab and a line end.
+    """
+    yield from _read_tab_separated(path, name) if delimiter == TAB else _read_quoted(path, name, delimiter)
+
+
+def _read_quoted(path: Path, name: str, delimiter: str) -> Iterator[Cells | Rejected]:
+    number, rejected, content = 0, list[Rejected](), ""
+
+    def lines() -> Iterator[str]:
+        nonlocal number, content
+        for line in read_lines(path, name, blank=True):
+            if isinstance(line, Rejected):
+                rejected.append(line)
+            else:
+                number, content = line
+                yield content + "\n"
+
+    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
+    while True:
+        cells: list[str] | None = None
+        try:
+            cells = next(rows, None)
+            ended = cells is None
+        except csv.Error as error:
+            ended = False
+            rejected.append(Rejected("line", "", f"not a row ({error})", f"{name}:{number}", content[:CONTENT_LENGTH]))
+        yield from rejected
+        rejected.clear()
+        if ended:
+            return
+        if cells:
+            yield number, cells
+
+
+def _read_tab_separated(path: Path, name: str) -> Iterator[Cells | Rejected]:
+    unread: list[Line] = []
+    for line in read_lines(path, name, blank=True):
+        if isinstance(line, Rejected):
+            yield from _as_they_stand(unread)
+            yield line
+        elif unread or '"' in line[1]:
+            yield from _add(unread, line)
+        elif line[1]:
+            yield line[0], line[1].split(TAB)
+    yield from _as_they_stand(unread)
+
+
+def _add(unread: list[Line], line: Line) -> Iterator[Cells]:
+    """Takes a line; `unread` then holds those whose last cell may go on below."""
+    unread.append(line)
+    cells, is_open = _quoted_row(unread)
+    if is_open:
+        return
+    if cells is None:
+        yield from _first_as_it_stands(unread)
+        return
+    unread.clear()
+    if cells:
+        yield line[0], cells
+
+
+def _first_as_it_stands(unread: list[Line]) -> Iterator[Cells]:
+    (number, text), *others = unread
+    unread.clear()
+    if text:
+        yield number, text.split(TAB)
+    for line in others:
+        yield from _add(unread, line)
+
+
+def _as_they_stand(unread: list[Line]) -> Iterator[Cells]:
+    """What is left when a cell that seemed open has no end."""
+    while unread:
+        yield from _first_as_it_stands(unread)
+
+
+def _quoted_row(lines: list[Line]) -> tuple[list[str] | None, bool]:
+    """The row that lines are with quotes as quotes, None where they are none, and whether it may go on below."""
+    is_short = len(lines) < LONGEST_CELL
+    if len(lines) > 1 and '"' not in lines[-1][1]:
+        return None, is_short and TAB not in lines[-1][1]
+    texts = [text + "\n" for _, text in lines]
+    try:
+        rows, is_open = list(csv.reader(texts, delimiter=TAB, strict=True)), False
+    except csv.Error as error:
+        if "end of data" not in str(error):
+            return None, False
+        rows, is_open = list(csv.reader(texts, delimiter=TAB)), True
+    cells = rows[0] if len(rows) == 1 else []
+    if any("\n" in cell.rstrip("\n") and TAB in cell for cell in cells):
+        return None, False
+    return (None, is_short) if is_open else (cells, False)

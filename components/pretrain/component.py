@@ -72,8 +72,8 @@ def pretrain(
         html: its loss curves, as a page.
         generator: the masked language model that replaces tokens.
         importance: AMI values for importance-aware masking.
-        epochs: passes over the training examples, at least one step.
-        max_steps: stop after this many steps; 0 = by epochs.
+        epochs: passes over the training examples, at least one step; 0 = max_steps alone decides.
+        max_steps: stop after this many steps; 0 = after the epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
         warmup: fraction of the steps in which the learning rate rises.

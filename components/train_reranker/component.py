@@ -46,8 +46,8 @@ def train_reranker(
         metrics: the step's figures.
         html: its loss curves, as a page.
         encoder: the model to start from where init was fetched as `none`.
-        epochs: passes over the training examples, at least one step.
-        max_steps: stop after this many steps; 0 = by epochs.
+        epochs: passes over the training examples, at least one step; 0 = max_steps alone decides.
+        max_steps: stop after this many steps; 0 = after the epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
         warmup: fraction of the steps in which the learning rate rises.

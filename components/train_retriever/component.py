@@ -49,8 +49,8 @@ def train_retriever(
         metrics: the step's figures.
         html: its loss curves, as a page.
         teacher: the re-ranker's scores: distillation.
-        epochs: passes over the training examples, at least one step.
-        max_steps: stop after this many steps; 0 = by epochs.
+        epochs: passes over the training examples, at least one step; 0 = max_steps alone decides.
+        max_steps: stop after this many steps; 0 = after the epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
         warmup: fraction of the steps in which the learning rate rises.

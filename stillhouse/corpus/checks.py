@@ -11,6 +11,7 @@ from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import passage_text
+from stillhouse.errors import InputError
 
 AT_LEAST = ">="
 AT_MOST = "<="
@@ -125,6 +126,26 @@ def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     limit = thresholds.max_rejected_link_fraction
     checks.append(Check("rejected_link_fraction", "the share of rejected links", share("link"), AT_MOST, limit, remedy))
     return checks
+
+
+def refuse_remains(corpus: Corpus, split: str, most: float) -> None:
+    """Refuses a corpus of which more than `most` of what a split is measured on was rejected.
+
+    That are its passages, and the qrels that name a passage or query which the corpus does not have: the figures would
+    be of what is left. Raises `InputError` with the counts.
+    """
+    kinds, reasons = corpus.rejected["kind"], corpus.rejected["reason"]
+    out = {
+        "passages": (int((kinds == "passage").sum()), corpus.passage_count),
+        "qrels": (int(((kinds == "qrel") & reasons.str.startswith("points to no")).sum()), len(corpus.qrels_of(split))),
+    }
+    for what, (rejected, taken) in out.items():
+        if rejected > most * (rejected + taken):
+            named = reasons[kinds == what[:-1]].value_counts()
+            raise InputError(
+                f"{rejected:,} of {rejected + taken:,} {what} were rejected ({named.index[0]}), more than {most:.1%}: "
+                f"figures would be of the rest; mend what {corpus.folder / 'rejected.parquet'} names"
+            )
 
 
 def _texts(passages: _PassageCounts, thresholds: Thresholds) -> list[Check]:

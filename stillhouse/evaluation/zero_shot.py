@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,9 @@ from stillhouse.evaluation.figures import Measured, comparisons, intervals, meas
 from stillhouse.evaluation.measures import Measure
 from stillhouse.evaluation.own_passages import same_as
 from stillhouse.evaluation.significance import Comparison
+from stillhouse.retrieval.runs import write_lines
+
+RUNS = "runs"
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,11 @@ def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dic
 
 
 def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, folder: Path) -> None:
-    """Writes metrics.json, intervals.json, significance.json and per_query.parquet."""
+    """Writes metrics.json, intervals.json, significance.json and per_query.parquet.
+
+    Of a corpus whose queries are passages it also writes the runs as they were measured, without these passages, to
+    runs/<corpus>/<system>.trec: other tools give the same figures for them.
+    """
     write_json(folder / "metrics.json", metrics_json(corpora, failed))
     write_json(folder / "intervals.json", {corpus.name: corpus.intervals for corpus in corpora})
     tests = {
@@ -156,7 +164,11 @@ def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], setting
     }
     write_json(folder / "significance.json", tests)
     tables = []
+    shutil.rmtree(folder / RUNS, ignore_errors=True)
     for corpus in corpora:
+        for system, run in corpus.measured.runs.items() if corpus.own_passages else ():
+            (folder / RUNS / corpus.name).mkdir(parents=True, exist_ok=True)
+            write_lines(folder / RUNS / corpus.name / f"{system}.trec", run, system)
         table = pd.concat([values.reset_index().assign(system=name) for name, values in corpus.measured.values.items()])
         tables.append(table.assign(corpus=corpus.name))
     whole = pd.concat(tables, ignore_index=True)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from stillhouse.evaluation.figures import Measured
     from stillhouse.evaluation.measures import Measure
 
+SYNTHETIC_RUNS = "synthetic_runs"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -47,6 +49,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.measures import parse_measures
     from stillhouse.evaluation.report.curves import read_curves
     from stillhouse.evaluation.report.page import Content, render
+    from stillhouse.retrieval.runs import write_lines
 
     measures = parse_measures(config.measures)
     runs = {system: inputs[system] for system in SYSTEMS if system in inputs}
@@ -81,6 +84,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     write_json(folder / "dev_metrics.json", dev.means())
     if synthetic:
         write_json(folder / "metrics_synthetic.json", synthetic.means())
+    for made in (measured for measured in of_test if measured.synthetic):
+        (folder / SYNTHETIC_RUNS).mkdir()
+        for system, lines in made.runs.items():  # as they are measured: without the passages that queries are from
+            write_lines(folder / SYNTHETIC_RUNS / f"{system}.trec", lines, system)
     write_json(folder / "intervals.json", bounds)
     write_json(folder / "significance.json", figures.significance_json(compared))
     write_json(folder / "breakdowns.json", breakdowns_json(parts))

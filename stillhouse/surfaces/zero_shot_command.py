@@ -67,6 +67,13 @@ def zero_shot_parser() -> Parser:
     what.add_argument(
         "--max-queries", type=int, default=0, metavar="N", help="a seeded sample for a trial; 0 takes all"
     )
+    what.add_argument(
+        "--max-rejected",
+        type=float,
+        default=0.01,
+        metavar="PART",
+        help="a corpus of whose passages or qrels more are rejected has no figures (default: 0.01)",
+    )
     lengths = parser.add_argument_group("models that are no retriever folder yet")
     lengths.add_argument("--query-length", type=int, default=64, metavar="N", help="tokens of a query (default: 64)")
     lengths.add_argument("--passage-length", type=int, default=256, metavar="N", help="of a passage (default: 256)")
@@ -104,13 +111,20 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
     for name, least in (("depth", 1), ("max_queries", 0), ("bootstrap_samples", 100), ("randomisation_samples", 100)):
         if getattr(arguments, name) < least:
             raise InputError(f"--{name.replace('_', '-')}: {getattr(arguments, name)} is less than {least}")
+    if not 0 <= arguments.max_rejected <= 1:
+        raise InputError(f"--max-rejected: {arguments.max_rejected} is no part of a whole; give a number from 0 to 1")
     plan = make_plan(arguments)
     baseline = arguments.baseline or plan.systems[0]
     if baseline not in plan.systems:
         raise InputError(f"--baseline {baseline}: no such system; valid: {', '.join(plan.systems)}")
-    from stillhouse.evaluation.measures import parse_measures
+    from stillhouse.evaluation.measures import cutoff, parse_measures
 
-    parse_measures(arguments.measures)  # before hours of work
+    for measure in parse_measures(arguments.measures):  # before hours of work
+        if cutoff(measure) > arguments.depth:
+            raise InputError(
+                f"--measures {measure} looks {cutoff(measure):,} deep and runs are {arguments.depth:,} deep; "
+                f"give --depth {cutoff(measure)}"
+            )
     read_groups(arguments.together, list(plan.runs))
     return plan, baseline
 
@@ -122,7 +136,7 @@ def main(argv: Sequence[str]) -> int:
         arguments.work = arguments.folder / ".stillhouse" / "work"
     log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
     with environment(arguments):
-        failures = run_plan(plan, arguments.folder / ARTIFACTS, log)
+        failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, log)
         page = write_results(plan, arguments, baseline, failures)
     for name, failure in failures.items():
         print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", file=sys.stderr)
@@ -185,17 +199,23 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     return Plan(models, uses, configs, runs)
 
 
-def run_plan(plan: Plan, root: Path, log: Callable[[str], None]) -> dict[str, Failure]:
+def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], None]) -> dict[str, Failure]:
     """Runs everything and returns the corpora that failed, with the reason; the others go on.
 
-    Raises what fetching a model raises, since all corpora share it, and an error of a disk that is full.
+    A corpus fails too when more than `max_rejected` of its passages or test qrels were rejected. Raises what fetching a
+    model raises, since all corpora share it, and an error of a disk that is full.
     """
+    from stillhouse.corpus.checks import refuse_remains
+    from stillhouse.corpus.store import Corpus
+
     run_uses(plan.models, plan.configs, root, log)
     failures: dict[str, Failure] = {}
     for corpus, uses in plan.uses.items():
         for use in uses:
             try:
                 run_uses([use], plan.configs, root, log)
+                if use.step_name == "ingest":
+                    refuse_remains(Corpus.open(root / use.name / "corpus"), "test", max_rejected)
             except Exception as error:
                 if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                     raise

@@ -47,6 +47,9 @@ class Config:
     measures: str = setting("nDCG@10 R@100", "by the names of ir_measures, spaces between")
     depth: int = setting(100, "passages in a run", minimum=1)
     max_queries: int = setting(0, "a seeded sample of each corpus for a trial; 0 takes all", minimum=0)
+    max_rejected: float = setting(
+        0.01, "a corpus of whose passages or qrels more are rejected has no figures", minimum=0, maximum=1
+    )
     query_length: int = setting(64, "tokens of a query, for models that are no retriever yet", minimum=3)
     passage_length: int = setting(256, "tokens of a passage, for models that are no retriever yet", minimum=3)
     bootstrap_samples: int = setting(2000, "bootstrap samples behind every interval", minimum=100)
@@ -87,7 +90,7 @@ def config_of(values: Mapping[str, Any]) -> Config:
 
 def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
     """The same as a command line of `stillhouse zero-shot`, read."""
-    numbers = ("depth", "max_queries", "query_length", "passage_length", "seed")
+    numbers = ("depth", "max_queries", "max_rejected", "query_length", "passage_length", "seed")
     samples = ("bootstrap_samples", "randomisation_samples")
     words = [f"--retriever={model}" for model in config.retriever_list]
     words += [f"--{name.replace('_', '-')}={getattr(config, name)}" for name in (*numbers, *samples)]
@@ -116,7 +119,7 @@ def measure_corpus(source: str, values: Mapping[str, Any], folder: str) -> None:
         plan, _ = checked_plan(arguments_of(config, [source]))
         asked = digest_json([source, config.retriever_list, recorded(config)])[:20]
         work = work_root() / f"zero-shot-{asked}"
-        failures = run_plan(plan, work, lambda line: print(line, flush=True))
+        failures = run_plan(plan, work, config.max_rejected, lambda line: print(line, flush=True))
         [(name, runs)] = plan.runs.items()
         failure = failures.get(name)
         out = Path(folder)

@@ -151,6 +151,8 @@ def test_a_retriever_folder_is_used_as_it_is(whole: tuple[Path, list[object]], t
         (["one", "--together", "g=one,one"], "'one' is in a group already"),
         (["one", "--together", "one=one"], "with a name that nothing else has"),
         (["one", "--depth", "0"], "--depth: 0 is less than 1"),
+        (["one", "--measures", "R@1000"], "R@1000 looks 1,000 deep and runs are 100 deep; give --depth 1000"),
+        (["one", "--max-rejected", "2"], "is no part of a whole"),
         ([], "FOLDER"),
     ],
 )
@@ -204,9 +206,33 @@ def test_a_query_that_is_a_passage_does_not_find_itself_and_others_of_its_id_sta
     # p0 is left out of its own ranking, and the one place of the depth goes to the next; p2 is another text, and p3
     # is relevant to itself.
     assert values.to_dict() == {"p0": 1.0, "p2": 1.0, "p3": 1.0}
+    measured = list(ir_measures.read_trec_run(str(tmp_path / "out" / "runs" / "same" / "bm25.trec")))
+    judged = list(ir_measures.read_trec_qrels(_qrels(folder)))
+    assert ir_measures.calc_aggregate([ir_measures.RR @ 1], judged, measured)[ir_measures.RR @ 1] == values.mean()
     first = (tmp_path / "out" / "artifacts" / "same" / "bm25" / "run" / "test.trec").read_text().splitlines()[0]
     assert first.startswith("p0 Q0 p0 1 ")
     assert "same: 2 queries" in (tmp_path / "out" / "zero_shot.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("broken", ["qrels", "passages"])
+def test_the_remains_of_a_corpus_have_no_figures(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Qrels of another corpus, and passages without a text: what is left would be measured as if it were all."""
+    folder = beir(tmp_path / "half", 0)
+    if broken == "qrels":
+        path = folder / "qrels" / "test.tsv"
+        path.write_text("".join(line.replace("\tp5", "\tother5") for line in path.open()))
+    else:
+        with (folder / "corpus.jsonl").open("a") as file:
+            file.write('{"_id": "p9", "title": "", "text": " "}\n')
+    words = (folder, "--measures", "RR@5", "--folder", tmp_path / "out", "--quiet")
+    assert run(*words) == InputError.exit_code
+    told = capsys.readouterr().err
+    expected = "1 of 9 qrels were rejected (points to no passage)"
+    expected = expected if broken == "qrels" else "1 of 10 passages were rejected (empty passage)"
+    assert f"half failed at half/ingest: {expected}, more than 1.0%" in told
+    assert run(*words, "--max-rejected", "0.2") == 0
 
 
 @pytest.mark.parametrize("broken", ["corpus", "qrels"])

@@ -42,6 +42,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     # An encoder that was saved with its language-model head lacks BERT's pooler, which is drawn anew and saved.
     torch.manual_seed(config.seed)
+    if config.similarity == "dot" and config.temperature < 0.5:
+        context.log(
+            f"[train-retriever] similarity: dot with temperature {config.temperature:g} multiplies products of whole "
+            "vectors; 003 has temperature: 1"
+        )
     changes = {} if config.towers == "as_is" else {"towers": config.towers}
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
     rows = train_retriever(

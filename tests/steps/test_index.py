@@ -342,6 +342,29 @@ def test_questions_of_nothing_and_of_ten_thousand_words(
     assert [hit.score for hit in long] == [hit.score for hit in searcher.search("the red bird " * 5, 3)]
 
 
+def test_a_query_of_ten_thousand_words_is_searched_for_like_any_other(
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
+) -> None:
+    """A dense query is cut to the model's query_length; BM25 reads all of it."""
+    corpus = Corpus.open(small_corpus)
+    [query_id, text] = corpus.queries_of("test").iloc[0][["query_id", "text"]]
+    long = tmp_path / "long"
+    tables = {"passages": corpus.passages, "queries": corpus.queries, "qrels": corpus.qrels}
+    tables["queries"] = corpus.queries.assign(text=corpus.queries["text"].replace(text, f"{text} " * 1667))
+    with whole_folder(long) as staging:
+        write_tables(staging, {name: {key: list(table[key]) for key in table} for name, table in tables.items()})
+        write_manifest(staging, "ingest", {}, {}, {"passages": 24})
+    index = run_step("index", {"corpus": long, "retriever": retriever}, **FP32)["index"]
+    runs = [run_step("retrieve", {"corpus": long, "retriever": retriever, "index": index}, **FP32)["run"]]
+    runs.append(run_step("lexical", {"corpus": long})["run"])
+    short = run_step("lexical", {"corpus": small_corpus}, "short")["run"]
+    for run in runs:
+        assert query_id in set(read_run(run / "test.trec")["query_id"])
+    found, expected = (read_run(run / "test.trec") for run in (runs[1], short))
+    first = [lines[lines["query_id"] == query_id]["passage_id"].iloc[0] for lines in (found, expected)]
+    assert first[0] == first[1]
+
+
 def test_a_model_of_another_width_is_refused_before_the_search(
     run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
 ) -> None:

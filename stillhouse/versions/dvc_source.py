@@ -41,18 +41,17 @@ def look_up(repo: str, revision: str, path: str) -> Found:
 def fetch(repo: str, revision: str, path: str, target: Path, config: Mapping[str, Any] | None = None) -> Found:
     """Copies a path of a repository at a revision to `target` and says what it is.
 
-    `target` appears whole or not at all. `config` is DVC configuration that goes before the repository's own.
+    `target` appears whole or stays as it was. `config` is DVC configuration that goes before the repository's own.
     Raises `InputError` for a repository, revision or path that does not exist, and for data that its remote does not
     give.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.partial")
     _remove(unfinished)
-    _remove(target)
     with _opened(repo, revision, path, config) as opened:
         found = _found(opened, repo, path)
         opened.dvcfs.get(f"/{path.strip('/')}", str(unfinished), recursive=True)
-    unfinished.rename(target)
+    _replace(target, unfinished)
     return found
 
 
@@ -123,8 +122,18 @@ def reason(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
+def _replace(target: Path, content: Path) -> None:
+    """Gives `content` the name `target`. Killed in between it leaves what was there as `.NAME.previous`."""
+    previous = target.with_name(f".{target.name}.previous")
+    if target.exists() or target.is_symlink():
+        _remove(previous)
+        target.rename(previous)
+    content.rename(target)
+    _remove(previous)
+
+
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

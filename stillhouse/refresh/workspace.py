@@ -21,16 +21,18 @@ from stillhouse.surfaces.recipes import Recipe
 from stillhouse.versions.data import fetch_release
 from stillhouse.versions.environment import describe_environment
 from stillhouse.versions.git import REMOTE, Git, GitFailed
-from stillhouse.versions.releases import Release
+from stillhouse.versions.releases import Release, branch_of
 
 PARAMS = "params.yaml"
+MARK = Path(".git") / "stillhouse-refresh"
+"""The file that says that a refresh made a clone, so that what is changed in it is a refresh's own."""
 
 
 def open_clone(repo: str, branch: str, folder: Path) -> Git:
     """A clone of `repo` in `folder`, at the newest commit of its branch; an earlier clone there is brought up to date.
 
     Artifacts of an earlier run that was killed stay, so that it goes on. Raises `InputError` for a repository that
-    cannot be read, and for a folder that holds something else, or work that nobody committed.
+    cannot be read, for a folder that no refresh made, and for one that holds work that nobody committed or pushed.
     """
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
@@ -47,7 +49,13 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
                 f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, is there such a branch, and "
                 "may this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
             )
+        (folder / MARK).touch()
         return Git.of(folder)
+    if not (folder / MARK).is_file():
+        raise InputError(
+            f"{folder} was not made by a refresh, which throws away what is changed in the folder that it works in; "
+            "name another by --folder, whose clone has all that is committed and pushed"
+        )
     git = Git.of(folder)
     if git("remote", "get-url", REMOTE) != address:
         raise InputError(f"{folder} is a clone of {git('remote', 'get-url', REMOTE)}; name another folder by --folder")
@@ -59,12 +67,24 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
             f"{folder} holds changes that nobody committed ({foreign[0]}); name another folder by --folder"
         )
     git.fetch("retriever")
-    branch = branch or git("symbolic-ref", "--short", "HEAD")
+    branch = branch or branch_of(git)
+    _refuse_unpushed(git, branch)
     try:
         git("checkout", "--quiet", "--force", "-B", branch, f"{REMOTE}/{branch}")
     except GitFailed as error:
         raise InputError(f"{repo} has no branch {branch!r} ({error.last})") from None
     return git
+
+
+def _refuse_unpushed(git: Git, branch: str) -> None:
+    """Refuses commits that would be on no branch once `branch` stands where the remote's does."""
+    here = [name for name in ("HEAD", f"refs/heads/{branch}") if git.commit_of(name)]
+    unpushed = git("rev-list", *here, "--not", f"--remotes={REMOTE}", "--glob=refs/tags/retriever*").split()
+    if unpushed:
+        raise InputError(
+            f"{git.folder} holds commits that were never pushed ({unpushed[0][:12]}); push them, or name another "
+            "folder by --folder"
+        )
 
 
 def _begin(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from pipelines.schedules.file import Parameter, Schedule
 from stillhouse.errors import InputError
+from stillhouse.versions.address import redact
 
 FINISHED = frozenset({"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"})
 PAGE = 100
@@ -186,7 +187,7 @@ def _reason(error: Any) -> str:
         text = str(content.get("message") or content["error"])
     except (ValueError, TypeError, KeyError, AttributeError):
         text = str(error.body or error.reason or "it gives no reason")
-    return " ".join(text.split())[:400]
+    return redact(" ".join(text.split()))[:400]
 
 
 def _connect(endpoint: str, namespace: str) -> Any:

@@ -28,6 +28,7 @@ from pipelines.schedules.cron import refuse_cron
 from stillhouse.artifacts import digest_json
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
+from stillhouse.versions.address import refuse_secret
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
@@ -78,6 +79,8 @@ class Watch:
 
     def __post_init__(self) -> None:
         _refuse_nested(self.parameters)
+        refuse_secret(self.releases, "releases")
+        refuse_secret(self.repo, "repo")
         own = {"releases", "branch", "repo", "revision", "source"} & set(self.parameters)
         if own:
             raise InputError(f"the parameter {min(own)!r} is set by the watch itself; leave it out of `parameters`")
@@ -159,3 +162,5 @@ def _refuse_nested(parameters: Mapping[str, Any]) -> None:
     for name, value in parameters.items():
         if type(value) not in (str, int, float, bool):
             raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {value!r}")
+        if "://" in str(value):
+            refuse_secret(str(value), f"the parameter {name!r}")

@@ -18,6 +18,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.recipes import configs, load_recipe, moved
+from stillhouse.versions.address import refuse_secret
 from stillhouse.versions.git import Git
 from stillhouse.versions.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
 from stillhouse.versions.releases import Overtaken, Release, find_refusal, note_refusal, read_history
@@ -58,6 +59,10 @@ class Request:
     judge: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     plan_only: bool = False
     again: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_secret(self.repo, "the repository of the releases")
+        refuse_secret(str(self.source.get("repo", "")), "repo")
 
 
 def refresh(request: Request, log: Callable[[str], None] = lambda line: None) -> Refreshed:

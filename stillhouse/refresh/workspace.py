@@ -18,6 +18,7 @@ from stillhouse.graph import ARTIFACTS, Use
 from stillhouse.refresh.graph import CHAMPION
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, Indented, stage
 from stillhouse.surfaces.recipes import Recipe
+from stillhouse.versions.address import redact, refuse_secret
 from stillhouse.versions.data import fetch_release
 from stillhouse.versions.environment import describe_environment
 from stillhouse.versions.git import REMOTE, Git, GitFailed
@@ -34,6 +35,7 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     Artifacts of an earlier run that was killed stay, so that it goes on. Raises `InputError` for a repository that
     cannot be read, for a folder that no refresh made, and for one that holds work that nobody committed or pushed.
     """
+    refuse_secret(repo, "the repository of the releases")
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
     if not folder.exists() or not any(folder.iterdir()):
@@ -57,8 +59,9 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
             "name another by --folder, whose clone has all that is committed and pushed"
         )
     git = Git.of(folder)
-    if git("remote", "get-url", REMOTE) != address:
-        raise InputError(f"{folder} is a clone of {git('remote', 'get-url', REMOTE)}; name another folder by --folder")
+    cloned = git("remote", "get-url", REMOTE)
+    if cloned != address:
+        raise InputError(f"{folder} is a clone of {redact(cloned)}; name another folder by --folder")
     # What a killed refresh wrote there are its own files; anything else is somebody's.
     changed = git("diff", "--name-only", "HEAD").splitlines()
     foreign = [name for name in changed if name not in ("dvc.yaml", "dvc.lock", PARAMS, "release.json")]
@@ -89,7 +92,7 @@ def _refuse_unpushed(git: Git, branch: str) -> None:
 
 def _begin(text: str) -> str:
     """What git and ssh say first: which key is missing or refused; what comes last is the same for all."""
-    return "; ".join([line for line in text.strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
+    return "; ".join([line for line in redact(text).strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
 
 
 def drop_stale(folder: Path) -> None:

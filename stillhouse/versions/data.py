@@ -11,6 +11,7 @@ from typing import Any
 
 from stillhouse.artifacts import refuse_foreign
 from stillhouse.errors import InputError
+from stillhouse.versions.address import redact
 from stillhouse.versions.dvc_source import fetch, of_a_remote
 from stillhouse.versions.git import Git
 from stillhouse.versions.releases import Release
@@ -85,7 +86,7 @@ def _workspace(folder: Path) -> Iterator[Any]:
     except Exception as error:
         if not (isinstance(error, (DvcException, OSError)) or of_a_remote(error)):
             raise
-        told = str(error).strip() or type(error).__name__
+        told = redact(str(error)).strip() or type(error).__name__
         raise InputError(
             f"DVC cannot do this in {folder}: {told}. Does the remote exist, and may this machine write there "
             "(bucket, credentials: in a pod the secret that data_secret names; the extras `stillhouse[s3]`, `[ssh]` or "

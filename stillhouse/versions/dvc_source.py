@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
+from stillhouse.versions.address import redact, refuse_secret
 
 REMOTES = frozenset({"aiobotocore", "aiohttp", "asyncssh", "botocore", "gcsfs", "google", "s3fs", "sshfs"})
 
@@ -74,6 +75,7 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
         from dvc_data.index import DataIndexDirError
     except ImportError:
         raise InputError("data of a DVC repository needs DVC: pip install 'stillhouse[platform]'") from None
+    refuse_secret(repo, "repo")
     logging.getLogger("dvc").setLevel(logging.ERROR)
     if not path.strip("/"):
         raise InputError(f"say which path of {repo} to take")
@@ -119,7 +121,7 @@ def reason(error: BaseException) -> str:
     """The first line of the innermost reason."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return redact(str(error)).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _replace(target: Path, content: Path) -> None:

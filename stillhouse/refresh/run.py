@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,12 +147,15 @@ def decide(
     return Decision(planned, changed, key, told)
 
 
-def release(git: Git, decision: Decision, champion: Release, judge: Any, branch: str) -> Outcome:
-    """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused."""
+def release(git: Git, decision: Decision, champion: Release, judge: Any, branch: str, base: str = "") -> Outcome:
+    """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused.
+
+    `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's.
+    """
     folder, rung = git.folder, decision.plan.rung
     write_stages(folder, (*BEFORE, *uses_of(rung, champion.paths)), champion, load_recipe(folder / PARAMS))
     outcome = promote(
-        _candidate(folder, decision.plan, champion, decision.changed.plain()),
+        replace(_candidate(folder, decision.plan, champion, decision.changed.plain()), base=base),
         lambda against: _judge(folder / ARTIFACTS, rung, judge, champion, against),
         branch,
         recorded=False,

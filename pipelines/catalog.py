@@ -27,18 +27,19 @@ from stillhouse.surfaces.zero_shot_run import Config as ZeroShotConfig
 class Result:
     """The output that a person keeps of a run: its name, the page inside it, and the components that may leave it.
 
-    The first of them that was done counts.
+    The first of them that was done counts. Where a run is `validated`, a corpus that does not pass ends it.
     """
 
     components: tuple[str, ...]
     output: str
     page: str
+    validated: bool = True
 
 
 RESULTS: Mapping[str, Result] = {
     train.NAME: Result(("evaluate",), "evaluation", "report.html"),
     compare.NAME: Result(("gather-comparison",), "comparison", "comparison.html"),
-    zero_shot.NAME: Result(("gather-zero-shot",), "zero_shot", "zero_shot.html"),
+    zero_shot.NAME: Result(("gather-zero-shot",), "zero_shot", "zero_shot.html", validated=False),
     refresh.NAME: Result(("release-refresh", "plan-refresh"), "refreshed", "refresh.md"),
 }
 CONFIGS: Mapping[str, type] = {zero_shot.NAME: ZeroShotConfig, refresh.NAME: Parameters}

@@ -15,12 +15,14 @@ from typing import Any
 from kfp import local
 
 from pipelines.catalog import RESULTS, Request, Result
-from stillhouse.artifacts import read_manifest, whole_folder
+from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_folder, write_manifest
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.steps.execute import VERDICT
 
 WORKSPACE = ".kubeflow"
+WORK = Path(".stillhouse") / "run-local"
+"""Where unfinished work is kept: beside that of single steps, which is not this run's to remove."""
 
 
 class PipelineFailed(Exception):
@@ -31,19 +33,22 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
     """Runs a pipeline with these parameters and returns the folder of its result, inside `folder`.
 
     The runner deletes its workspace at the end, so it gets one of its own, `folder`/.kubeflow, and the result is
-    copied out of it. Raises `InputError` for a bad recipe or parameter or when that workspace is in use,
-    `ValidationFailed` when the corpus does not pass, `PipelineFailed` when a task fails for another reason.
+    copied out of it. Raises `InputError` for a bad recipe or parameter, when that workspace is in use, and where the
+    result would replace something that no step wrote; `ValidationFailed` when the corpus does not pass,
+    `PipelineFailed` when a task fails for another reason.
     """
     request.check(values)
-    pipeline = request.build(None)
     result = RESULTS[request.pipeline]
+    for name in (result.output, VERDICT) if result.validated else (result.output,):
+        refuse_foreign(folder / name, f"pipeline {request.pipeline}")
+    pipeline = request.build(None)
     workspace = (folder / WORKSPACE).resolve()
     if workspace.exists():
         raise InputError(f"{workspace} exists: another local run is going on, or was killed; remove it to go on")
     workspace.mkdir(parents=True)
     try:
         # Checkpoints lie outside the workspace, so that a run that was killed goes on from them.
-        with _work_root(folder / ".stillhouse"):
+        with _work_root(folder / WORK):
             run_pipeline(pipeline, values, workspace)
             outputs = workspace / "outputs"
             found = find_result(outputs, result)
@@ -52,6 +57,8 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
                 raise PipelineFailed(f"no task {result.components[-1]} was done")
             with whole_folder(folder / result.output) as staging:
                 shutil.copytree(found, staging, dirs_exist_ok=True)
+                if not (staging / MANIFEST).is_file():
+                    write_manifest(staging, f"pipeline {request.pipeline}", {}, {}, {})
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
     return folder / result.output
@@ -97,7 +104,7 @@ def _work_root(unfinished: Path) -> Iterator[None]:
     if os.environ.get(WORK_ROOT):
         yield
         return
-    os.environ[WORK_ROOT] = str((unfinished / "work").resolve())
+    os.environ[WORK_ROOT] = str(unfinished.resolve())
     try:
         yield
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -56,8 +56,15 @@ def apply_action(argv: Sequence[str]) -> int:
     wanted = read_schedules(arguments.file)
     refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
-    for change in apply(wanted.schedules, cluster, dry=arguments.dry_run):
+    changes = apply(wanted.schedules, cluster, dry=arguments.dry_run)
+    for change in changes:
         print(change)
+    failed = [change for change in changes if change.action == "fail"]
+    if failed:
+        raise InputError(
+            f"{failed[0].name} could not be had ({failed[0].why}); what it was to replace stays in use. Mend the file, "
+            "or what the reason names, and repeat the command"
+        )
     return 0
 
 
@@ -79,7 +86,7 @@ def list_action(argv: Sequence[str]) -> int:
 
 def watch_action(argv: Sequence[str]) -> int:
     parser = _parser("watch", "Looks once at every watched corpus, and starts a refresh of those that changed.")
-    parser.add_argument("--again", action="store_true", help="start a refresh again that failed")
+    parser.add_argument("--again", action="store_true", help="start a refresh again that failed or was refused")
     arguments = parser.parse(argv)
     from pipelines.schedules.cluster import Kubeflow
     from pipelines.schedules.file import read_schedules

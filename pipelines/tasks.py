@@ -22,6 +22,7 @@ from stillhouse.steps.execute import VERDICT
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, stage_text
 from stillhouse.surfaces.recipes import Recipe
+from stillhouse.versions.address import refuse_secret
 
 GATE = "gate"
 
@@ -65,6 +66,7 @@ class Pods:
         """The same for the task of a use, which finds itself in DVC's run cache where its environment names one."""
         environment = self.table.of(use.step_name).environment if self.table else os.environ
         if RUN_CACHE in environment:
+            refuse_secret(environment[RUN_CACHE], RUN_CACHE)
             task.set_env_variable(STAGE, stage_text(use, self.recipe.get(use.section, {})))
         return self.place(task, use.step_name, use.name)
 

@@ -106,6 +106,13 @@ def _flush(folder: Path) -> None:
                 os.fsync(file.fileno())
 
 
+def refuse_foreign(path: Path, name: str, sign: str = MANIFEST) -> None:
+    """Raises `InputError` where `path` holds something without a `sign` that Stillhouse wrote it; `name` begins it."""
+    occupied = path.is_file() or (path.is_dir() and any(path.iterdir()))
+    if occupied and not (path / sign).is_file():
+        raise InputError(f"{name}: {path} exists and no step wrote it; name another folder, or remove it")
+
+
 def write_manifest(
     folder: Path, step: str, config: Mapping[str, Any], inputs: Mapping[str, str], facts: Mapping[str, Any]
 ) -> None:

@@ -1,24 +1,27 @@
 """Makes a cluster's recurring runs equal to a file, by the only changes that Kubeflow allows: create, disable, delete.
 
-A recurring run cannot be changed, and deleting one ends the runs that it started. So one that is to be another is first
-disabled, then its successor is made, and it is deleted once none of its runs is in flight: now, or by a later `apply`.
+A recurring run cannot be changed, and deleting one ends the runs that it started. So for one that is to be another its
+successor is made first; then it is disabled, and deleted once none of its runs is in flight: now, or by a later
+`apply`. Where the successor cannot be made it stays in use.
 Whose a recurring run is stands in its description; those of others are never touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from pipelines.schedules.cluster import Cluster, Recurring
 from pipelines.schedules.file import Schedule
+from stillhouse.errors import InputError
 
 MARK = "stillhouse schedule"
 
 
 @dataclass(frozen=True)
 class Change:
-    """What was done, or would be: `create`, `enable`, `disable`, `delete`, `keep` or `wait`."""
+    """What was done, or would be: `create`, `enable`, `disable`, `delete`, `keep`, `wait` or `fail`."""
 
     action: str
     name: str
@@ -33,37 +36,75 @@ def name_of(schedule: Schedule) -> str:
 
 
 def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False) -> list[Change]:
-    """Makes the cluster's schedules those given; with `dry` only says how. Applied twice it does nothing."""
+    """Makes the cluster's schedules those given; with `dry` only says how. Applied twice it does nothing.
+
+    Raises `InputError` before anything is changed for a pipeline or version that is not there. What the cluster refuses
+    is a change `fail`; the others are made all the same.
+    """
     wanted = {name_of(schedule): schedule for schedule in schedules}
-    there = {entry.name: entry for entry in cluster.recurring_runs() if entry.description.startswith(MARK)}
-    changes: list[Change] = []
-    left = [entry for name, entry in there.items() if name not in wanted]
+    there: dict[str, Recurring] = {}
+    left: list[Recurring] = []
+    # By id, so that of two `apply` at a time that made the same, both would keep the same.
+    for entry in sorted(cluster.recurring_runs(), key=lambda entry: entry.id):
+        if not entry.description.startswith(MARK):
+            continue
+        if entry.name in wanted and entry.name not in there:
+            there[entry.name] = entry
+        else:
+            left.append(entry)
+    for name, schedule in wanted.items():
+        if name not in there:
+            cluster.version_of(schedule.pipeline, schedule.version)
+    changes = [_hold(name, schedule, there.get(name), cluster, dry) for name, schedule in wanted.items()]
+    failed = {change.name for change in changes if change.action == "fail"}
+    if failed:
+        # One that the file has no more may be what has another name there now.
+        made = {_description(schedule) for name, schedule in wanted.items() if name not in failed}
+        left = [entry for entry in left if entry.description in made]
+    return changes + _retire(left, set(there), cluster, dry)
+
+
+def _retire(left: list[Recurring], held: set[str], cluster: Cluster, dry: bool) -> list[Change]:
+    """Disables recurring runs, and deletes those of them that have no run in flight."""
+    changes, failed = [], set()
     for entry in left:
         if entry.enabled:
-            changes.append(Change("disable", entry.name, "the file has it no more, or otherwise"))
-            if not dry:
-                cluster.set_enabled(entry.id, False)
-    for name, schedule in wanted.items():
-        changes.append(_hold(name, schedule, there.get(name), cluster, dry))
+            twice = "there is another of this name"
+            change = Change(
+                "disable", entry.name, twice if entry.name in held else "the file has it no more, or otherwise"
+            )
+            changes.append(_do(change, partial(cluster.set_enabled, entry.id, False), dry))
+            if changes[-1].action == "fail":
+                failed.add(entry.id)
     # Looked at after they were disabled: none can start a run between the look and the deletion.
-    in_flight = {run.recurring for run in cluster.runs() if run.in_flight}
+    in_flight = {run.recurring for run in cluster.runs() if run.in_flight} if left else set()
     for entry in left:
         if entry.id in in_flight:
             changes.append(Change("wait", entry.name, "a run of it is in flight; the next `apply` deletes it"))
-            continue
-        changes.append(Change("delete", entry.name))
-        if not dry:
-            cluster.delete(entry.id)
+        elif entry.id not in failed:
+            changes.append(_do(Change("delete", entry.name), partial(cluster.delete, entry.id), dry))
     return changes
 
 
 def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Cluster, dry: bool) -> Change:
     if there is None:
-        if not dry:
-            cluster.create(schedule, name, f"{MARK} {schedule.name}")
-        return Change("create", name, schedule.cron)
+        description = _description(schedule)
+        return _do(Change("create", name, schedule.cron), lambda: cluster.create(schedule, name, description), dry)
     if there.enabled != schedule.enabled:
-        if not dry:
-            cluster.set_enabled(there.id, schedule.enabled)
-        return Change("enable" if schedule.enabled else "disable", name)
+        change = Change("enable" if schedule.enabled else "disable", name)
+        return _do(change, lambda: cluster.set_enabled(there.id, schedule.enabled), dry)
     return Change("keep", name)
+
+
+def _do(change: Change, act: Callable[[], object], dry: bool) -> Change:
+    """Makes a change unless `dry`; returns it, or why it failed."""
+    try:
+        if not dry:
+            act()
+    except InputError as error:
+        return Change("fail", change.name, f"{change.action}: {error}")
+    return change
+
+
+def _description(schedule: Schedule) -> str:
+    return f"{MARK} {schedule.name}"

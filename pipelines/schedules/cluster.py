@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pipelines.schedules.file import Parameter, Schedule
 from stillhouse.errors import InputError
+from stillhouse.versions.address import redact
 
 FINISHED = frozenset({"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"})
 PAGE = 100
@@ -42,6 +45,10 @@ class Cluster(Protocol):
 
     def runs(self) -> list[Run]: ...
 
+    def version_of(self, pipeline: str, version: str) -> str:
+        """The version that a run would be of now; raises `InputError` for a pipeline or version that is not there."""
+        ...
+
     def create(self, schedule: Schedule, name: str, description: str) -> str: ...
 
     def set_enabled(self, recurring: str, enabled: bool) -> None: ...
@@ -52,7 +59,10 @@ class Cluster(Protocol):
 
 
 class Kubeflow:
-    """A Kubeflow Pipelines API server: in a cluster by the pod's projected token, outside by its endpoint."""
+    """A Kubeflow Pipelines API server: in a cluster by the pod's projected token, outside by its endpoint.
+
+    What it refuses, and that it does not answer, comes as `InputError`.
+    """
 
     def __init__(self, experiment: str, endpoint: str = "", namespace: str = "", client: Any = None) -> None:
         self._client = client or _connect(endpoint, namespace)
@@ -63,7 +73,8 @@ class Kubeflow:
     @property
     def experiment(self) -> str:
         if not self._experiment:
-            made = self._client.create_experiment(self._experiment_name, namespace=self._namespace)
+            with _told(f"the experiment {self._experiment_name!r}"):
+                made = self._client.create_experiment(self._experiment_name, namespace=self._namespace)
             self._experiment = str(made.experiment_id)
         return self._experiment
 
@@ -82,64 +93,101 @@ class Kubeflow:
         ]
 
     def create(self, schedule: Schedule, name: str, description: str) -> str:
-        pipeline, version = self._find(schedule.pipeline, schedule.version)
-        made = self._client.create_recurring_run(
-            experiment_id=self.experiment,
-            job_name=name,
-            description=description,
-            cron_expression=schedule.cron,
-            max_concurrency=schedule.max_concurrency,
-            no_catchup=not schedule.catchup,
-            params=dict(schedule.parameters),
-            pipeline_id=pipeline,
-            version_id=version,
-            enabled=schedule.enabled,
-        )
+        pipeline, versions = self._find(schedule.pipeline, schedule.version)
+        with _told("the recurring run"):
+            made = self._client.create_recurring_run(
+                experiment_id=self.experiment,
+                job_name=name,
+                description=description,
+                cron_expression=schedule.cron,
+                max_concurrency=schedule.max_concurrency,
+                no_catchup=not schedule.catchup,
+                params=dict(schedule.parameters),
+                pipeline_id=pipeline,
+                version_id=versions.get(schedule.version),
+                enabled=schedule.enabled,
+            )
         return str(made.recurring_run_id)
 
     def set_enabled(self, recurring: str, enabled: bool) -> None:
         change = self._client.enable_recurring_run if enabled else self._client.disable_recurring_run
-        change(recurring)
+        with _told(f"to {'enable' if enabled else 'disable'} the recurring run"):
+            change(recurring)
 
     def delete(self, recurring: str) -> None:
-        self._client.delete_recurring_run(recurring)
+        with _told("to delete the recurring run"):
+            self._client.delete_recurring_run(recurring)
+
+    def version_of(self, pipeline: str, version: str) -> str:
+        newest_first = self._find(pipeline, version)[1]
+        return version or next(iter(newest_first), "")
 
     def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str:
-        pipeline_id, version_id = self._find(pipeline, version)
-        made = self._client.run_pipeline(
-            experiment_id=self.experiment,
-            job_name=name,
-            params=dict(parameters),
-            pipeline_id=pipeline_id,
-            version_id=version_id,
-        )
+        pipeline_id, versions = self._find(pipeline, version)
+        with _told("the run"):
+            made = self._client.run_pipeline(
+                experiment_id=self.experiment,
+                job_name=name,
+                params=dict(parameters),
+                pipeline_id=pipeline_id,
+                version_id=versions.get(version),  # without one it is of the newest, as a recurring run at each start
+            )
         return str(made.run_id)
 
-    def _find(self, pipeline: str, version: str) -> tuple[str, str | None]:
-        pipeline_id = self._client.get_pipeline_id(pipeline)
+    def _find(self, pipeline: str, version: str) -> tuple[str, dict[str, str]]:
+        """A pipeline's id, and the ids of its versions by their names, the newest first."""
+        with _told(f"a look at the pipeline {pipeline!r}"):
+            pipeline_id = self._client.get_pipeline_id(pipeline)
         if not pipeline_id:
             raise InputError(
                 f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` brings one of "
                 "ours, in Kubernetes-native mode the manifests do"
             )
-        versions = self._client.list_pipeline_versions(pipeline_id, page_size=PAGE, sort_by="created_at desc")
+        with _told(f"a look at the pipeline {pipeline!r}"):
+            versions = self._client.list_pipeline_versions(pipeline_id, page_size=PAGE, sort_by="created_at desc")
         names = {entry.display_name: entry.pipeline_version_id for entry in versions.pipeline_versions or []}
         if version and version not in names:
             raise InputError(
                 f"the pipeline {pipeline!r} has no version {version!r}; it has: {', '.join(names) or 'none'}"
             )
-        # A recurring run without a version takes the newest at each start; a run is of one version.
-        return pipeline_id, names[version] if version else None
+        return pipeline_id, names
 
     def _pages(self, ask: Any, field: str) -> list[Any]:
         found: list[Any] = []
         token = ""
         while True:
-            answer = ask(page_token=token, page_size=PAGE, namespace=self._namespace)
+            with _told("a look at its runs"):
+                answer = ask(page_token=token, page_size=PAGE, namespace=self._namespace)
             found += getattr(answer, field) or []
             token = answer.next_page_token or ""
             if not token:
                 return found
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turns what the API server refuses, and that it does not answer, into an `InputError` with the reason."""
+    from kfp_server_api import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ApiException as error:
+        raise InputError(f"Kubeflow Pipelines refuses {what} ({error.status}): {_reason(error)}") from None
+    except (HTTPError, ConnectionError, TimeoutError) as error:
+        raise InputError(
+            f"Kubeflow Pipelines does not answer ({type(error).__name__}); repeat the command when it does"
+        ) from None
+
+
+def _reason(error: Any) -> str:
+    """What the server says for a person, of all that it answers."""
+    try:
+        content = json.loads(error.body)
+        text = str(content.get("message") or content["error"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        text = str(error.body or error.reason or "it gives no reason")
+    return redact(" ".join(text.split()))[:400]
 
 
 def _connect(endpoint: str, namespace: str) -> Any:

@@ -24,12 +24,15 @@ from typing import Any, TypeVar
 
 import yaml
 
+from pipelines.schedules.cron import refuse_cron
 from stillhouse.artifacts import digest_json
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
+from stillhouse.versions.address import refuse_secret
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
-CRON_FIELD = re.compile(r"[0-9*/,\-?A-Za-z#LW]+")
+REFRESH = "refresh"
+"""The pipeline that notes what it refused, and has a parameter `again`."""
 Parameter = str | int | float | bool
 T = TypeVar("T")
 
@@ -48,10 +51,7 @@ class Schedule:
     enabled: bool = True
 
     def __post_init__(self) -> None:
-        parts = self.cron.split()
-        if len(parts) != 6 or not all(CRON_FIELD.fullmatch(part) for part in parts):
-            hint = "; put the seconds first, `0 ` before a usual cron line" if len(parts) == 5 else ""
-            raise InputError(f"cron {self.cron!r} must have six fields: seconds minutes hours day month weekday{hint}")
+        refuse_cron(self.cron)
         if not 1 <= self.max_concurrency <= 10:
             raise InputError(f"max_concurrency must be from 1 to 10, not {self.max_concurrency}")
         _refuse_nested(self.parameters)
@@ -79,14 +79,17 @@ class Watch:
 
     def __post_init__(self) -> None:
         _refuse_nested(self.parameters)
+        refuse_secret(self.releases, "releases")
+        refuse_secret(self.repo, "repo")
         own = {"releases", "branch", "repo", "revision", "source"} & set(self.parameters)
         if own:
             raise InputError(f"the parameter {min(own)!r} is set by the watch itself; leave it out of `parameters`")
 
-    def run_parameters(self, revision: str) -> dict[str, Parameter]:
-        """What a run is started with for a revision of the corpus."""
-        told = {"releases": self.releases, "repo": self.repo, "source": self.path, "revision": revision}
-        return dict(self.parameters) | told | ({"branch": self.branch} if self.branch else {})
+    def run_parameters(self, revision: str, *, again: bool = False) -> dict[str, Parameter]:
+        """What a run is started with for a revision of the corpus; `again` tries what was refused before."""
+        told: dict[str, Parameter] = {"releases": self.releases, "repo": self.repo, "source": self.path}
+        told |= {"revision": revision} | ({"branch": self.branch} if self.branch else {})
+        return dict(self.parameters) | told | ({"again": True} if again and self.pipeline == REFRESH else {})
 
 
 @dataclass(frozen=True)
@@ -159,3 +162,5 @@ def _refuse_nested(parameters: Mapping[str, Any]) -> None:
     for name, value in parameters.items():
         if type(value) not in (str, int, float, bool):
             raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {value!r}")
+        if "://" in str(value):
+            refuse_secret(str(value), f"the parameter {name!r}")

@@ -30,24 +30,29 @@ class Seen:
 def look(watch: Watch, cluster: Cluster, *, again: bool = False) -> Seen:
     """Compares DVC's digest of the watched path with that of the champion's corpus, and starts the pipeline.
 
-    The run's name is made of both, so that of two looks one starts it. A run for them that failed is not repeated
-    unless `again`; its log says why it failed. Raises `InputError` for repositories that cannot be read.
+    The run's name is made of both, of the pipeline's version and of its parameters, so that of two looks one starts it,
+    and other rules start another. One that has ended is not repeated unless `again`: it failed, and its log says why,
+    or its challenger was refused. Raises `InputError` for repositories that cannot be read.
     """
     found = look_up(watch.repo, watch.revision, watch.path)
     champion = champion_of(watch)
     if champion and content_of(found) == _content(champion.record.get("source", {})):
         return Seen(watch.name, "unchanged", f"{watch.path} is that of {champion.name}")
     key = digest_json([watch.name, content_of(found), champion.tag if champion else ""])[:12]
-    name = f"{watch.name}-{key}"
-    attempts = [run for run in cluster.runs() if run.name.startswith(name)]
-    for run in attempts:
-        if run.in_flight or run.state == "SUCCEEDED":
+    version = cluster.version_of(watch.pipeline, watch.version)
+    rules = digest_json([watch.pipeline, version, watch.branch, dict(watch.parameters)])[:8]
+    name = f"{watch.name}-{key}-{rules}"
+    for_change = [run for run in cluster.runs() if run.name.startswith(f"{watch.name}-{key}-")]
+    for run in for_change:
+        if run.in_flight:
             return Seen(watch.name, "known", f"run {run.name} is {run.state}", run.id)
+    attempts = [run for run in for_change if run.name.startswith(name)]
     if attempts and not again:
         return Seen(watch.name, "known", f"run {name} {attempts[0].state}; --again starts another", attempts[0].id)
     if attempts:
         name = f"{name}-{len(attempts) + 1}"
-    run_id = cluster.start(watch.pipeline, watch.version, name, watch.run_parameters(found.commit))
+    parameters = watch.run_parameters(found.commit, again=again)
+    run_id = cluster.start(watch.pipeline, watch.version, name, parameters)
     return Seen(watch.name, "started", f"{watch.path} is another at {found.commit[:12]}: run {name}", run_id)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,16 +18,23 @@ import yaml
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS
+from stillhouse.graph import ARTIFACTS, find_uses
 from stillhouse.refresh.graph import CHAMPION, FULL, uses_of
-from stillhouse.refresh.parameters import Parameters
+from stillhouse.refresh.parameters import SOURCE, Parameters
 from stillhouse.refresh.plan import Rung
 from stillhouse.refresh.run import Decision, decide, release
 from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone
 from stillhouse.surfaces.recipes import load_recipe
-from stillhouse.versions.git import Git
+from stillhouse.versions.git import Git, GitFailed
 from stillhouse.versions.promotion import Outcome
-from stillhouse.versions.releases import Release, read_history
+from stillhouse.versions.releases import (
+    Release,
+    branch_of,
+    changed_files,
+    last_release,
+    read_history,
+    refuse_changed,
+)
 
 RECORD, PAGE = "refresh.json", "refresh.md"
 """How far a refresh went, for programs and for a person: what the plan and the promotion both leave behind."""
@@ -59,7 +67,8 @@ def look(parameters: Parameters) -> str:
 def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Mapping[str, Path]) -> Planned:
     """Says how far a refresh goes, and writes those of the champion's artifacts to `outputs` that the rung starts from.
 
-    A challenger that was refused before makes it the rung `nothing`, unless it is to be tried again.
+    A challenger that was refused before makes it the rung `nothing`, unless it is to be tried again. Raises
+    `InputError` where a promotion would overwrite what people changed since the last release.
     """
     with TemporaryDirectory() as place:
         git = _clone(parameters, recipe, Path(place))
@@ -69,6 +78,8 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Map
         rung = decision.plan.rung
         if decision.refused and not parameters.again:
             return Planned(Rung.NOTHING, champion.name, decision.refused)
+        if rung != Rung.NOTHING:
+            refuse_changed(git, _made_from(git, recipe), git.commit_of("HEAD"), champion, _branch(git, parameters))
         names = taken_from_champion(rung)
         for name in names:
             if name not in champion.paths:
@@ -104,9 +115,8 @@ def release_refresh(parameters: Parameters, recipe: str, version: str, made: Map
         for source, folder in made.items():
             shutil.copytree(folder, root / source)
         decision = _decide(git, champion, root / FULL["corpus"], parameters)
-        return release(
-            git, decision, champion, parameters.rules, parameters.branch or git("symbolic-ref", "--short", "HEAD")
-        )
+        branch, base = _branch(git, parameters), _made_from(git, recipe)
+        return release(git, decision, champion, parameters.rules, branch, base)
 
 
 def tell(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
@@ -131,6 +141,33 @@ def _clone(parameters: Parameters, recipe: str, place: Path) -> Git:
     content["ingest"] |= parameters.corpus
     (git.folder / PARAMS).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return git
+
+
+def _made_from(git: Git, recipe: str) -> str:
+    """The commit that params.yaml and dvc.yaml of this run were made from: what the clone has, where only releases
+    changed them or people changed params.yaml to the recipe of the pipeline itself; else the last release.
+    """
+    head, last = git.commit_of("HEAD"), last_release(git)
+    theirs = changed_files(git, last, head)
+    with suppress(GitFailed):  # raised where params.yaml was removed
+        if theirs == [PARAMS] and _settings(git.read(head, PARAMS)) == _settings(recipe):
+            return head
+    return last if theirs else head
+
+
+def _settings(text: str) -> dict[str, dict[str, Any]]:
+    """The settings in a params.yaml but for the place of the corpus; none of a file that is no recipe."""
+    try:
+        content = yaml.safe_load(text) or {}
+        found = {name: dict(content.get(name) or {}) for name in find_uses()}
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError):
+        return {}
+    found["ingest"] = {name: value for name, value in found["ingest"].items() if name not in SOURCE}
+    return found
+
+
+def _branch(git: Git, parameters: Parameters) -> str:
+    return parameters.branch or branch_of(git)
 
 
 def _champion(git: Git, parameters: Parameters) -> Release:

@@ -18,6 +18,7 @@ from stillhouse.graph import find_uses
 from stillhouse.refresh.plan import Thresholds
 from stillhouse.steps.judge import Config as Rules
 from stillhouse.surfaces.recipes import Recipe
+from stillhouse.versions.address import refuse_secret
 
 SOURCE = ("source", "repo", "revision")
 """Settings of `ingest` that say where the corpus comes from."""
@@ -57,6 +58,8 @@ class Parameters:
 
         if not self.releases:
             raise InputError("releases is empty; give the git repository of the releases, as a URL")
+        for name in ("releases", "repo"):
+            refuse_secret(getattr(self, name), name)
         self.thresholds  # noqa: B018  (refused here and not in the middle of a run)
         if len(parse_measures(self.measure)) != 1:
             raise InputError(f"measure {self.measure!r}: one decides; name RR@10 or another")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.recipes import configs, load_recipe, moved
+from stillhouse.versions.address import refuse_secret
 from stillhouse.versions.git import Git
 from stillhouse.versions.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
 from stillhouse.versions.releases import Overtaken, Release, find_refusal, note_refusal, read_history
@@ -58,6 +59,10 @@ class Request:
     judge: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     plan_only: bool = False
     again: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_secret(self.repo, "the repository of the releases")
+        refuse_secret(str(self.source.get("repo", "")), "repo")
 
 
 def refresh(request: Request, log: Callable[[str], None] = lambda line: None) -> Refreshed:
@@ -142,12 +147,15 @@ def decide(
     return Decision(planned, changed, key, told)
 
 
-def release(git: Git, decision: Decision, champion: Release, judge: Any, branch: str) -> Outcome:
-    """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused."""
+def release(git: Git, decision: Decision, champion: Release, judge: Any, branch: str, base: str = "") -> Outcome:
+    """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused.
+
+    `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's.
+    """
     folder, rung = git.folder, decision.plan.rung
     write_stages(folder, (*BEFORE, *uses_of(rung, champion.paths)), champion, load_recipe(folder / PARAMS))
     outcome = promote(
-        _candidate(folder, decision.plan, champion, decision.changed.plain()),
+        replace(_candidate(folder, decision.plan, champion, decision.changed.plain()), base=base),
         lambda against: _judge(folder / ARTIFACTS, rung, judge, champion, against),
         branch,
         recorded=False,

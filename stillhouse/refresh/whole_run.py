@@ -43,10 +43,11 @@ def promote_whole_run(
         if not (folder / path / "manifest.json").is_file():
             raise InputError(f"{folder / path} is not there; run the pipeline (`dvc repro`), then promote")
 
+    settings = configs(moved(load_recipe(folder / PARAMS), folder, Path()), str(folder / PARAMS))
+
     def compare(champion: Release) -> dict[str, Any]:
         git = Git.of(folder)
         bring_champion(git, champion)
-        settings = configs(moved(load_recipe(folder / PARAMS), folder, Path()), str(folder / PARAMS))
         uses = [use for use in uses_of(Rung.FINE_TUNE, champion.paths) if use.name in COMPARED]
         run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
         inputs = {

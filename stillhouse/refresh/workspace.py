@@ -18,20 +18,24 @@ from stillhouse.graph import ARTIFACTS, Use
 from stillhouse.refresh.graph import CHAMPION
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, Indented, stage
 from stillhouse.surfaces.recipes import Recipe
+from stillhouse.versions.address import redact, refuse_secret
 from stillhouse.versions.data import fetch_release
 from stillhouse.versions.environment import describe_environment
 from stillhouse.versions.git import REMOTE, Git, GitFailed
-from stillhouse.versions.releases import Release
+from stillhouse.versions.releases import Release, branch_of
 
 PARAMS = "params.yaml"
+MARK = Path(".git") / "stillhouse-refresh"
+"""The file that says that a refresh made a clone, so that what is changed in it is a refresh's own."""
 
 
 def open_clone(repo: str, branch: str, folder: Path) -> Git:
     """A clone of `repo` in `folder`, at the newest commit of its branch; an earlier clone there is brought up to date.
 
     Artifacts of an earlier run that was killed stay, so that it goes on. Raises `InputError` for a repository that
-    cannot be read, and for a folder that holds something else, or work that nobody committed.
+    cannot be read, for a folder that no refresh made, and for one that holds work that nobody committed or pushed.
     """
+    refuse_secret(repo, "the repository of the releases")
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
     if not folder.exists() or not any(folder.iterdir()):
@@ -47,10 +51,17 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
                 f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, is there such a branch, and "
                 "may this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
             )
+        (folder / MARK).touch()
         return Git.of(folder)
+    if not (folder / MARK).is_file():
+        raise InputError(
+            f"{folder} was not made by a refresh, which throws away what is changed in the folder that it works in; "
+            "name another by --folder, whose clone has all that is committed and pushed"
+        )
     git = Git.of(folder)
-    if git("remote", "get-url", REMOTE) != address:
-        raise InputError(f"{folder} is a clone of {git('remote', 'get-url', REMOTE)}; name another folder by --folder")
+    cloned = git("remote", "get-url", REMOTE)
+    if cloned != address:
+        raise InputError(f"{folder} is a clone of {redact(cloned)}; name another folder by --folder")
     # What a killed refresh wrote there are its own files; anything else is somebody's.
     changed = git("diff", "--name-only", "HEAD").splitlines()
     foreign = [name for name in changed if name not in ("dvc.yaml", "dvc.lock", PARAMS, "release.json")]
@@ -59,7 +70,8 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
             f"{folder} holds changes that nobody committed ({foreign[0]}); name another folder by --folder"
         )
     git.fetch("retriever")
-    branch = branch or git("symbolic-ref", "--short", "HEAD")
+    branch = branch or branch_of(git)
+    _refuse_unpushed(git, branch)
     try:
         git("checkout", "--quiet", "--force", "-B", branch, f"{REMOTE}/{branch}")
     except GitFailed as error:
@@ -67,9 +79,20 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     return git
 
 
+def _refuse_unpushed(git: Git, branch: str) -> None:
+    """Refuses commits that would be on no branch once `branch` stands where the remote's does."""
+    here = [name for name in ("HEAD", f"refs/heads/{branch}") if git.commit_of(name)]
+    unpushed = git("rev-list", *here, "--not", f"--remotes={REMOTE}", "--glob=refs/tags/retriever*").split()
+    if unpushed:
+        raise InputError(
+            f"{git.folder} holds commits that were never pushed ({unpushed[0][:12]}); push them, or name another "
+            "folder by --folder"
+        )
+
+
 def _begin(text: str) -> str:
     """What git and ssh say first: which key is missing or refused; what comes last is the same for all."""
-    return "; ".join([line for line in text.strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
+    return "; ".join([line for line in redact(text).strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
 
 
 def drop_stale(folder: Path) -> None:

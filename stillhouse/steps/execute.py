@@ -14,12 +14,12 @@ from typing import Any
 
 from stillhouse import context as surroundings
 from stillhouse.artifacts import (
-    MANIFEST,
     Manifest,
     digest_files,
     digest_json,
     foreign_manifest,
     read_manifest,
+    refuse_foreign,
     whole_folder,
     write_json,
     write_manifest,
@@ -139,9 +139,7 @@ def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> N
     """Refuses outputs that would replace something no step wrote, and folders that lie inside one another."""
     for name, path in outputs.items():
         path = Path(path)
-        occupied = path.is_file() or (path.is_dir() and any(path.iterdir()))
-        if occupied and not (path / MANIFEST).is_file():
-            raise InputError(f"--{name}: {path} exists and no step wrote it; name another folder, or remove it")
+        refuse_foreign(path, f"--{name}")
         for other, place in [*inputs.items(), *((key, value) for key, value in outputs.items() if key != name)]:
             one, two = path.resolve(), Path(place).resolve()
             if one == two or one in two.parents or two in one.parents:

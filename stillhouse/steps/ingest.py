@@ -12,6 +12,7 @@ from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.steps.spec import Paths, Port, Report, Step
+from stillhouse.versions.address import refuse_secret
 
 # Spelled out and not imported, so that the command line need not load the readers; a test holds both together.
 FORMATS = (
@@ -116,6 +117,7 @@ class Config:
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
     def __post_init__(self) -> None:
+        refuse_secret(self.repo, "repo")
         if self.queries == "source" and self.pair_tasks != "auto":
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
         if self.revision and not self.repo:

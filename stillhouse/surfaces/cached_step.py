@@ -28,6 +28,7 @@ from stillhouse.steps.execute import open_inputs, read_report, refuse_outputs, w
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, report_path, stage
 from stillhouse.surfaces.recipes import location_fields
+from stillhouse.versions.address import refuse_secret
 from stillhouse.versions.dvc_source import reason
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def through_run_cache(
         import dvc  # noqa: F401
     except ImportError:
         raise InputError(f"${RUN_CACHE} needs DVC: pip install 'stillhouse[platform]'") from None
+    refuse_secret(url, f"${RUN_CACHE}")
     use, section = stage_told(told)
     # What does not answer may be at work there still, in a thread that was left to itself.
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:

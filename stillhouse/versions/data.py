@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from stillhouse.artifacts import refuse_foreign
 from stillhouse.errors import InputError
+from stillhouse.versions.address import redact
 from stillhouse.versions.dvc_source import fetch, of_a_remote
 from stillhouse.versions.git import Git
 from stillhouse.versions.releases import Release
@@ -45,7 +47,15 @@ def push(folder: Path) -> None:
 
 
 def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ...] = ()) -> dict[str, Path]:
-    """Copies artifacts of a release, all or those of `names` that it has, to `target`/<name>."""
+    """Copies artifacts of a release, all or those of `names` that it has, to `target`/<name>.
+
+    Raises `InputError` before anything is fetched where one of these places holds something that no step wrote.
+    """
+    wanted = {name: path for name, path in release.paths.items() if not names or name in names}
+    if target.is_file():
+        raise InputError(f"{target} is a file; name a folder to fetch {release.name} into")
+    for name in wanted:
+        refuse_foreign(target / name, name)
     with _workspace(git.folder) as repo:  # its remotes, credentials and cache, which a copy of the repository lacks
         config = {
             "core": {key: repo.config["core"][key] for key in ("remote",) if key in repo.config["core"]},
@@ -53,10 +63,9 @@ def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ..
             "cache": {"dir": repo.cache.local_cache_dir},
         }
     top, found = git("rev-parse", "--show-toplevel"), {}
-    for name, path in release.paths.items():
-        if not names or name in names:
-            fetch(top, release.commit, f"{git.prefix}{path}", target / name, config)
-            found[name] = target / name
+    for name, path in wanted.items():
+        fetch(top, release.commit, f"{git.prefix}{path}", target / name, config)
+        found[name] = target / name
     return found
 
 
@@ -77,7 +86,7 @@ def _workspace(folder: Path) -> Iterator[Any]:
     except Exception as error:
         if not (isinstance(error, (DvcException, OSError)) or of_a_remote(error)):
             raise
-        told = str(error).strip() or type(error).__name__
+        told = redact(str(error)).strip() or type(error).__name__
         raise InputError(
             f"DVC cannot do this in {folder}: {told}. Does the remote exist, and may this machine write there "
             "(bucket, credentials: in a pod the secret that data_secret names; the extras `stillhouse[s3]`, `[ssh]` or "

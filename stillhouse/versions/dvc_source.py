@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
+from stillhouse.versions.address import redact, refuse_secret
 
 REMOTES = frozenset({"aiobotocore", "aiohttp", "asyncssh", "botocore", "gcsfs", "google", "s3fs", "sshfs"})
 
@@ -41,18 +42,17 @@ def look_up(repo: str, revision: str, path: str) -> Found:
 def fetch(repo: str, revision: str, path: str, target: Path, config: Mapping[str, Any] | None = None) -> Found:
     """Copies a path of a repository at a revision to `target` and says what it is.
 
-    `target` appears whole or not at all. `config` is DVC configuration that goes before the repository's own.
+    `target` appears whole or stays as it was. `config` is DVC configuration that goes before the repository's own.
     Raises `InputError` for a repository, revision or path that does not exist, and for data that its remote does not
     give.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.partial")
     _remove(unfinished)
-    _remove(target)
     with _opened(repo, revision, path, config) as opened:
         found = _found(opened, repo, path)
         opened.dvcfs.get(f"/{path.strip('/')}", str(unfinished), recursive=True)
-    unfinished.rename(target)
+    _replace(target, unfinished)
     return found
 
 
@@ -75,6 +75,7 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
         from dvc_data.index import DataIndexDirError
     except ImportError:
         raise InputError("data of a DVC repository needs DVC: pip install 'stillhouse[platform]'") from None
+    refuse_secret(repo, "repo")
     logging.getLogger("dvc").setLevel(logging.ERROR)
     if not path.strip("/"):
         raise InputError(f"say which path of {repo} to take")
@@ -120,11 +121,21 @@ def reason(error: BaseException) -> str:
     """The first line of the innermost reason."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return redact(str(error)).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _replace(target: Path, content: Path) -> None:
+    """Gives `content` the name `target`. Killed in between it leaves what was there as `.NAME.previous`."""
+    previous = target.with_name(f".{target.name}.previous")
+    if target.exists() or target.is_symlink():
+        _remove(previous)
+        target.rename(previous)
+    content.rename(target)
+    _remove(previous)
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

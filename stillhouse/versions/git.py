@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stillhouse.errors import InputError
+from stillhouse.versions.address import redact
 
 REMOTE = "origin"
 NOBODY = {"NAME": "Stillhouse", "EMAIL": "stillhouse@localhost"}
@@ -64,7 +65,7 @@ class Git:
             ["git", *words], cwd=self.folder, env=environment, input=given, capture_output=True, text=True
         )
         if done.returncode != 0:
-            raise GitFailed(done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")
+            raise GitFailed(redact(done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"))
         return done.stdout.strip()
 
     @property

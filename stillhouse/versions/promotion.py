@@ -15,13 +15,14 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.difference import fingerprint
 from stillhouse.corpus.store import Corpus
 from stillhouse.versions import data
-from stillhouse.versions.git import Git
+from stillhouse.versions.git import REMOTE, Git
 from stillhouse.versions.releases import (
     Release,
     branch_of,
     identity_of,
     publish,
     read_history,
+    refuse_changed,
     refuse_overtaken,
 )
 
@@ -32,13 +33,17 @@ Judge = Callable[[Release], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A workspace with a challenger in it: where its artifacts lie, what sort of change it is, how it was made."""
+    """A workspace with a challenger in it: where its artifacts lie, what sort of change it is, how it was made.
+
+    `base` is the commit that its files were made from; "" = the one that is checked out.
+    """
 
     folder: Path
     paths: Mapping[str, str]
     bump: str
     summary: str
     facts: Mapping[str, Any]
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,11 @@ def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: b
     } | dict(candidate.facts)
     if not recorded:
         data.record(candidate.folder)
-    refuse_overtaken(read_history(git), against)  # before anything is sent
+    base = candidate.base or git.commit_of("HEAD")
+    refuse_overtaken(read_history(git), against)  # both before anything is sent
+    refuse_changed(git, base, git.commit_of(f"{REMOTE}/{branch}"), against, branch)
     data.push(candidate.folder)
-    release = publish(git, record, candidate.bump, branch, git.commit_of("HEAD"), against)
+    release = publish(git, record, candidate.bump, branch, base, against)
     return Outcome(RELEASED, release, verdict.get("reason", "the first release"))
 
 

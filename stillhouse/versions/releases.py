@@ -141,15 +141,15 @@ def next_version(history: History, bump: str) -> Version:
 def publish(git: Git, record: Mapping[str, Any], bump: str, branch: str, base: str, against: Release | None) -> Release:
     """Commits the workspace's `COMMITTED` files upon the remote's branch and releases that commit, all at once.
 
-    `record` is the content of `release.json`; its data must have been pushed. `base` is the commit that the workspace
-    was made from, and `against` the champion that the challenger was compared with. Raises `Overtaken` when another is
+    `record` is the content of `release.json`; its data must have been pushed. `base` is the commit that the files were
+    made from, and `against` the champion that the challenger was compared with. Raises `Overtaken` when another is
     champion by now, and `InputError` when the branch has other content in those files.
     """
     for _ in range(ATTEMPTS):
         history = read_history(git)
         refuse_overtaken(history, against)
         head = git.commit_of(f"{REMOTE}/{branch}")
-        _refuse_changed(git, base, head, against, branch)
+        refuse_changed(git, base, head, against, branch)
         version = next_version(history, bump)
         release = Release(version, "", dict(record))
         text = json.dumps(dict(record) | {"version": release.name}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -228,17 +228,32 @@ def refuse_overtaken(history: History, against: Release | None) -> None:
         )
 
 
-def _refuse_changed(git: Git, base: str, head: str, against: Release | None, branch: str) -> None:
-    """Refuses to replace what people committed to the same files since the workspace was made."""
-    if not base or not head or base == head:
-        return
-    files = [f"{git.prefix}{name}" for name in COMMITTED if name not in ("dvc.lock", RECORD)]
-    changed = git("-c", "core.quotePath=false", "diff", "--name-only", base, head, "--", *[f":(top){f}" for f in files])
+def refuse_changed(git: Git, base: str, head: str, against: Release | None, branch: str) -> None:
+    """Refuses to replace what people committed to the same files since the commit that they were made from."""
+    changed = changed_files(git, base, head)
     if changed and not (against and git.commit_of(against.tag) == head):
         raise InputError(
-            f"{', '.join(changed.split())} changed on {REMOTE}/{branch} since this workspace was made; bring it here "
-            f"(`git pull`), run it again (`dvc repro`), then promote"
+            f"{', '.join(changed)} changed on {REMOTE}/{branch} since {base[:10]}, which this was made from; take the "
+            "change in (`git pull` and `dvc repro`; on a cluster `stillhouse pipeline upload refresh --recipe "
+            "params.yaml`), then promote"
         )
+
+
+def changed_files(git: Git, base: str, head: str) -> list[str]:
+    """Those of the files that a promotion would replace which are other ones at `head` than at `base`."""
+    if not base or not head or base == head:
+        return []
+    files = [f"{git.prefix}{name}" for name in COMMITTED if name not in ("dvc.lock", RECORD)]
+    changed = git("-c", "core.quotePath=false", "diff", "--name-only", base, head, "--", *[f":(top){f}" for f in files])
+    return changed.splitlines()
+
+
+def last_release(git: Git) -> str:
+    """The commit of the last release before what is checked out, whichever is in use; "" where there is none."""
+    try:
+        return git.commit_of(git("describe", "--tags", "--abbrev=0", "--match", f"{NAME}@v*", "HEAD"))
+    except GitFailed:
+        return ""
 
 
 def _champion_ref(git: Git, history: History, release: Release, commit: str, why: str = "promoted") -> dict[str, str]:

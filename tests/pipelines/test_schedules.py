@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from kfp_server_api import ApiException
+from urllib3.exceptions import MaxRetryError
 
 from pipelines.schedules import watch as watching
 from pipelines.schedules.apply import MARK, apply, name_of
@@ -31,6 +35,8 @@ class Memory:
         self.started: dict[str, Run] = {}
         self.parameters: dict[str, Mapping[str, Parameter]] = {}
         self.ended: list[str] = []
+        self.newest = "v1"
+        self.refused: set[str] = set()
         self._ids = map(str, itertools.count(1))
 
     def recurring_runs(self) -> list[Recurring]:
@@ -39,7 +45,14 @@ class Memory:
     def runs(self) -> list[Run]:
         return list(self.started.values())
 
+    def version_of(self, pipeline: str, version: str) -> str:
+        if version == "nowhere":
+            raise InputError("the pipeline has no version 'nowhere'")
+        return version or self.newest
+
     def create(self, schedule: Schedule, name: str, description: str) -> str:
+        if schedule.name in self.refused:
+            raise InputError("Kubeflow Pipelines refuses the recurring run (400): the cron is none")
         number = next(self._ids)
         self.recurring[number] = (Recurring(number, name, description, schedule.enabled), schedule)
         return number
@@ -108,7 +121,7 @@ def test_a_change_is_a_successor(change: str) -> None:
     cluster = Memory()
     apply([schedule()], cluster)
     new = schedule(**CHANGES[change])
-    assert actions(apply([new], cluster)) == ["disable", "create", "delete"]
+    assert actions(apply([new], cluster)) == ["create", "disable", "delete"]
     assert [entry.name for entry in cluster.recurring_runs()] == [name_of(new)]
 
 
@@ -121,7 +134,7 @@ def test_a_schedule_whose_run_is_in_flight_is_never_deleted(state: str) -> None:
     run = cluster.fire(old, state)
     new = schedule(cron="0 0 5 * * *")
     for wanted, done in (
-        ([new], ["disable", "create", "wait"]),
+        ([new], ["create", "disable", "wait"]),
         ([new], ["keep", "wait"]),
         ([], ["disable", "wait", "delete"]),
     ):
@@ -146,6 +159,48 @@ def test_a_run_that_starts_while_apply_works_is_seen() -> None:
 
     cluster.set_enabled = fire_first  # type: ignore[method-assign]
     assert actions(apply([], cluster)) == ["disable", "wait"] and old in cluster.recurring
+
+
+def test_what_has_no_successor_yet_stays_in_use() -> None:
+    """The cluster refuses one of three: its predecessor goes on, the others are replaced as ever."""
+    cluster = Memory()
+    apply([schedule(), schedule("weekly"), schedule("yearly")], cluster)
+    cluster.refused = {"nightly"}
+    new = [schedule(cron="0 0 5 * * *"), schedule("weekly", cron="0 0 6 * * *")]
+    changes = apply(new, cluster)
+    assert actions(changes) == ["fail", "create", "disable", "delete"]
+    assert "create: Kubeflow Pipelines refuses the recurring run (400)" in changes[0].why
+    kept = [name_of(schedule()), name_of(new[1]), name_of(schedule("yearly"))]
+    assert cluster.enabled == kept, "what may have another name in the file stays, too"
+    cluster.refused = set()
+    assert sorted(actions(apply(new, cluster))) == sorted(["create", "keep", *["disable", "delete"] * 2])
+    assert cluster.enabled == sorted(map(name_of, new))
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_version_that_is_not_there_is_refused_before_anything_is_changed(dry: bool) -> None:
+    cluster = Memory()
+    apply([schedule()], cluster)
+    before = dict(cluster.recurring)
+    with pytest.raises(InputError, match="no version 'nowhere'"):
+        apply([schedule("other"), schedule(version="nowhere")], cluster, dry=dry)
+    assert cluster.recurring == before
+
+
+@pytest.mark.parametrize("in_flight", [None, "1", "2"])
+def test_of_two_of_the_same_name_one_is_left(in_flight: str | None) -> None:
+    """Two `apply` at a time made both."""
+    cluster = Memory()
+    for _ in range(2):
+        cluster.create(schedule(), name_of(schedule()), f"{MARK} nightly")
+    run = cluster.fire(in_flight) if in_flight else ""
+    apply([schedule()], cluster)
+    assert not cluster.ended and cluster.recurring["1"][0].enabled
+    if in_flight == "2":
+        assert not cluster.recurring["2"][0].enabled
+        cluster.finish(run)
+        apply([schedule()], cluster)
+    assert list(cluster.recurring) == ["1"] and actions(apply([schedule()], cluster)) == ["keep"]
 
 
 def test_what_others_made_is_left_alone() -> None:
@@ -179,8 +234,45 @@ BAD = {
         },
         "the parameter 'revision' is set by the watch itself",
     ),
+    "token": (
+        {"watches": {"a": {"pipeline": "p", "releases": "https://bob:hush@host/r", "repo": "r", "path": "x"}}},
+        "watches: a: releases holds a password or token",
+    ),
+    "token of a parameter": (
+        {
+            "schedules": {
+                "a": {"pipeline": "p", "cron": "0 0 3 * * *", "parameters": {"releases": "https://hush@host/r"}},
+            }
+        },
+        "schedules: a: the parameter 'releases' holds a password or token",
+    ),
     "list": ({"watches": ["a"]}, "watches must map names to settings"),
 }
+
+
+CRON = {
+    "0 0 25 * * *": "hours is '25'; write *, or numbers from 0 to 23",
+    "60 0 3 * * *": "seconds is '60'",
+    "0 0 3 0 * *": "day of the month is '0'",
+    "0 0 3 * 13 *": "month is '13'",
+    "0 0 3 * * 7": "Sunday is 0",
+    "0 5-2 3 * * *": "minutes is '5-2'",
+    "0 */0 3 * * *": "minutes is",
+    "0 0 3 L * *": "day of the month is 'L'",
+    "0 1-2-3 3 * * *": "minutes is",
+    "0 1, 3 * * *": "minutes is '1,'",
+}
+
+
+@pytest.mark.parametrize("line", CRON)
+def test_a_cron_line_that_kubeflow_would_refuse_is_refused_here(line: str) -> None:
+    with pytest.raises(InputError, match=re.escape(CRON[line])):
+        schedule(cron=line)
+
+
+@pytest.mark.parametrize("line", ["*/10 0-30/5 3,4 1-15 * ?", "0 5/15 * ? Jan-MAR,12 mon-fri", "59 59 23 31 12 6"])
+def test_a_cron_line_that_kubeflow_takes_is_taken(line: str) -> None:
+    assert schedule(cron=line).cron == line
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -191,7 +283,8 @@ def test_a_bad_file_is_refused_before_the_cluster_is_asked(
     (tmp_path / "schedules.yaml").write_text(yaml.safe_dump(content))
     for action in ("apply", "watch"):
         assert cli.main(["schedule", action, str(tmp_path / "schedules.yaml")]) == 2
-        assert message in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert message in said and "hush" not in said
 
 
 WRONG_PARAMETERS = {
@@ -282,12 +375,75 @@ def test_a_run_that_failed_is_started_again_only_when_asked(watched: SimpleNames
     assert look(watched.watch, watched.cluster, again=True).kind == "known", "the second attempt is in flight"
 
 
+@pytest.mark.parametrize("change", [{"most_loss": 0.1}, {"again": True}])
+def test_other_rules_start_a_run_for_a_corpus_that_was_refused(
+    change: dict[str, Any], watched: SimpleNamespace
+) -> None:
+    """The refusal was a run that succeeded."""
+    first = look(watched.watch, watched.cluster)
+    changed = replace(watched.watch, parameters=change)
+    assert look(changed, watched.cluster).kind == "known", "somebody is at work on it"
+    watched.cluster.finish(first.run)
+    assert look(watched.watch, watched.cluster).kind == "known"
+    second = look(changed, watched.cluster)
+    assert second.kind == "started" and watched.cluster.parameters[second.run].items() >= change.items()
+    watched.cluster.finish(second.run)
+    assert look(changed, watched.cluster).kind == look(watched.watch, watched.cluster).kind == "known"
+
+
+def test_another_recipe_starts_a_run_for_a_corpus_that_was_refused(watched: SimpleNamespace) -> None:
+    """The recipe is in the pipeline, whose newest version is taken."""
+    watched.cluster.finish(look(watched.watch, watched.cluster).run)
+    watched.cluster.newest = "v2"
+    assert look(watched.watch, watched.cluster).kind == "started"
+
+
+def test_again_tries_what_was_refused(watched: SimpleNamespace) -> None:
+    watched.cluster.finish(look(watched.watch, watched.cluster).run)
+    seen = look(watched.watch, watched.cluster, again=True)
+    assert seen.kind == "started" and watched.cluster.parameters[seen.run]["again"] is True
+    watched.cluster.finish(seen.run)
+    other = replace(watched.watch, pipeline="somebody-s")
+    assert "again" not in watched.cluster.parameters[look(other, watched.cluster, again=True).run]
+
+
+def test_a_watch_that_cannot_be_looked_at_stops_no_other(
+    watched: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API refuses the first run that is asked for."""
+
+    class Refusing(Client):
+        def run_pipeline(self, job_name: str, **named: Any) -> Any:
+            self.calls.append((job_name, named))
+            if len(self.calls) == 1:
+                raise refusal(400, '{"error": "long", "message": "Invalid input error: no parameter \\"x\\""}')
+            return SimpleNamespace(run_id="new")
+
+    client = Refusing()
+    monkeypatch.setattr("pipelines.schedules.cluster._connect", lambda endpoint, namespace: client)
+    entry = {"pipeline": "refresh", "releases": "r.git", "repo": "a.git", "path": "corpus"}
+    (tmp_path / "schedules.yaml").write_text(yaml.safe_dump({"watches": {"one": entry, "two": entry}}))
+    assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
+    said = capsys.readouterr()
+    assert (
+        'one: not looked at, Kubeflow Pipelines refuses the run (400): Invalid input error: no parameter "x"'
+        in said.out
+    )
+    assert "two: started" in said.out and "the watch 'one' could not be looked at" in said.err
+
+
 def test_a_rollback_makes_the_watcher_look_again(watched: SimpleNamespace) -> None:
     """Another champion means another comparison, so the same content is worth a run."""
     watched.champion = released("zero.dir")
     watched.cluster.finish(look(watched.watch, watched.cluster).run)
     watched.champion = Release((2, 0, 0), "c0", {"source": {"digest": "other.dir"}, "artifacts": {}})
     assert look(watched.watch, watched.cluster).kind == "started"
+
+
+def refusal(status: int, body: str) -> Exception:
+    error = ApiException(status=status, reason="Bad Request")
+    error.body = body
+    return error
 
 
 class Client:
@@ -350,6 +506,40 @@ def test_kubeflow_is_told_what_the_file_says() -> None:
         cluster.create(schedule(pipeline="train"), "n", "d")
     with pytest.raises(InputError, match="has no version 'v9'; it has: v1"):
         cluster.create(schedule(version="v9"), "n", "d")
+    with pytest.raises(InputError, match="has no version 'v9'; it has: v1"):
+        cluster.version_of("refresh", "v9")
+    assert cluster.version_of("refresh", "") == "v1"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            refusal(400, '{"message": "Schedule cron is not\\nsupported"}'),
+            r"refuses the recurring run \(400\): .*not supported",
+        ),
+        (refusal(502, "<html>"), r"refuses the recurring run \(502\): <html>"),
+        (refusal(500, ""), r"\(500\): Bad Request"),
+        (MaxRetryError(None, "/apis"), "does not answer"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_the_server_refuses_is_told_in_a_sentence(
+    error: Exception, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Client()
+
+    def refuse(**named: Any) -> None:
+        raise error
+
+    client.create_recurring_run = refuse  # type: ignore[method-assign]
+    monkeypatch.setattr("pipelines.schedules.cluster._connect", lambda endpoint, namespace: client)
+    monkeypatch.setattr(client, "_page", lambda *given: SimpleNamespace(recurring_runs=None, next_page_token=""))
+    entry = {"pipeline": "refresh", "cron": "0 0 3 * * *", "parameters": {"releases": "r"}}
+    (tmp_path / "schedules.yaml").write_text(yaml.safe_dump({"schedules": {"a": entry}}))
+    assert cli.main(["schedule", "apply", str(tmp_path / "schedules.yaml")]) == 2
+    said = capsys.readouterr()
+    assert re.search(message, said.err) and said.out.startswith("fail")
+    assert "stays in use" in said.err and "Traceback" not in said.err
 
 
 def test_the_client_has_the_methods_that_are_called() -> None:

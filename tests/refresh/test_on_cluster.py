@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import errno
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
-from repositories import PATHS, call, candidate, commit_data, dvc, make_repository
+from repositories import ACCEPTED, PATHS, call, candidate, commit_data, dvc, make_repository
 
+from stillhouse.errors import InputError
 from stillhouse.refresh import on_cluster
 from stillhouse.refresh.on_cluster import Planned, tell
 from stillhouse.refresh.parameters import Parameters, write_recipe
 from stillhouse.refresh.plan import Rung
 from stillhouse.surfaces.refresh_component import TAKEN, run_check, run_plan
+from stillhouse.versions.git import Git
 from stillhouse.versions.promotion import Outcome, promote
 
 
@@ -116,6 +120,72 @@ def test_a_release_that_lacks_what_a_rung_starts_from_is_named(
     values = arguments(place, tmp_path) | {"corpus": SimpleNamespace(path=str(corpus.folder / PATHS["corpus"]))}
     said = refused(capsys, run_plan, values)
     assert "v1.0.0 holds no encoder, which the rung pretrain starts from" in said
+
+
+SETTINGS = {"distilled": {"learning_rate": 0.001}}
+EDITED = {"nothing": {}, "settings": {"params.yaml": yaml.safe_dump(SETTINGS)}, "stages": {"dvc.yaml": "stages: {}\n"}}
+ALL = {"fine_tune_above": 1.0, "pretrain_above": 1.0}
+
+
+@pytest.fixture
+def edited(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Path:
+    """The repository of releases, with files that a person pushed after the release."""
+    call(tmp_path, "git", "clone", "--quiet", "--bare", str(place / "work.git"), "releases.git")
+    call(tmp_path, "git", "clone", "--quiet", "releases.git", "person")
+    for name, text in EDITED[request.param].items():
+        (tmp_path / "person" / name).write_text(text)
+    call(tmp_path / "person", "git", "commit", "--quiet", "--all", "--allow-empty", "--message", "By hand")
+    call(tmp_path / "person", "git", "push", "--quiet", "origin", "main")
+    return tmp_path / "releases.git"
+
+
+@pytest.mark.parametrize("edited", ["settings", "stages"], indirect=True)
+def test_the_plan_says_that_people_changed_what_would_be_overwritten(
+    edited: Path, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = candidate(tmp_path / "more", passages=4).folder / PATHS["corpus"]
+    values = arguments(place, tmp_path, releases=str(edited), **ALL)
+    assert run_plan(values) == "nothing", "where nothing is promoted nothing is overwritten"
+    said = refused(capsys, run_plan, values | {"corpus": SimpleNamespace(path=str(more))})
+    assert ".yaml changed on origin/main since" in said and "pipeline upload refresh --recipe params.yaml" in said
+
+
+@pytest.mark.parametrize("edited", ["settings"], indirect=True)
+def test_a_pipeline_of_the_changed_recipe_goes_on(edited: Path, place: Path, tmp_path: Path) -> None:
+    more = candidate(tmp_path / "more", passages=4).folder / PATHS["corpus"]
+    values = arguments(place, tmp_path, releases=str(edited), **ALL) | {"recipe": write_recipe(SETTINGS)}
+    assert run_plan(values | {"corpus": SimpleNamespace(path=str(more))}) == "index"
+
+
+@pytest.mark.parametrize(
+    ("edited", "recipe", "released"),
+    [("nothing", {}, True), ("settings", {}, False), ("stages", {}, False), ("settings", SETTINGS, True)],
+    indirect=["edited"],
+)
+def test_a_promotion_overwrites_nothing_that_people_pushed(
+    edited: Path,
+    recipe: dict[str, Any],
+    released: bool,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the run or while it went on; the task's clone has it already."""
+
+    def release(git: Git, decision: Any, champion: Any, judge: Any, branch: str, base: str) -> Outcome:
+        made = replace(candidate(git.folder, 4, "two"), base=base)
+        return promote(made, lambda against: ACCEPTED, branch, recorded=False)
+
+    monkeypatch.setattr(on_cluster, "release", release)
+    monkeypatch.setattr(on_cluster, "_decide", lambda *given: None)
+    parameters = Parameters(**asked(place, releases=str(edited)))
+    before = call(edited, "git", "show", "main:params.yaml")
+    if released:
+        assert on_cluster.release_refresh(parameters, write_recipe(recipe), "v1.0.0", {}).kind == "released"
+        return
+    with pytest.raises(InputError, match=r"yaml changed on origin/main since .*, which this was made from"):
+        on_cluster.release_refresh(parameters, write_recipe(recipe), "v1.0.0", {})
+    assert call(edited, "git", "show", "main:params.yaml") == before
+    assert "v1.1.0" not in call(edited, "git", "tag")
 
 
 def test_a_full_disk_is_told_with_the_remedy(

@@ -69,6 +69,19 @@ def test_what_git_tracks_can_be_read_too(repository: tuple[Path, str, str], tmp_
     assert found.digest == "" and "/artifacts/" in (tmp_path / "ignored").read_text()
 
 
+def test_what_was_fetched_before_stays_until_the_new_is_whole(
+    repository: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    folder, first, _ = repository
+    fetch(str(folder), first, "articles", tmp_path / "articles")
+    for repo, revision in ((str(folder), "v9"), ("file:///nowhere", "main")):
+        with pytest.raises(InputError):
+            fetch(repo, revision, "articles", tmp_path / "articles")
+    assert sorted(path.name for path in (tmp_path / "articles").iterdir()) == ["bat.md", "owl.md"]
+    fetch(str(folder), "main", "articles", tmp_path / "articles")
+    assert (tmp_path / "articles" / "fox.md").is_file() and [path.name for path in tmp_path.iterdir()] == ["articles"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

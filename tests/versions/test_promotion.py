@@ -15,6 +15,7 @@ import pytest
 import yaml
 from repositories import ACCEPTED, PATHS, call, candidate, dvc, make_repository, release
 
+from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.versions import data, promotion
 from stillhouse.versions.git import Git
@@ -83,6 +84,23 @@ def test_the_first_release_can_be_had_elsewhere(place: Path, tmp_path: Path) -> 
         assert entry["dvc"] == lock[name]["outs"][0]["md5"], "the digest is DVC's own"
     found = data.fetch_release(Git.of(laptop), read_history(Git.of(laptop)).champion, tmp_path / "had", ("retriever",))
     assert (found["retriever"] / "weights.txt").read_text() == "one" and not (tmp_path / "had" / "corpus").exists()
+
+
+def test_a_fetch_replaces_only_what_a_step_wrote(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release(place / "work")
+    target = tmp_path / "mine"
+    (target / "retriever").mkdir(parents=True)
+    (target / "retriever" / "thesis.txt").write_text("years of work")
+    fetch = ["release", "fetch", "v1.0.0", "--folder", str(place / "work"), "--target", str(target)]
+    assert cli.main(fetch) == 2
+    assert "retriever exists and no step wrote it; name another folder" in capsys.readouterr().err
+    assert [path.name for path in target.rglob("*")] == ["retriever", "thesis.txt"], "nothing was fetched beside it"
+    (target / "retriever" / "thesis.txt").rename(target / "retriever" / "manifest.json")
+    assert cli.main(fetch) == 0
+    assert (target / "retriever" / "weights.txt").read_text() == "one"
+    assert sorted(path.name for path in target.iterdir()) == ["corpus", "retriever"]
 
 
 @pytest.mark.usefixtures("git_alone")

@@ -19,9 +19,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-import yaml
-
 from stillhouse.errors import InputError
+from stillhouse.yaml_file import read_yaml
 
 C = TypeVar("C")
 SCALARS = (bool, int, float, str)
@@ -128,10 +127,8 @@ def read_recipe(path: Path, sections: Iterable[str]) -> dict[str, dict[str, Any]
     sections = list(sections)
     if not path.is_file():
         raise InputError(f"{path} does not exist; `stillhouse new FOLDER` makes a folder that has one")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a YAML file in UTF-8: {error}") from None
+    content = read_yaml(path)
+    content = {} if content is None else content
     if not isinstance(content, dict):
         raise InputError(f"{path} must map each section to its settings")
     for name, values in content.items():

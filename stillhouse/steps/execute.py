@@ -26,7 +26,7 @@ from stillhouse.artifacts import (
 )
 from stillhouse.config import recorded
 from stillhouse.context import Context
-from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.errors import InputError, ValidationFailed, access_told
 from stillhouse.lock import only_process
 from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import watch_step
@@ -38,13 +38,13 @@ VERDICT = "validation"
 def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> Report:
     """Runs `step` from input folders to output folders.
 
-    Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and `ValidationFailed`
-    after the outputs were written when the step reports the fact `passed` as false. Progress that outlives a
-    kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success. While
-    another process does the same work it waits; while another writes to one of the outputs it raises `InputError`.
-    Prometheus is told of it where the environment asks for that.
+    Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and for places that may not
+    be written, and `ValidationFailed` after the outputs were written when the step reports the fact `passed` as false.
+    Progress that outlives a kill is kept in a work folder named by the digest of code, settings and inputs, and removed
+    after success. While another process does the same work it waits; while another writes to one of the outputs it
+    raises `InputError`. Prometheus is told of it where the environment asks for that.
     """
-    with watch_step(step.name, surroundings.say) as watched:
+    with watch_step(step.name, surroundings.say) as watched, access_told():
         watched.report = _execute(step, config, inputs, outputs, watched.monitor)
     return watched.report
 

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from stillhouse.artifacts import (
     digest_json,
     foreign_manifest,
     read_manifest,
-    whole_folder,
+    whole_folders,
     write_json,
     write_manifest,
 )
@@ -72,10 +71,11 @@ def _execute(
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
         context.work.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            staged = {port.name: stack.enter_context(whole_folder(Path(outputs[port.name]))) for port in step.outputs}
+        names = [port.name for port in step.outputs]
+        with whole_folders([outputs[name] for name in names]) as folders:
+            staged = dict(zip(names, folders))
             report = step.run(config, inputs, staged, context)
-            for folder in staged.values():
+            for folder in folders:
                 write_manifest(folder, step.name, recorded(config), digests, report.facts)
         shutil.rmtree(context.work, ignore_errors=True)
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)

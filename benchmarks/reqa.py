@@ -97,7 +97,7 @@ def words(texts: Sequence[str], **options: Any) -> list[list[str]]:
 
 
 def word_pieces(task: Task) -> Callable[[Sequence[str]], list[list[str]]]:
-    tokenizer = AutoTokenizer.from_pretrained(task.root / "minilm" / "encoder")
+    tokenizer = AutoTokenizer.from_pretrained(task.root / "minilm" / "encoder", trust_remote_code=False)
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()

@@ -225,7 +225,7 @@ def sample_tokens(place: Place, _: str) -> Found:
     from stillhouse.pretraining.tokens import cut, join
     from stillhouse.retrieval.source import locate
 
-    tokenizer = AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True, trust_remote_code=False)
     texts = [text for text, _ in zip(counting.passages(wiki_intro(place.data)), range(FITTED_TO))]
     tokens = join(cut(tokenizer, part, LONGEST_PASSAGE) for part in parts(texts, 2048))
     sampler = TokenSampler(tokens.ids, tokens.offsets)

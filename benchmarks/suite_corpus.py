@@ -72,7 +72,7 @@ def tokenizer() -> Any:
 
     from stillhouse.retrieval.source import locate
 
-    return AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True)
+    return AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True, trust_remote_code=False)
 
 
 def tokenize(job: Job) -> Timed:

@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,29 +66,50 @@ def whole_folder(path: Path) -> Iterator[Path]:
     A reader sees the old folder, none, or the whole new one; a killed process leaves `path` as it was and a
     `.NAME.partial` folder that the next run removes. Raises `InputError` while another process writes to `path`.
     """
-    with only_process(Path(path)), _staged(Path(path)) as staging:
+    with whole_folders([path]) as [staging]:
         yield staging
 
 
 @contextmanager
-def _staged(path: Path) -> Iterator[Path]:
-    staging = path.with_name(f".{path.name}.partial")
-    previous = path.with_name(f".{path.name}.previous")
-    if previous.exists() and not path.exists():
-        previous.rename(path)  # a run was killed between the two renames below
-    for leftover in (staging, previous):
-        _remove(leftover)
-    staging.mkdir()
-    try:
-        yield staging
-        _flush(staging)
-    except BaseException:
-        _remove(staging)
-        raise
-    if path.exists():
-        path.rename(previous)
-    staging.rename(path)
-    _remove(previous)
+def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """`whole_folder` for folders that belong together: whenever the process is killed, no new one is beside an old one.
+
+    All old ones are set aside before the first new one takes its place. Of these the first alone comes back when a run
+    was killed in between: who restores the others cannot know whether a new one is there already.
+    """
+    paths = [Path(path) for path in paths]
+    with ExitStack() as held:
+        for path in paths:
+            held.enter_context(only_process(path))
+        for path in paths:
+            previous = _beside(path, "previous")
+            if previous.exists() and not path.exists():
+                previous.rename(path)
+            for kind in ("partial", "previous", "replaced"):
+                _remove(_beside(path, kind))
+        stagings = [_beside(path, "partial") for path in paths]
+        try:
+            for staging in stagings:
+                staging.mkdir()
+            yield stagings
+            for staging in stagings:
+                _flush(staging)
+        except BaseException:
+            for staging in stagings:
+                _remove(staging)
+            raise
+        aside = [_beside(path, "replaced" if number else "previous") for number, path in enumerate(paths)]
+        for path, old in zip(paths, aside):
+            if path.exists():
+                path.rename(old)
+        for path, staging in zip(paths, stagings):
+            staging.rename(path)
+        for old in aside:
+            _remove(old)
+
+
+def _beside(path: Path, kind: str) -> Path:
+    return path.with_name(f".{path.name}.{kind}")
 
 
 def _remove(path: Path) -> None:

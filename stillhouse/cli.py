@@ -14,7 +14,7 @@ from importlib import import_module
 
 from stillhouse import __version__
 from stillhouse.config import nearest
-from stillhouse.errors import CRASH, InputError, ValidationFailed
+from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told
 from stillhouse.steps.registry import steps
 
 COMMANDS = {
@@ -38,7 +38,8 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
     try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        with access_told():
+            return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except (InputError, ValidationFailed) as error:
         print(f"stillhouse: {error}", file=sys.stderr)
         return error.exit_code

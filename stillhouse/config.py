@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-import yaml
-
 from stillhouse.errors import InputError
+from stillhouse.yaml_file import read_yaml
 
 C = TypeVar("C")
 SCALARS = (bool, int, float, str)
@@ -86,9 +86,14 @@ def check_value(value: Any, kind: type, rules: Mapping[str, Any], where: str) ->
             value = float(value)
         except ValueError:
             raise InputError(f"{where} must be a number, not {value!r}") from None
+        except OverflowError:
+            raise InputError(
+                f"{where} is larger than any number that can be computed with; give a smaller one"
+            ) from None
     if type(value) is not kind:
         names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
         raise InputError(f"{where} must be {names[kind]}, not {value!r}")
+    _refuse_not_finite(value, where)
     if rules.get("choices") and value not in rules["choices"]:
         raise InputError(f"{where} is {value!r}; {nearest(str(value), rules['choices'])}")
     low, high = rules.get("minimum"), rules.get("maximum")
@@ -108,10 +113,18 @@ def from_text(text: str, kind: type, where: str) -> Any:
             raise InputError(f"{where} must be true or false, not {text!r}")
         return words[text.lower()]
     try:
-        return kind(text)
+        value = kind(text)
     except ValueError:
         names = {int: "a whole number", float: "a number"}
         raise InputError(f"{where} must be {names[kind]}, not {text!r}") from None
+    _refuse_not_finite(value, where)
+    return value
+
+
+def _refuse_not_finite(value: Any, where: str) -> None:
+    """NaN is neither below a minimum nor above a maximum, and so would pass every range."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where} must be a finite number, not {value}")
 
 
 def recorded(config: Any) -> dict[str, Any]:
@@ -128,10 +141,8 @@ def read_recipe(path: Path, sections: Iterable[str]) -> dict[str, dict[str, Any]
     sections = list(sections)
     if not path.is_file():
         raise InputError(f"{path} does not exist; `stillhouse new FOLDER` makes a folder that has one")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a YAML file in UTF-8: {error}") from None
+    content = read_yaml(path)
+    content = {} if content is None else content
     if not isinstance(content, dict):
         raise InputError(f"{path} must map each section to its settings")
     for name, values in content.items():

@@ -11,6 +11,9 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 CRASH = 1
 """The exit code of a crash."""
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""What the system says to a user who may not read or write a place, and of a file system that is read-only."""
 
 
 class InputError(ValueError):
@@ -41,3 +46,18 @@ class CrashElsewhere(Exception):
     """Another process crashed or was taken away. Its lines were shown; a stack trace of this one would say nothing."""
 
     exit_code = CRASH
+
+
+@contextmanager
+def access_told() -> Iterator[None]:
+    """Takes a place that this user may not read or write for bad input: raises `InputError` that names it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ACCESS:
+            raise
+        place = error.filename or "a file or folder"
+        raise InputError(
+            f"there is no access to {place} ({error.strerror}); let this user read and write there, or name another "
+            "place"
+        ) from error

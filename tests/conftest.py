@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -104,3 +106,33 @@ def run_step(tmp_path: Path) -> Callable[..., dict[str, Path]]:
 def own_work_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps the work folders of tests out of the tree."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path_factory.mktemp("work")))
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes a folder one that cannot be written: `read_only(folder)`, or `read_only(folder, errno.EROFS)`.
+
+    By its mode where that has a meaning; for root, who may write anywhere, and for a file system by what the system
+    would say.
+    """
+
+    def close(folder: Path, number: int = errno.EACCES) -> None:
+        folder.mkdir(exist_ok=True)
+        if number == errno.EACCES and os.geteuid():
+            folder.chmod(0o555)
+            return
+
+        def refuse(name: str) -> None:
+            real = getattr(os, name)
+
+            def refused(path: Any, *words: Any, **named: Any) -> Any:
+                if folder in Path(os.fspath(path)).absolute().parents:
+                    raise OSError(number, os.strerror(number), str(path))
+                return real(path, *words, **named)
+
+            monkeypatch.setattr(os, name, refused)
+
+        for name in ("mkdir", "open", "rename", "unlink"):
+            refuse(name)
+
+    return close

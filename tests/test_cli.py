@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -185,6 +186,28 @@ def test_exit_code_tells_how_it_ended(case: str, stand_in: Any, capsys: pytest.C
     assert message in said
     assert ("Traceback" in said) == (code == 1)
     assert Path("negatives").exists() == (code == 0)
+
+
+READ_ONLY = {
+    "output": ("outputs", ["--negatives", "outputs/negatives"]),
+    "output in a folder that is not there": ("outputs", ["--negatives", "outputs/new/negatives"]),
+    "work folder": ("work", ["--work", "work"]),
+    "figures": ("figures", ["--metrics", "figures/new/mine.json"]),
+}
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+@pytest.mark.parametrize("case", READ_ONLY)
+def test_a_place_that_may_not_be_written_is_told_in_a_sentence(
+    case: str, number: int, read_only: Callable[..., None], stand_in: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, flags = READ_ONLY[case]
+    stand_in("mine", MineConfig)
+    read_only(Path(folder).absolute(), number)
+    assert mine(*flags, "--quiet") == 2
+    [sentence] = capsys.readouterr().err.splitlines()
+    assert f"stillhouse: there is no access to {folder}/" in sentence and os.strerror(number) in sentence
+    assert sentence.endswith("let this user read and write there, or name another place")
 
 
 def test_a_verdict_of_failed_ends_with_3_and_keeps_the_report(stand_in: Any) -> None:

@@ -15,6 +15,7 @@ class Settings:
     depth: int = setting(200, "how deep", minimum=1)
     rate: float = setting(0.5, "how fast", minimum=0, maximum=1)
     pooling: str = setting("cls", "how", choices=("cls", "mean"))
+    free: float = setting(0.5, "how free")
     cased: bool = setting(False, "whether")
     source: str = setting("here", "where", location=True)
 
@@ -34,13 +35,19 @@ def test_a_whole_number_fits_a_fraction() -> None:
 
 REFUSED = [
     ({"dept": 3}, "did you mean 'depth'"),
-    ({"zzz": 3}, "valid: cased, depth, pooling, rate, source"),
+    ({"zzz": 3}, "valid: cased, depth, free, pooling, rate, source"),
     ({"depth": "three"}, "r1.depth must be a whole number, not 'three'"),
     ({"depth": True}, "r1.depth must be a whole number"),
     ({"depth": 1.5}, "r1.depth must be a whole number"),
     ({"depth": 0}, "r1.depth must be at least 1"),
     ({"rate": 1.5}, "r1.rate must be from 0 to 1"),
     ({"rate": "fast"}, "r1.rate must be a number"),
+    ({"rate": float("nan")}, "r1.rate must be a finite number, not nan"),
+    ({"rate": "nan"}, "r1.rate must be a finite number"),
+    ({"free": float("inf")}, "r1.free must be a finite number, not inf"),
+    ({"free": "-inf"}, "r1.free must be a finite number"),
+    ({"free": "1e999"}, "r1.free must be a finite number"),
+    ({"free": 10**400}, "r1.free is larger than any number"),
     ({"pooling": "men"}, "did you mean 'mean'"),
     ({"cased": "yes"}, "r1.cased must be true or false"),
     ({"cased": None}, "r1.cased must be true or false"),
@@ -62,14 +69,16 @@ def test_flags_are_read_by_type(text: str, kind: type, value: object) -> None:
     assert from_text(text, kind, "--x") == value and type(from_text(text, kind, "--x")) is kind
 
 
-@pytest.mark.parametrize(("text", "kind"), [("3.5", int), ("x", float), ("maybe", bool)])
+@pytest.mark.parametrize(
+    ("text", "kind"), [("3.5", int), ("x", float), ("nan", float), ("-inf", float), ("maybe", bool)]
+)
 def test_ill_typed_flags_are_refused(text: str, kind: type) -> None:
     with pytest.raises(InputError, match="--depth"):
         from_text(text, kind, "--depth")
 
 
 def test_a_manifest_records_no_location() -> None:
-    assert recorded(Settings()) == {"depth": 200, "rate": 0.5, "pooling": "cls", "cased": False}
+    assert recorded(Settings()) == {"depth": 200, "rate": 0.5, "free": 0.5, "pooling": "cls", "cased": False}
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from pipelines.schedules.cron import refuse_cron
 from stillhouse.artifacts import digest_json
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.versions.address import refuse_secret
+from stillhouse.yaml_file import read_yaml
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
@@ -104,11 +103,9 @@ class Schedules:
 def read_schedules(path: Path) -> Schedules:
     """Reads and checks a file. Raises `InputError` that names the entry and what is wrong with it."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        content = read_yaml(path) or {}
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; docs/releases.md shows what it may hold") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a YAML file in UTF-8: {error}") from None
     if not isinstance(content, dict):
         raise InputError(f"{path} must map `schedules` and `watches` to entries")
     for key in content:

@@ -24,10 +24,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
+from stillhouse.yaml_file import read_yaml
 
 Scalar = bool | int | float | str
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -119,11 +118,9 @@ class Sweep:
 def read_sweep(path: Path) -> Sweep:
     """Reads a sweep's file. Raises `InputError` for a key that is unknown, missing or ill-formed."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; `stillhouse compare --list` shows sweeps") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a YAML file in UTF-8: {error}") from None
+        content = read_yaml(path)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; `stillhouse compare --list` shows sweeps") from None
     return make_sweep(path.stem, content, str(path))
 
 

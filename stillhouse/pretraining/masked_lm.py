@@ -44,9 +44,9 @@ def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     torch.manual_seed(seed)
     try:
         model, info = AutoModelForMaskedLM.from_pretrained(
-            folder, output_loading_info=True, local_files_only=True, dtype=torch.float32
+            folder, output_loading_info=True, local_files_only=True, dtype=torch.float32, trust_remote_code=False
         )
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(f"{folder} holds no masked language model: {str(error).splitlines()[0]}") from None
     family_of(model)

@@ -52,12 +52,12 @@ class CrossEncoder(nn.Module):
         tokens than `max_length`, or is a bag of words.
         """
         refuse_bag_of_words(folder)
-        config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True, trust_remote_code=False)
         if layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")
         config.num_hidden_layers = layers or config.num_hidden_layers
         model = AutoModelForSequenceClassification.from_pretrained(
-            folder, config=config, local_files_only=True, dtype=torch.float32
+            folder, config=config, local_files_only=True, dtype=torch.float32, trust_remote_code=False
         )
         refuse_longer(model, str(folder), max_length=max_length)
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
@@ -70,7 +70,7 @@ class CrossEncoder(nn.Module):
         remedy = "`stillhouse train-reranker` makes a cross-encoder"
         try:
             model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder, output_loading_info=True, local_files_only=True, dtype=torch.float32
+                folder, output_loading_info=True, local_files_only=True, dtype=torch.float32, trust_remote_code=False
             )
         except (OSError, ValueError):
             raise InputError(f"{folder} holds no model that scores pairs; {remedy}") from None

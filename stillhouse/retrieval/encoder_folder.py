@@ -125,7 +125,7 @@ def _write_tower(
 
 
 def _read_transformer(folder: Path, settings: EncoderSettings) -> TransformerTower:
-    encoder = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
+    encoder = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32, trust_remote_code=False)
     return TransformerTower(
         encoder, settings.pooling, read_projection(folder / PROJECTION) if settings.projection else None
     )

@@ -68,7 +68,7 @@ def _in_package(distribution: str) -> Path:
 def missing_head(model_class: type, folder: str, **options: object) -> tuple[PreTrainedModel, bool]:
     """Loads a model and tells whether part of it beyond the encoder was missing and is now random."""
     model, info = model_class.from_pretrained(  # type: ignore[attr-defined]
-        folder, output_loading_info=True, dtype=torch.float32, **options
+        folder, output_loading_info=True, dtype=torch.float32, trust_remote_code=False, **options
     )
     prefix = model.base_model_prefix + "."
     return model, any(not key.startswith(prefix) for key in info["missing_keys"])
@@ -87,8 +87,8 @@ def fetch(
     if Path(source).is_dir() and read_settings(Path(source)).towers == "separate":
         return _fetch_towers(Path(source), layers, pooling, query_length, passage_length, folder)
     try:
-        config = AutoConfig.from_pretrained(source)
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         settings = read_settings(Path(source)) if Path(source).is_dir() else EncoderSettings()
         if layers:
             if layers > config.num_hidden_layers:
@@ -96,7 +96,7 @@ def fetch(
             config.num_hidden_layers = layers
         model, headless = missing_head(AutoModelForMaskedLM, source, config=config)
         if headless:
-            model = AutoModel.from_pretrained(source, config=config, dtype=torch.float32)
+            model = AutoModel.from_pretrained(source, config=config, dtype=torch.float32, trust_remote_code=False)
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -134,7 +134,7 @@ def _fetch_towers(
         if isinstance(tower, TransformerTower):
             refuse_longer(tower.encoder, str(source), **{f"{role}_length": length})
     encoder.save(folder)
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return {
         "lm_head": "absent",
         "layers": int(config.num_hidden_layers),

@@ -15,7 +15,9 @@ OF_THE_LOADING = ("is_local", "local_files_only", "name_or_path", "cache_dir", "
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Raises `InputError` for a folder without a tokenizer."""
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError):
         raise InputError(
             f"{folder} holds no tokenizer that can be read; give a model folder, as `stillhouse fetch-model` writes it"

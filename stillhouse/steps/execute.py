@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ from stillhouse.artifacts import (
     foreign_manifest,
     read_manifest,
     refuse_foreign,
-    whole_folder,
+    whole_folders,
     write_json,
     write_manifest,
 )
 from stillhouse.config import recorded
 from stillhouse.context import Context
-from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.errors import InputError, ValidationFailed, access_told
 from stillhouse.lock import only_process
 from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import watch_step
@@ -38,13 +37,13 @@ VERDICT = "validation"
 def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> Report:
     """Runs `step` from input folders to output folders.
 
-    Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and `ValidationFailed`
-    after the outputs were written when the step reports the fact `passed` as false. Progress that outlives a
-    kill is kept in a work folder named by the digest of code, settings and inputs, and removed after success. While
-    another process does the same work it waits; while another writes to one of the outputs it raises `InputError`.
-    Prometheus is told of it where the environment asks for that.
+    Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and for places that may not
+    be written, and `ValidationFailed` after the outputs were written when the step reports the fact `passed` as false.
+    Progress that outlives a kill is kept in a work folder named by the digest of code, settings and inputs, and removed
+    after success. While another process does the same work it waits; while another writes to one of the outputs it
+    raises `InputError`. Prometheus is told of it where the environment asks for that.
     """
-    with watch_step(step.name, surroundings.say) as watched:
+    with watch_step(step.name, surroundings.say) as watched, access_told():
         watched.report = _execute(step, config, inputs, outputs, watched.monitor)
     return watched.report
 
@@ -72,10 +71,11 @@ def _execute(
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
         context.work.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            staged = {port.name: stack.enter_context(whole_folder(Path(outputs[port.name]))) for port in step.outputs}
+        names = [port.name for port in step.outputs]
+        with whole_folders([outputs[name] for name in names]) as folders:
+            staged = dict(zip(names, folders))
             report = step.run(config, inputs, staged, context)
-            for folder in staged.values():
+            for folder in folders:
                 write_manifest(folder, step.name, recorded(config), digests, report.facts)
         shutil.rmtree(context.work, ignore_errors=True)
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_json
+from stillhouse.artifacts import read_manifest, whole_folders, write_json
 from stillhouse.config import build, field_types, recorded
 from stillhouse.context import say
 from stillhouse.errors import InputError
@@ -143,9 +142,8 @@ def _restored(cache: RunCache, use: Use, config: Any, inputs: Folders, outputs: 
         cache.broken = True
         return None
     refuse_outputs(inputs, outputs)
-    with watch_step(use.step.name, say) as watched, ExitStack() as stack:
-        for port, folder in folders.items():
-            staging = stack.enter_context(whole_folder(outputs[port]))
+    with watch_step(use.step.name, say) as watched, whole_folders([outputs[port] for port in folders]) as stagings:
+        for folder, staging in zip(folders.values(), stagings):
             shutil.copytree(folder, staging, dirs_exist_ok=True, copy_function=shutil.copyfile)
         watched.report = report
     say(f"[{use.name}] taken from the run cache {cache.url}; {report.summary}; wrote {_listed(outputs)}")

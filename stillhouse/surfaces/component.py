@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stillhouse.config import build, field_types
-from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed
+from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_told
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
@@ -43,7 +43,8 @@ def told_in_a_sentence() -> Iterator[None]:
     So does a disk that is full, or a volume at its quota, which a person mends where the pod's placement is written.
     """
     try:
-        yield
+        with access_told():
+            yield
     except (InputError, ValidationFailed, CrashElsewhere) as error:
         print(f"stillhouse: {error}", file=sys.stderr, flush=True)
         raise SystemExit(error.exit_code) from None

@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from stillhouse.comparison.sweep import NONE, Sweep, make_sweep, read_sweep
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.surfaces.compare_plan import make_plan
 from stillhouse.surfaces.recipes import SHIPPED, Recipe
+from stillhouse.yaml_file import parse_yaml
 
 SWEEPS = SHIPPED / "sweeps"
 OBJECTIVE = "pretraining.objective"
@@ -48,7 +47,7 @@ def sweep_of_flags(objectives: str, vary: Sequence[str], name: str) -> Sweep:
             )
         if key in grid:
             raise InputError(f"--vary names {key} twice; put all its values into one list")
-        grid[key] = [yaml.safe_load(value) for value in split_list(values, f"--vary {key}")]
+        grid[key] = [parse_yaml(value, f"--vary {key}") for value in split_list(values, f"--vary {key}")]
     title = "Pre-training objectives" if list(grid) == [OBJECTIVE] else "Comparison by " + ", ".join(grid)
     return make_sweep(name, {"title": title, "grid": grid, "axis": _axis(grid)}, "the flags of stillhouse compare")
 

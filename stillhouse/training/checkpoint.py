@@ -62,7 +62,12 @@ class Checkpoint:
         partial = self.folder / "checkpoint.partial"
         with partial.open("wb") as file:
             hashed = _Hashed(file)
-            torch.save(content, cast(IO[bytes], hashed))
+            try:
+                torch.save(content, cast(IO[bytes], hashed))
+            except RuntimeError as error:
+                if isinstance(error.__context__, OSError):  # PyTorch says something of positions where the disk is full
+                    raise error.__context__ from None
+                raise
             file.flush()
             os.fsync(file.fileno())
         before = self._files()

@@ -98,7 +98,7 @@ def train(
             best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
         elif start:
             context.log(f"resumed after step {start} of {last}")
-        saved, pause = time.monotonic(), SECONDS_BETWEEN_CHECKPOINTS
+        saved, pause = time.monotonic(), seconds_between_checkpoints(0.0)
         model.train()
         with context.bar("training", last, "step", done=start) as bar:
             for step in range(start, last):
@@ -137,11 +137,18 @@ def train(
                     begun = time.monotonic()
                     checkpoint.save(rows, best, losses, step + 1)
                     saved, saved_step = time.monotonic(), step + 1
-                    # One that takes longer than a second is written more seldom, to stay below 2 % of the time.
-                    pause = SECONDS_BETWEEN_CHECKPOINTS * max(1.0, saved - begun)
+                    pause = seconds_between_checkpoints(saved - begun)
     model.load_state_dict(best)
     model.eval()
     return rows
+
+
+def seconds_between_checkpoints(took: float) -> float:
+    """The seconds of training before the next checkpoint, when the last one took so many to write.
+
+    One that takes longer than a second is written more seldom, to stay below 2 % of the time.
+    """
+    return SECONDS_BETWEEN_CHECKPOINTS * max(1.0, took)
 
 
 def learning_rate_factor(step: int, steps: int, rise: int) -> float:

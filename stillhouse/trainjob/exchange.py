@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillhouse.artifacts import read_manifest, whole_folder
+from stillhouse.artifacts import read_manifest, whole_folder, whole_folders
 from stillhouse.context import work_root
 from stillhouse.errors import InputError
 from stillhouse.steps.spec import Report, Step
@@ -73,9 +73,10 @@ class Exchange:
             )
         figures = json.loads(self.metrics.read_text(encoding="utf-8"))
         facts = read_manifest(next(iter(self.outputs.values()))).facts
-        for name, source in self.outputs.items():
+        for source in self.outputs.values():
             read_manifest(source)
-            with whole_folder(Path(outputs[name])) as staging:
+        with whole_folders([outputs[name] for name in self.outputs]) as stagings:
+            for source, staging in zip(self.outputs.values(), stagings):
                 shutil.copytree(source, staging, dirs_exist_ok=True)
         shutil.rmtree(self.folder / "inputs", ignore_errors=True)
         return Report(f"done on {nodes} nodes", figures, facts)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import refuse_foreign
+from stillhouse.artifacts import read_manifest, refuse_foreign
 from stillhouse.errors import InputError
 from stillhouse.versions.address import redact
 from stillhouse.versions.dvc_source import fetch, of_a_remote
@@ -27,6 +27,15 @@ def refuse_unfinished(folder: Path) -> None:
     if changed:
         names = ", ".join(changed[:3])
         raise InputError(f"{names} in {folder} changed since it was run; `dvc repro` first, then promote")
+
+
+def refuse_damaged(folder: Path, paths: Mapping[str, str]) -> None:
+    """Raises `InputError` that names the file where an artifact's bytes are not those that its step wrote.
+
+    DVC does not look: it goes by size and time of a file that it knows, and takes one that it does not know as it is.
+    """
+    for path in paths.values():
+        read_manifest(folder / path)
 
 
 def record(folder: Path) -> None:
@@ -97,11 +106,13 @@ def _workspace(folder: Path) -> Iterator[Any]:
 
 
 def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What `release.json` says of every artifact: its path, Stillhouse's digest and DVC's."""
+    """What `release.json` says of every artifact: its path, Stillhouse's digest and DVC's, the code and its commit."""
     from stillhouse.versions.lineage import lineage
 
     found = {}
     for name, path in paths.items():
         carried = lineage(folder / path)
-        found[name] = {"path": path} | {key: carried[key] for key in ("digest", "dvc", "code", "parameters")}
+        found[name] = {"path": path} | {
+            key: carried[key] for key in ("digest", "dvc", "code", "revision", "parameters")
+        }
     return found

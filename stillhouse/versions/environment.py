@@ -15,12 +15,15 @@ from stillhouse.artifacts import digest_files, digest_json
 COMPUTING = ("steps", "corpus", "pretraining", "training", "retrieval", "evaluation")
 """The parts of the package whose code shows in outputs; surfaces, releases and the like do not."""
 ALONE = ("artifacts.py", "config.py", "context.py")
+CODE = (".py", ".html", ".css")
+"""Files that show in outputs: code, and what pages are made from."""
 LIBRARIES = (
     "PyStemmer",
     "bm25s",
     "faiss",
     "great-expectations",
     "ir_measures",
+    "jinja2",
     "lxml",
     "matplotlib",
     "numpy",
@@ -44,12 +47,12 @@ def describe_environment() -> dict[str, object]:
     """
     package = Path(__file__).resolve().parent.parent
     code = {part: digest_files(package / part) for part in COMPUTING}
-    python = {
-        part: {name: value for name, value in files.items() if name.endswith(".py")} for part, files in code.items()
+    shown = {
+        part: {name: value for name, value in files.items() if name.endswith(CODE)} for part, files in code.items()
     }
     alone = {name: digest_json((package / name).read_text(encoding="utf-8")) for name in ALONE}
     return {
-        "code": digest_json([python, alone]),
+        "code": digest_json([shown, alone]),
         "python": ".".join(map(str, sys.version_info[:2])),
         "libraries": {name: _version(BUILDS.get(name, (name,))) for name in LIBRARIES},
     }

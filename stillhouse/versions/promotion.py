@@ -59,7 +59,8 @@ def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: b
     """Releases a candidate if it is not worse than the champion. The same one again does nothing.
 
     `recorded` says that dvc.lock is of `dvc repro`; else it is written here. Raises `InputError` for a workspace that
-    is not whole and for remotes that cannot be written, `Overtaken` when another promotion came first.
+    is not whole, for damaged artifacts and for remotes that cannot be written, `Overtaken` when another promotion came
+    first.
     """
     git = Git.of(candidate.folder)
     branch = branch or branch_of(git)
@@ -71,6 +72,7 @@ def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: b
     against = history.champion
     if recorded:
         data.refuse_unfinished(candidate.folder)
+    data.refuse_damaged(candidate.folder, candidate.paths)
     verdict = dict(judge(against)) if against else {}
     if against and not verdict["accepted"]:
         return Outcome(REFUSED, against, f"{against.name} stays: {verdict['reason']}")

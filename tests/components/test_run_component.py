@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,22 @@ def test_bad_input_is_told_in_a_sentence_before_any_work(
         run_component(name, arguments(name, tmp_path) | values)
     assert end.value.code == InputError.exit_code and not stand_ins
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", ["ingest", "work"])
+def test_a_volume_that_may_not_be_written_is_told_in_a_sentence(
+    closed: str,
+    tmp_path: Path,
+    read_only: Callable[..., None],
+    stand_ins: list[Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    read_only(tmp_path / closed, errno.EROFS)
+    with pytest.raises(SystemExit) as end:
+        run_component("ingest", arguments("ingest", tmp_path))
+    assert end.value.code == InputError.exit_code and not stand_ins
+    [sentence] = capsys.readouterr().err.splitlines()
+    assert f"there is no access to {tmp_path / closed}/" in sentence and "Read-only file system" in sentence
 
 
 def test_a_pod_that_will_not_do_is_refused_before_any_work(

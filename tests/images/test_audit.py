@@ -19,10 +19,15 @@ OPEN = {"id": "PYSEC-2", "fix_versions": []}
 
 
 class Index(BaseHTTPRequestHandler):
-    """Knows vulnerabilities of setuptools and has never heard of anything else."""
+    """Knows vulnerabilities of setuptools and has never heard of anything else; below `/once/` it answers once."""
+
+    answered = 0
 
     def do_GET(self) -> None:
         known = self.path.startswith("/pypi/setuptools/")
+        if self.path.startswith("/once/"):
+            known = not Index.answered
+            Index.answered += 1
         self.send_response(200 if known else 404)
         self.end_headers()
         self.wfile.write(json.dumps({"vulnerabilities": []}).encode() if known else b"")
@@ -32,17 +37,19 @@ class Index(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def index() -> Iterator[str]:
+def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(Index, "answered", 0)
     server = HTTPServer(("127.0.0.1", 0), Index)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
 
 
-def run(tmp_path: Path, index: str, printed: str) -> tuple[int, str]:
-    """The audit's exit code and text where pip-audit prints `printed`."""
+def run(tmp_path: Path, index: str, printed: str, complaint: str = "") -> tuple[int, str]:
+    """The audit's exit code and text where pip-audit prints `printed`, or complains and ends with 1."""
     program = tmp_path / "pip-audit"
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
+    end = f"echo '{complaint}' >&2; exit 1\n" if complaint else ""
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n{end}")
     program.chmod(0o755)
     words = [sys.executable, str(AUDIT), str(program), str(AUDIT.parent / "kfp.txt")]
     done = subprocess.run(words, env={"AUDIT_INDEX": index}, capture_output=True, text=True)
@@ -79,5 +86,21 @@ def test_a_service_that_does_not_answer_is_told_and_no_failure(tmp_path: Path, i
         assert said.startswith(f"not audited: {address} does not tell vulnerabilities here")
 
 
-def test_an_audit_that_breaks_is_told(tmp_path: Path, index: str) -> None:
-    assert run(tmp_path, index, "no JSON") == (0, "kfp.txt: not audited, pip-audit said nothing\n")
+@pytest.mark.parametrize(
+    ("printed", "complaint", "told"),
+    [
+        ("no JSON", "", "pip-audit said nothing, exit code 0"),
+        ("", "ValueError: the lock has no hashes", "ValueError: the lock has no hashes"),
+        ("[]", "", "pip-audit said nothing, exit code 0"),
+        ("{}", "", "pip-audit said nothing, exit code 0"),
+    ],
+)
+def test_a_lock_that_is_not_audited_fails(tmp_path: Path, index: str, printed: str, complaint: str, told: str) -> None:
+    assert run(tmp_path, index, printed, complaint) == (1, f"kfp.txt: not audited, {told}\n")
+
+
+def test_a_service_that_goes_away_in_between_is_told_and_no_failure(tmp_path: Path, index: str) -> None:
+    unreachable = "ERROR:pip_audit._cli:Could not connect to a service of vulnerabilities"
+    assert run(tmp_path, index, "", unreachable) == (0, f"kfp.txt: not audited, {unreachable}\n")
+    assert run(tmp_path, f"{index}/once", "", "Timeout") == (0, "kfp.txt: not audited, Timeout\n")
+    assert Index.answered == 2

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.config import setting
+from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.retrieval import corpus_encoding
+from stillhouse.retrieval.cross_encoder import CrossEncoder
+from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.steps import ingest, validate
 from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+from stillhouse.steps.spec import Paths, Port, Report, Step
+from stillhouse.training import checkpoint, loop
 
 # Runs ingest and stops for ever in the middle of the third row group, before its table has an end.
 STUCK = """
@@ -104,7 +118,8 @@ def test_a_full_disk_leaves_the_old_output_or_none(
         run(source, output)
     before = state(output)
     write_source(source, 5)
-    real, written = pq.ParquetWriter.write_table, []
+    real = pq.ParquetWriter.write_table
+    written: list[int] = []
 
     def full(writer: Any, table: Any, **options: Any) -> None:
         if len(written) == full_after:
@@ -120,6 +135,121 @@ def test_a_full_disk_leaves_the_old_output_or_none(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     run(source, output)
     assert read_manifest(output).facts["passages"] == 5
+
+
+PROGRESS = {
+    "a checkpoint": (
+        "train-retriever",
+        {"max_steps": 3, "batch_size": 4, "negatives_per_query": 1, "negatives_depth": 6, "heldout_every": 9},
+        (checkpoint._Hashed, "write"),
+    ),
+    "a segment of vectors": ("encode", {}, (np.lib.format, "write_array")),
+    "a log of scores": ("score", {"batch_tokens": 128}, (ScoreLog, "add")),
+}
+"""What outlives a run that ends early: the step that keeps it, the step's settings, and what writes it."""
+
+
+@pytest.mark.parametrize("kind", PROGRESS)
+def test_a_disk_that_fills_up_in_the_middle_of_the_work_costs_neither_the_old_output_nor_what_was_done(
+    kind: str,
+    small_corpus: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    run_step: Callable[..., dict[str, Path]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(corpus_encoding, "BLOCK", 4)
+    name, settings, (owner, write) = PROGRESS[kind]
+    CrossEncoder.start(tiny_model, 32).save(tmp_path / "reranker")
+    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
+    given = {"corpus": small_corpus, "negatives": negatives, "reranker": tmp_path / "reranker"}
+    given |= {"encoder": tiny_model, "retriever": tiny_model}
+    inputs = {port.name: given[port.name] for port in find_step(name).inputs if port.name in given}
+    real = getattr(owner, write)
+
+    def run(into: str, room: float = math.inf, **other: str) -> tuple[dict[str, Path], int]:
+        """The step's outputs on a disk with room for so many writes, and how many there were."""
+        writes = 0
+
+        def limited(*words: Any, **named: Any) -> Any:
+            nonlocal writes
+            if writes >= room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            writes += 1
+            return real(*words, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setenv("STILLHOUSE_WORK", str(tmp_path / f"work of {into}"))
+            patch.setattr(owner, write, limited)
+            return run_step(name, inputs, into, **{"precision": "fp32", **settings, **other}), writes
+
+    calm, writes = run("calm")
+    old, _ = run("again", precision="bf16")
+    before = {port: digest_files(folder) for port, folder in old.items()}
+    with pytest.raises(OSError, match="No space left") as error:
+        run("again", room=writes * 3 // 4)
+    assert error.value.errno == errno.ENOSPC, "by which the command line and the components know a full disk"
+    assert {port: digest_files(folder) for port, folder in old.items()} == before
+    assert sorted(path.name for path in (tmp_path / "again").iterdir()) == sorted(old)
+    outputs, left = run("again")
+    assert 0 < left < writes
+    assert {port: digest_files(outputs[port]) for port in calm} == {port: digest_files(calm[port]) for port in calm}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    text: str = setting("", "what both outputs hold")
+
+
+def write_both(config: Text, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    if config.text == "broken":
+        raise RuntimeError("broken")
+    for folder in outputs.values():
+        (folder / "text").write_text(config.text)
+    return Report("done")
+
+
+PAIR = Step("pair", "writes two folders", Text, (), (Port("one", "one"), Port("two", "two")), write_both)
+
+
+class Killed(BaseException):
+    """What stops a test's process where a kill would."""
+
+
+@pytest.mark.parametrize("old", [("one", "two"), ("one",), ("two",), ()])
+@pytest.mark.parametrize("done", range(5))
+def test_a_new_output_is_never_beside_an_old_one(
+    done: int, old: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step is killed after so many renames; neither then nor after a run that fails do both sorts lie there."""
+    outputs = {name: tmp_path / name for name in ("one", "two")}
+    execute(PAIR, Text(text="old"), {}, outputs)
+    for name in outputs.keys() - set(old):
+        shutil.rmtree(outputs[name])
+    real = Path.rename
+    renamed: list[Path] = []
+
+    def rename(path: Path, target: Path) -> Path:
+        if len(renamed) == done:
+            raise Killed
+        renamed.append(target)
+        return real(path, target)
+
+    def there() -> dict[str, str]:
+        return {name: (path / "text").read_text() for name, path in outputs.items() if path.is_dir()}
+
+    with monkeypatch.context() as patch, suppress(Killed):
+        patch.setattr(Path, "rename", rename)
+        execute(PAIR, Text(text="new"), {}, outputs)
+    left = there()
+    assert len(set(left.values())) <= 1 and (done > 0 or left == dict.fromkeys(old, "old"))
+    with pytest.raises(RuntimeError):
+        execute(PAIR, Text(text="broken"), {}, outputs)
+    assert len(set(there().values())) <= 1 and there().items() >= left.items()
+    execute(PAIR, Text(text="new"), {}, outputs)
+    assert there() == {"one": "new", "two": "new"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two", "work"]
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
-from micro_uses import begin
-
-from stillhouse.graph import USES
+from micro_uses import RUN_USES, begin
 
 
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
     """The artifacts of a run that nobody disturbs, and the seconds that each use takes."""
     folder, seconds = tmp_path_factory.mktemp("calm"), {}
-    for use in USES:
+    for use in RUN_USES:
         started = time.monotonic()
         process = begin(use, folder / "artifacts", folder / "artifacts", folder / "work")
         process.join()

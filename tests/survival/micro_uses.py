@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from stillhouse.graph import Use
+from stillhouse.graph import APART, USES, Use
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -22,17 +23,26 @@ FORKS.set_forkserver_preload(
     ]
 )
 
+RUN_USES = (
+    *USES,
+    *(
+        replace(use, inputs={**use.inputs, "champion": "retriever_1_run/run"}) if use.name == "judge" else use
+        for use in APART
+    ),
+)
+"""Those of the graph, and one of each step that a whole run has no need of, whose settings are the defaults."""
+
 
 def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:
-    """Runs a use of the micro recipe on what lies below `root`; training keeps a checkpoint after every step."""
+    """Runs a use on what lies below `root`; training keeps a checkpoint after every step."""
     os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(work), "1"
-    from stillhouse.graph import find_uses
     from stillhouse.steps.execute import execute
     from stillhouse.training import loop
 
     loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-    use, recipe = find_uses()[name], find_recipe("micro")
-    config = configs(load_recipe(recipe), str(recipe))[name]
+    [use] = [use for use in RUN_USES if use.name == name]
+    recipe = find_recipe("micro")
+    config = configs(load_recipe(recipe), str(recipe)).get(name) or use.step.config()
     execute(use.step, config, use.input_paths(root), use.output_paths(outputs))
 
 

@@ -6,17 +6,18 @@ import random
 from pathlib import Path
 
 import pytest
+from micro_uses import RUN_USES
 
 from stillhouse.artifacts import MANIFEST
 from stillhouse.errors import InputError
-from stillhouse.graph import USES, Use
+from stillhouse.graph import Use
 from stillhouse.steps.execute import open_inputs
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("damage", ["a bit", "a byte less"])
-@pytest.mark.parametrize("use", [use for use in USES if use.inputs], ids=lambda use: use.name)
+@pytest.mark.parametrize("use", [use for use in RUN_USES if use.inputs], ids=lambda use: use.name)
 def test_damage_is_named_before_any_work(use: Use, damage: str, calm: tuple[Path, dict[str, float]]) -> None:
     root, _ = calm
     chance = random.Random(f"{use.name} {damage}")

@@ -1,4 +1,4 @@
-"""Every step of the micro recipe is killed at random moments and run again: its outputs are those of a calm run.
+"""Every step is killed at random moments and run again, on what the micro recipe makes: its outputs are a calm run's.
 
 `STILLHOUSE_KILLS` says how often a step is killed (`make test-kill` raises it). Moments are drawn from a seed that is
 printed and that `STILLHOUSE_KILL_SEED` repeats; what the system makes of them differs all the same.
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from micro_uses import begin
+from micro_uses import RUN_USES, begin
 
-from stillhouse.graph import USES, Use
+from stillhouse.graph import Use
 
 pytestmark = pytest.mark.slow
 
@@ -28,9 +28,9 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def every_use() -> Iterator[object]:
-    """The uses of the graph; of several of one step all but the first are for `make test-kill`."""
+    """All uses; of several of one step all but the first are for `make test-kill`."""
     seen: set[str] = set()
-    for use in USES:
+    for use in RUN_USES:
         marks = [pytest.mark.long] if use.step.name in seen else []
         seen.add(use.step.name)
         yield pytest.param(use, marks=marks, id=use.name)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
+import json
 import pickle
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +15,16 @@ import numpy as np
 import pytest
 import torch
 
+from stillhouse.cli import main
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
     path for folder in ("stillhouse", "components", "pipelines", "benchmarks") for path in (ROOT / folder).rglob("*.py")
 ]
 FORBIDDEN = {"eval", "exec", "pickle", "cPickle", "dill", "joblib", "shelve", "marshal", "os.system", "os.popen"}
 """Names that may not be called, and modules that may not be imported."""
-MUST = {"torch.load": ("weights_only", True)}
+MUST = {"torch.load": ("weights_only", True), "*.from_pretrained": ("trust_remote_code", False)}
+"""Arguments that a call must have, word by word: without the second transformers asks on stdin and takes a `y`."""
 MAY_NOT = {"trust_remote_code": True, "allow_pickle": True, "shell": True, "weights_only": False}
 """Arguments that may not have these values, whatever the call."""
 UNSAFE = {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "shutil.unpack_archive"}
@@ -44,8 +51,9 @@ def dangers(tree: ast.AST) -> Iterator[str]:
         for argument, value in MAY_NOT.items():
             if argument in given and given[argument] is value:
                 yield f"line {node.lineno}: {called}({argument}={value})"
-        if called in MUST and given.get(MUST[called][0]) != MUST[called][1]:
-            yield f"line {node.lineno}: {called} without {MUST[called][0]}={MUST[called][1]}"
+        for rule in (called, f"*.{called.rsplit('.', 1)[-1]}"):
+            if rule in MUST and given.get(MUST[rule][0]) is not MUST[rule][1]:
+                yield f"line {node.lineno}: {called} without {MUST[rule][0]}={MUST[rule][1]}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -63,6 +71,9 @@ def test_a_source_calls_nothing_that_executes_data(path: Path) -> None:
         "torch.load(path, weights_only=False)",
         "np.load(path, allow_pickle=True)",
         "AutoModel.from_pretrained(name, trust_remote_code=True)",
+        "AutoModel.from_pretrained(name)",
+        "AutoModel.from_pretrained(name, trust_remote_code=None)",
+        "kinds[0].from_pretrained(name, **options)",
         "subprocess.run(line, shell=True)",
         "yaml.load(text)",
         "tar.extractall(folder)",
@@ -91,3 +102,38 @@ def test_a_pickle_in_the_place_of_a_checkpoint_or_array_does_not_run(tmp_path: P
     with pytest.raises(ValueError, match="allow_pickle"):
         np.load(tmp_path / "array.npy")
     assert not sprung.exists()
+
+
+AUTO_MAP = {"AutoConfig": "trap.TrapConfig", "AutoModel": "trap.TrapModel", "AutoModelForMaskedLM": "trap.TrapModel"}
+TRAP = "from pathlib import Path\nPath({sprung!r}).touch()\n"
+
+
+@pytest.mark.parametrize("kind", ["trap", "bert"])
+@pytest.mark.parametrize("answer", ["y\n", "", "n\n"])
+def test_code_that_a_model_folder_brings_along_does_not_run(
+    kind: str,
+    answer: str,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A model of a kind that transformers has is read by its own code, any other is refused; nobody is asked."""
+    sprung, folder = tmp_path / "sprung", shutil.copytree(tiny_model, tmp_path / "model")
+    (folder / "trap.py").write_text(TRAP.format(sprung=str(sprung)))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": kind, "auto_map": AUTO_MAP}))
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    tokenizer["auto_map"] = {"AutoTokenizer": [None, "trap.TrapTokenizer"]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    words = [f"--model={folder}", f"--encoder={tmp_path / 'encoder'}", "--passage-length=32"]
+    code = main(["fetch-model", *words])
+    told = capsys.readouterr()
+    assert not sprung.exists() and not told.out
+    if kind == "bert":
+        assert code == 0 and "trust_remote_code" not in (tmp_path / "encoder" / "tokenizer_config.json").read_text()
+    else:
+        assert code == 2 and not (tmp_path / "encoder").exists()
+        [sentence] = told.err.splitlines()
+        assert f"the model '{folder}' cannot be loaded" in sentence and "custom code" in sentence

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context
 from stillhouse.training.curves import CurveRow, Watch, best_row, stopped, write_curves
-from stillhouse.training.loop import learning_rate_factor, train
+from stillhouse.training.loop import learning_rate_factor, seconds_between_checkpoints, train
 from stillhouse.training.settings import TrainingConfig
 
 CONFIG = TrainingConfig(learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=3, weight_decay=0.01)
@@ -54,6 +54,15 @@ def run(
 @pytest.fixture(autouse=True)
 def checkpoints_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillhouse.training.loop.SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 60), (0.9, 60), (1.0, 60), (2.5, 150), (30.0, 1800)])
+def test_checkpoints_are_a_minute_apart_or_sixty_times_what_one_takes(
+    took: float, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    assert seconds_between_checkpoints(took) == pause
+    assert took / (took + pause) < 0.02
 
 
 @pytest.mark.parametrize("stop_at", [1, 4, 9])

@@ -19,6 +19,7 @@ from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.versions import data, promotion
 from stillhouse.versions.git import Git
+from stillhouse.versions.lineage import REVISION
 from stillhouse.versions.promotion import Candidate, promote
 from stillhouse.versions.releases import Overtaken, read_history, roll_back
 
@@ -318,6 +319,24 @@ def test_a_workspace_that_is_not_whole_is_refused(place: Path) -> None:
     (made.folder / PATHS["retriever"] / "weights.txt").write_text("by hand")
     with pytest.raises(InputError, match=r"retriever in .* changed since it was run; `dvc repro` first"):
         promote(made, lambda against: ACCEPTED)
+
+
+@pytest.mark.usefixtures("git_alone")
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_damaged_artifact_is_not_released(recorded: bool, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bit, flipped by a disk: the size and time by which DVC goes are what they were."""
+    monkeypatch.setattr(data, "refuse_unfinished", lambda folder: None)
+    made, before = candidate(place / "work"), refs(place)
+    weights = made.folder / PATHS["retriever"] / "weights.txt"
+    content = weights.read_bytes()
+    weights.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(InputError, match=r"retriever: weights\.txt changed .* run step 'train-retriever' again"):
+        promote(made, lambda against: ACCEPTED, recorded=recorded)
+    assert refs(place) == before
+    weights.write_bytes(content)
+    monkeypatch.setenv(REVISION, "0123abc")
+    released = promote(made, lambda against: ACCEPTED, recorded=recorded).release
+    assert released and {entry["revision"] for entry in released.record["artifacts"].values()} == {"0123abc"}
 
 
 def test_places_without_git_remote_or_data_remote_are_refused(place: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import yaml
 from repositories import repro
 
 from stillhouse.corpus.store import Corpus
+from stillhouse.versions import environment
 from stillhouse.versions.environment import LIBRARIES, describe_environment
 
 
@@ -51,7 +52,7 @@ def test_a_changed_library_is_never_taken_for_unchanged(laptop: Path, tmp_path: 
 
 
 def test_changed_code_is_another_environment(tmp_path: Path) -> None:
-    """A copy of the package in which one line of one step was added; a line of a surface changes nothing."""
+    """A copy of the package in which a line of a step, or of a page, was added; a line of a surface changes nothing."""
     import shutil
 
     import stillhouse
@@ -67,12 +68,23 @@ def test_changed_code_is_another_environment(tmp_path: Path) -> None:
     with (tmp_path / "stillhouse" / "surfaces" / "new_command.py").open("a") as file:
         file.write("# more\n")
     assert code() == describe_environment()["code"]
-    with (tmp_path / "stillhouse" / "steps" / "ingest.py").open("a") as file:
-        file.write("# more\n")
-    assert code() != describe_environment()["code"]
+    found = {describe_environment()["code"]}
+    for name in ("steps/ingest.py", "evaluation/report/page.html", "evaluation/report/style.css"):
+        with (tmp_path / "stillhouse" / name).open("a") as file:
+            file.write("# more\n")
+        changed = code()
+        assert changed not in found, name
+        found.add(changed)
+
+
+def test_every_file_that_shows_in_outputs_is_counted() -> None:
+    package = Path(environment.__file__).parents[1]
+    files = [path for part in environment.COMPUTING for path in (package / part).rglob("*") if path.is_file()]
+    assert {path.suffix for path in files if "__pycache__" not in path.parts} == set(environment.CODE)
 
 
 def test_every_library_that_computes_is_installed_and_told() -> None:
     found = describe_environment()["libraries"]
+    assert "jinja2" in found, "it writes the reports"
     assert list(found) == list(LIBRARIES) and all(found.values()), found
     assert "+" not in found["torch"], "a build's own mark would keep a laptop's steps from a GPU's"

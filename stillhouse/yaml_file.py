@@ -1,0 +1,90 @@
+"""The one place where YAML of a user's is read: plain data, or one sentence that names the line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stillhouse.errors import InputError
+
+MERGE_OR_VALUE = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:value")
+"""Keys `<<` and `=`, which stand for something and are no values."""
+
+
+class _Twice(yaml.MarkedYAMLError):
+    """A key that stands twice in one mapping."""
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file; None where it is empty.
+
+    Raises `FileNotFoundError`, and `InputError` for a file that cannot be read, for what is no YAML or no plain data,
+    and for a key that a mapping has twice. Anchors and merge keys (`<<: *anchor`) may be used.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a YAML file in UTF-8: {error.reason} at byte {error.start}") from None
+    return parse_yaml(text, str(path), "a YAML file in UTF-8")
+
+
+def parse_yaml(text: str, where: str, kind: str = "YAML") -> Any:
+    """What a text says as YAML; `where` names it for messages. Raises `InputError` as `read_yaml` does."""
+    try:
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except _Twice as error:
+        raise InputError(f"{where}, {_told(error)}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{where} is not {kind}: {_told(error)}") from None
+    except RecursionError:
+        raise InputError(f"{where} is not {kind} that can be read: it is nested too deeply") from None
+
+
+def _told(error: yaml.YAMLError) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return str(error).splitlines()[0]
+    mark = error.problem_mark or error.context_mark
+    return (f"line {mark.line + 1}: " if mark else "") + " ".join(str(error.problem or error.context).split())
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which keeps the last of two equal keys and lets errors of Python's through, made strict."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[Any, int] = {}
+        for key, _ in node.value:  # as written: merge keys are resolved later
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            name = key.value if key.tag in MERGE_OR_VALUE else self.construct_object(key)
+            line = key.start_mark.line + 1
+            if name in lines:
+                problem = f"{name!r} was written in line {lines[name]} before; keep one of the two"
+                raise _Twice(problem=problem, problem_mark=key.start_mark)
+            lines[name] = line
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+            if isinstance(value, int):
+                str(value)  # a number that cannot be shown cannot be refused by name
+            elif isinstance(value, str):
+                value.encode()  # half of a surrogate pair is no text
+        except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
+            if not isinstance(node, yaml.ScalarNode):
+                raise
+            shown = node.value if len(node.value) <= 40 else node.value[:40] + "…"
+            problem = f"{shown!r} is no {node.tag.rpartition(':')[2]} that can be read"
+            raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark) from None
+        return value

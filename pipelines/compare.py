@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
     pairs = filled(COMMON, before)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
+        pods = replace(pods, recipe=plan.recipe)
         chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
         check = pods.place(
             check_compare_objectives(**{name: given[name] for name in COMMON}), "check", "check_parameters"

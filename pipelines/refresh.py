@@ -6,6 +6,7 @@ Every rung's steps are tasks; a rung that is not climbed is skipped, and where n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kfp import dsl
@@ -42,6 +43,7 @@ def build_refresh(
     text = write_recipe(recipe)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
+        pods = replace(pods, recipe=recipe)
         asked = {name: given[name] for name in field_types(Parameters)}
         check = pods.place(check_refresh(**asked), "check-refresh", "check_parameters")
         tasks: dict[str, PipelineTask] = {}

@@ -52,11 +52,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """`reference` measures BM25 and the starting model, for every variant to stand beside."""
+    """`reference` measures BM25 and the starting model, for every variant to stand beside.
+
+    `recipe` are the sections as they were written, the sweep's own settings put in.
+    """
 
     sweep: Sweep
     reference: Job
     jobs: tuple[Job, ...]
+    recipe: Recipe
 
 
 def make_plan(sweep: Sweep, recipe: Recipe, where: str) -> Plan:
@@ -74,7 +78,7 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str) -> Plan:
         jobs += [_job(sweep, variant, seed, settings, base_configs) for seed in sweep.seeds]
     # All variants of one seed come before the next seed, so that a comparison that is stopped early is still one.
     order = {seed: i for i, seed in enumerate(sweep.seeds)}
-    return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])))
+    return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])), base)
 
 
 def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

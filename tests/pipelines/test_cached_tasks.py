@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from pipelines.compare import build_comparison
 from pipelines.ir import Compiled, compile_small
 from pipelines.placement_table import PlacementTable, find_table
+from pipelines.refresh import build_refresh
 from pipelines.train import build_pipeline
 from stillhouse.config import build
 from stillhouse.graph import USES, Use, find_uses
 from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, settings_of, stage_text, stage_told
+from stillhouse.surfaces.compare_plan import make_plan
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
+from stillhouse.surfaces.sweeps import sweep_of_flags
 
 SHARDED = {"index": "vectors", "importance": "counts"}
 """The steps before which a corpus is divided, and what they are given of all shards."""
@@ -57,6 +61,19 @@ def test_every_use_is_told_its_own_stage(sharded: dict[str, tuple[Use, dict[str,
         assert section == recipe.get(use.name, {})
     assert {use.step_name for use, _ in sharded.values()} == {"encode", "count"}
     assert set(sharded) == {f"{use.name}_shard" for use in USES if use.step_name in SHARDED}
+
+
+def test_the_tasks_of_other_pipelines_are_told_the_recipes_words_too() -> None:
+    """Else the same step would have another key there: `micro` names settings that are defaults."""
+    recipe = load_recipe(find_recipe("micro"))
+    cached = table("cpu", "s3://bucket/cache")
+    plan = make_plan(sweep_of_flags("none,bow", [], "o"), recipe, "micro")
+    for pipeline in (build_refresh(recipe, table=cached), build_comparison(plan, table=cached)):
+        found = told(compile_small(pipeline))
+        for name in ("ingest", "validate"):
+            assert found[name][1] == recipe.get(name, {}), name
+        for use, section in found.values():
+            assert section == recipe.get(use.section, {}), use.name
 
 
 def test_a_section_is_told_word_by_word() -> None:

@@ -33,13 +33,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("name", choices=SETS)
     parser.add_argument("--folder", type=Path, required=True, help="the folder of a finished run")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES), help="those to train with")
     given = parser.parse_args(argv)
     if not (given.folder / f"{MINED[1]} run").is_dir():
         parser.error(f"{given.folder} holds no finished run; sentence_transformers_recipe.py makes one")
     made = Run(settings_of(given), (given.data / given.name).resolve())
     made.prepare()
     runs = {name: made.root / f"{name} run" / "run" for name in MINED}
-    runs |= {f"one schedule, {loss}": one_schedule(made, loss) for loss in LOSSES}
+    runs |= {f"one schedule, {loss}": one_schedule(made, loss) for loss in given.losses}
     print("\n".join(table(Corpus.open(made.corpus), runs)))
     return 0
 

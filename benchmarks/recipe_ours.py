@@ -39,7 +39,15 @@ def make_ours(run: Run) -> None:
     train(run, SYSTEMS[1], second, deep, 1, teacher=teacher)
 
 
-def train(run: Run, name: str, encoder: Path, negatives: Path, stages: int, teacher: Path | None = None) -> Path:
+def train(
+    run: Run,
+    name: str,
+    encoder: Path,
+    negatives: Path,
+    stages: int,
+    teacher: Path | None = None,
+    contrastive: str = "simlm",
+) -> Path:
     inputs = {"corpus": run.corpus, "encoder": encoder, "negatives": negatives}
     inputs |= {"teacher": teacher} if teacher else {}
     return (
@@ -56,6 +64,7 @@ def train(run: Run, name: str, encoder: Path, negatives: Path, stages: int, teac
             negatives_per_query=1,
             negatives_depth=6 if teacher else 30,
             alpha=1.0,
+            contrastive=contrastive,
             heldout_every=max(1, run.budget.steps // 4),
             seed=run.budget.seed,
         )
@@ -63,8 +72,7 @@ def train(run: Run, name: str, encoder: Path, negatives: Path, stages: int, teac
     )
 
 
-def mine(run: Run, name: str, system: str, retriever: Path, depth: int) -> Path:
+def mine(run: Run, name: str, system: str, retriever: Path, depth: int, margin: str = "none") -> Path:
     inputs = {"corpus": run.corpus, "retriever": retriever, "index": run.indexed(system, retriever)}
-    return (
-        run.step(name, "mine", inputs, ("negatives",), negatives_depth=depth, negatives_among="answers") / "negatives"
-    )
+    settings = {"negatives_depth": depth, "negatives_among": "answers", "margin": margin}
+    return run.step(name, "mine", inputs, ("negatives",), **settings) / "negatives"

@@ -16,7 +16,8 @@ import json
 import sys
 from pathlib import Path
 
-from recipe_run import OURS, PEER, START, TEMPERATURE, Run
+from recipe_ours import mine, train
+from recipe_run import OURS, PEER, START, Run
 from sentence_transformers_recipe import MEASURES, SETS
 
 from stillhouse.corpus.store import Corpus
@@ -58,33 +59,9 @@ def settings_of(given: argparse.Namespace) -> argparse.Namespace:
 
 def one_schedule(run: Run, loss: str) -> Path:
     """The run of a retriever that was trained in one go, from the start, on what the start mines with a margin."""
-    inputs = {"corpus": run.corpus, "retriever": run.start, "index": run.indexed(START, run.start)}
-    near = run.step(
-        "negatives by the start",
-        "mine",
-        inputs,
-        ("negatives",),
-        negatives_depth=30,
-        negatives_among="answers",
-        margin="relative",
-    )
-    trained = run.step(
-        f"one schedule, {loss}",
-        "train-retriever",
-        {"corpus": run.corpus, "encoder": run.start, "negatives": near / "negatives"},
-        ("retriever", "curves"),
-        max_steps=3 * run.budget.steps,
-        batch_size=run.budget.batch,
-        epochs=1000,
-        learning_rate=run.budget.learning_rate,
-        temperature=TEMPERATURE,
-        negatives_per_query=1,
-        negatives_depth=30,
-        contrastive=loss,
-        heldout_every=max(1, run.budget.steps // 4),
-        seed=run.budget.seed,
-    )
-    return run.run_of(f"one schedule, {loss}", trained / "retriever")
+    name = f"one schedule, {loss}"
+    near = mine(run, "negatives by the start", START, run.start, 30, margin="relative")
+    return run.run_of(name, train(run, name, run.start, near, 3, contrastive=loss))
 
 
 def table(corpus: Corpus, runs: dict[str, Path]) -> list[str]:

@@ -65,10 +65,11 @@ def retrieve(
     Raises `InputError` as `query_vectors`.
     """
     vectors_QD = query_vectors(encoder, index, texts, context, config)
-    refused = index.refused_by_gpu(depth) if context.device == "cuda" else "nobody asked for it"
-    if refused and context.device == "cuda":
+    asked = context.device == "cuda"
+    refused = index.refused_by_gpu(depth) if asked else ""
+    if refused:
         context.log(f"faiss searches this {index.kind} index on the CPU: {refused}")
-    return index.search(vectors_QD, depth, gpu=not refused)
+    return index.search(vectors_QD, depth, gpu=asked and not refused)
 
 
 def time_queries(

@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-import yaml
-
 from pipelines.placement import Placement
 from stillhouse.config import nearest
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError
 from stillhouse.steps.registry import steps
+from stillhouse.yaml_file import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "placements"
 DEFAULT_TABLE = "cpu"
@@ -89,10 +88,7 @@ def find_table(name: str) -> PlacementTable:
 
 
 def read_table(path: Path) -> PlacementTable:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a YAML file in UTF-8: {error}") from None
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} must map kinds, steps and shared to their rows")
     for key in content:

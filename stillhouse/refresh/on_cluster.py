@@ -35,6 +35,7 @@ from stillhouse.versions.releases import (
     read_history,
     refuse_changed,
 )
+from stillhouse.yaml_file import parse_yaml
 
 RECORD, PAGE = "refresh.json", "refresh.md"
 """How far a refresh went, for programs and for a person: what the plan and the promotion both leave behind."""
@@ -158,9 +159,9 @@ def _made_from(git: Git, recipe: str) -> str:
 def _settings(text: str) -> dict[str, dict[str, Any]]:
     """The settings in a params.yaml but for the place of the corpus; none of a file that is no recipe."""
     try:
-        content = yaml.safe_load(text) or {}
+        content = parse_yaml(text, PARAMS) or {}
         found = {name: dict(content.get(name) or {}) for name in find_uses()}
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError):
+    except (InputError, AttributeError, TypeError, ValueError):
         return {}
     found["ingest"] = {name: value for name, value in found["ingest"].items() if name not in SOURCE}
     return found

@@ -1,0 +1,77 @@
+"""A cluster in memory that keeps Kubeflow's rules of recurring runs, and a schedule for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.schedules.cluster import Recurring, Run
+from pipelines.schedules.file import Parameter, Schedule
+from stillhouse.errors import InputError
+
+
+class Memory:
+    """A cluster that keeps Kubeflow's rules: names are not unique, deleting a recurring run ends its runs."""
+
+    def __init__(self) -> None:
+        self.recurring: dict[str, tuple[Recurring, Schedule | None]] = {}
+        self.started: dict[str, Run] = {}
+        self.parameters: dict[str, Mapping[str, Parameter]] = {}
+        self.ended: list[str] = []
+        self.newest = "v1"
+        self.refused: set[str] = set()
+        self._ids = map(str, itertools.count(1))
+
+    def recurring_runs(self) -> list[Recurring]:
+        return [entry for entry, _ in self.recurring.values()]
+
+    def runs(self) -> list[Run]:
+        return list(self.started.values())
+
+    def version_of(self, pipeline: str, version: str) -> str:
+        if version == "nowhere":
+            raise InputError("the pipeline has no version 'nowhere'")
+        return version or self.newest
+
+    def create(self, schedule: Schedule, name: str, description: str) -> str:
+        if schedule.name in self.refused:
+            raise InputError("Kubeflow Pipelines refuses the recurring run (400): the cron is none")
+        number = next(self._ids)
+        self.recurring[number] = (Recurring(number, name, description, schedule.enabled), schedule)
+        return number
+
+    def set_enabled(self, recurring: str, enabled: bool) -> None:
+        entry, schedule = self.recurring[recurring]
+        self.recurring[recurring] = (Recurring(entry.id, entry.name, entry.description, enabled), schedule)
+
+    def delete(self, recurring: str) -> None:
+        del self.recurring[recurring]
+        self.ended += [run.id for run in self.runs() if run.recurring == recurring and run.in_flight]
+
+    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str:
+        number = next(self._ids)
+        self.started[number] = Run(number, name, "PENDING")
+        self.parameters[number] = parameters
+        return number
+
+    def fire(self, recurring: str, state: str = "RUNNING") -> str:
+        number = next(self._ids)
+        self.started[number] = Run(number, f"run {number}", state, recurring)
+        return number
+
+    def finish(self, run: str, state: str = "SUCCEEDED") -> None:
+        old = self.started[run]
+        self.started[run] = Run(old.id, old.name, state, old.recurring)
+
+    @property
+    def enabled(self) -> list[str]:
+        return sorted(entry.name for entry in self.recurring_runs() if entry.enabled)
+
+
+def schedule(name: str = "nightly", **changes: Any) -> Schedule:
+    return Schedule(**{"name": name, "pipeline": "refresh", "cron": "0 0 3 * * *"} | changes)
+
+
+def actions(changes: list[Any]) -> list[str]:
+    return [change.action for change in changes]

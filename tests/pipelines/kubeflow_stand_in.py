@@ -1,0 +1,55 @@
+"""What answers in the place of Kubeflow's client, and how the API server refuses."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from kfp_server_api import ApiException
+
+from pipelines.schedules.apply import MARK
+
+
+def refusal(status: int, body: str) -> Exception:
+    error = ApiException(status=status, reason="Bad Request")
+    error.body = body
+    return error
+
+
+class Client:
+    """What of kfp's client is used, answering in pages as the server does."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def list_recurring_runs(self, page_token: str = "", page_size: int = 10, namespace: str | None = None) -> Any:
+        entries = [
+            SimpleNamespace(recurring_run_id=str(n), display_name=f"r{n}", description=MARK, status="ENABLED")
+            for n in range(3)
+        ]
+        return self._page(entries, page_token, "recurring_runs")
+
+    def list_runs(self, page_token: str = "", page_size: int = 10, namespace: str | None = None) -> Any:
+        entries = [
+            SimpleNamespace(run_id=str(n), display_name=f"x{n}", state=state, recurring_run_id=None)
+            for n, state in enumerate((None, "RUNNING", "FAILED"))
+        ]
+        return self._page(entries, page_token, "runs")
+
+    def _page(self, entries: list[Any], token: str, field: str) -> Any:
+        at = int(token or 0)
+        more = str(at + 1) if at + 1 < len(entries) else None
+        return SimpleNamespace(**{field: entries[at : at + 1] or None, "next_page_token": more})
+
+    def create_experiment(self, name: str, namespace: str | None = None) -> Any:
+        return SimpleNamespace(experiment_id=f"experiment {name}")
+
+    def get_pipeline_id(self, name: str) -> str | None:
+        return "p1" if name == "refresh" else None
+
+    def list_pipeline_versions(self, pipeline: str, page_size: int, sort_by: str) -> Any:
+        return SimpleNamespace(pipeline_versions=[SimpleNamespace(display_name="v1", pipeline_version_id="id1")])
+
+    def create_recurring_run(self, **named: Any) -> Any:
+        self.calls.append(("create", named))
+        return SimpleNamespace(recurring_run_id="new")

@@ -1,0 +1,128 @@
+"""The file of schedules: what of it is refused before the cluster is asked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster_in_memory import schedule
+
+from pipelines.schedules.file import read_schedules
+from pipelines.schedules.parameters import refuse_parameters
+from stillhouse import cli
+from stillhouse.errors import InputError
+
+BAD = {
+    "five fields": ({"schedules": {"a": {"pipeline": "p", "cron": "0 3 * * *"}}}, "put the seconds first"),
+    "no cron": ({"schedules": {"a": {"pipeline": "p"}}}, "schedules: a: cron is missing"),
+    "misspelt": ({"schedules": {"a": {"pipelin": "p", "cron": "0 0 3 * * *"}}}, "did you mean 'pipeline'"),
+    "part": ({"schedule": {}}, "unknown entry 'schedule'; did you mean 'schedules'"),
+    "name": ({"schedules": {"Nightly!": {}}}, "small letters, digits and dashes"),
+    "type": (
+        {"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "enabled": "yes"}}},
+        "enabled must be true or",
+    ),
+    "number": ({"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "version": 2}}}, "version must be text"),
+    "crowd": ({"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "max_concurrency": 99}}}, "from 1 to 10"),
+    "nested": (
+        {"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "parameters": {"x": {"y": 1}}}}},
+        "the parameter 'x' must be text",
+    ),
+    "watched": (
+        {
+            "watches": {
+                "a": {"pipeline": "p", "releases": "r", "repo": "r", "path": "x", "parameters": {"revision": "1"}}
+            }
+        },
+        "the parameter 'revision' is set by the watch itself",
+    ),
+    "token": (
+        {"watches": {"a": {"pipeline": "p", "releases": "https://bob:hush@host/r", "repo": "r", "path": "x"}}},
+        "watches: a: releases holds a password or token",
+    ),
+    "token of a parameter": (
+        {
+            "schedules": {
+                "a": {"pipeline": "p", "cron": "0 0 3 * * *", "parameters": {"releases": "https://hush@host/r"}},
+            }
+        },
+        "schedules: a: the parameter 'releases' holds a password or token",
+    ),
+    "list": ({"watches": ["a"]}, "watches must map names to settings"),
+}
+
+
+CRON = {
+    "0 0 25 * * *": "hours is '25'; write *, or numbers from 0 to 23",
+    "60 0 3 * * *": "seconds is '60'",
+    "0 0 3 0 * *": "day of the month is '0'",
+    "0 0 3 * 13 *": "month is '13'",
+    "0 0 3 * * 7": "Sunday is 0",
+    "0 5-2 3 * * *": "minutes is '5-2'",
+    "0 */0 3 * * *": "minutes is",
+    "0 0 3 L * *": "day of the month is 'L'",
+    "0 1-2-3 3 * * *": "minutes is",
+    "0 1, 3 * * *": "minutes is '1,'",
+}
+
+
+@pytest.mark.parametrize("line", CRON)
+def test_a_cron_line_that_kubeflow_would_refuse_is_refused_here(line: str) -> None:
+    with pytest.raises(InputError, match=re.escape(CRON[line])):
+        schedule(cron=line)
+
+
+@pytest.mark.parametrize("line", ["*/10 0-30/5 3,4 1-15 * ?", "0 5/15 * ? Jan-MAR,12 mon-fri", "59 59 23 31 12 6"])
+def test_a_cron_line_that_kubeflow_takes_is_taken(line: str) -> None:
+    assert schedule(cron=line).cron == line
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_before_the_cluster_is_asked(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, message = BAD[case]
+    (tmp_path / "schedules.yaml").write_text(yaml.safe_dump(content))
+    for action in ("apply", "watch"):
+        assert cli.main(["schedule", action, str(tmp_path / "schedules.yaml")]) == 2
+        said = capsys.readouterr().err
+        assert message in said and "hush" not in said
+
+
+WRONG_PARAMETERS = {
+    "unknown": ({"releases": "r", "fine_tune_abov": 0.1}, "schedule a: pipeline refresh has no parameter"),
+    "range": ({"releases": "r", "alpha": 2.0}, "schedule a: pipeline refresh.alpha must be from 0 to 1"),
+    "missing": ({"alpha": 0.1}, "schedule a: .*releases is empty"),
+    "type": ({"releases": "r", "again": "yes"}, "again must be true or false"),
+    "pod": ({"releases": "r", "git_secret": "My Secret"}, "git_secret is 'My Secret'"),
+    "image": ({"releases": "r", "image": "registry.example/stillhouse:latest"}, "not named by its digest"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_PARAMETERS)
+def test_parameters_that_a_run_would_refuse_are_refused_here(case: str, tmp_path: Path) -> None:
+    parameters, message = WRONG_PARAMETERS[case]
+    path = tmp_path / "schedules.yaml"
+    entry = {"pipeline": "refresh", "cron": "0 0 3 * * *", "parameters": parameters}
+    path.write_text(yaml.safe_dump({"schedules": {"a": entry}}))
+    with pytest.raises(InputError, match=message):
+        refuse_parameters(read_schedules(path))
+
+
+def test_pipelines_of_others_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "schedules.yaml"
+    entry = {"pipeline": "somebody-s", "cron": "0 0 3 * * *", "parameters": {"x": 1}}
+    path.write_text(yaml.safe_dump({"schedules": {"a": entry}}))
+    refuse_parameters(read_schedules(path))
+
+
+def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "releases.md").read_text()
+    [text] = [part for part in page.split("```yaml\n")[1:] if part.startswith("experiment:")]
+    path = tmp_path / "schedules.yaml"
+    path.write_text(text.split("```")[0])
+    found = read_schedules(path)
+    assert found.schedules and found.watches
+    refuse_parameters(found)

@@ -1,0 +1,136 @@
+"""One look of the watcher, against a cluster in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from cluster_in_memory import Memory
+from kubeflow_stand_in import Client, refusal
+
+from pipelines.schedules import watch as watching
+from pipelines.schedules.file import Watch
+from pipelines.schedules.watch import look
+from stillhouse import cli
+from stillhouse.versions.dvc_source import Found
+from stillhouse.versions.releases import Release
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A watch whose repository and champion the test sets."""
+    state = SimpleNamespace(digest="one.dir", commit="c1", champion=None, cluster=Memory())
+    state.watch = Watch(name="articles", pipeline="refresh", releases="r.git", repo="a.git", path="corpus")
+    monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, state.commit, state.digest))
+    monkeypatch.setattr(watching, "champion_of", lambda watch: state.champion)
+    return state
+
+
+def released(digest: str, commit: str = "c1") -> Release:
+    return Release((1, 0, 0), commit, {"source": {"digest": digest, "commit": commit}, "artifacts": {}})
+
+
+def test_a_watcher_starts_one_run_for_a_change(watched: SimpleNamespace) -> None:
+    watched.champion = released("one.dir")
+    assert look(watched.watch, watched.cluster).kind == "unchanged"
+    watched.commit = "c2"  # another commit that leaves the path as it was
+    assert look(watched.watch, watched.cluster).kind == "unchanged" and not watched.cluster.started
+    watched.digest = "two.dir"
+    seen = look(watched.watch, watched.cluster)
+    assert seen.kind == "started" and seen.run in watched.cluster.started
+    assert watched.cluster.parameters[seen.run] == {
+        "releases": "r.git",
+        "repo": "a.git",
+        "source": "corpus",
+        "revision": "c2",
+    }
+    for state in ("PENDING", "RUNNING", "SUCCEEDED"):
+        watched.cluster.finish(seen.run, state)
+        assert look(watched.watch, watched.cluster).kind == "known"
+    watched.champion = released("two.dir", "c2")
+    assert look(watched.watch, watched.cluster).kind == "unchanged"
+    assert len(watched.cluster.started) == 1
+
+
+def test_a_watch_s_branch_is_the_run_s(watched: SimpleNamespace) -> None:
+    watch = Watch(name="a", pipeline="refresh", releases="r.git", repo="a.git", path="corpus", branch="production")
+    seen = look(watch, watched.cluster)
+    assert watched.cluster.parameters[seen.run]["branch"] == "production"
+
+
+def test_a_run_that_failed_is_started_again_only_when_asked(watched: SimpleNamespace) -> None:
+    first = look(watched.watch, watched.cluster)
+    watched.cluster.finish(first.run, "FAILED")
+    assert look(watched.watch, watched.cluster).kind == "known"
+    again = look(watched.watch, watched.cluster, again=True)
+    assert again.kind == "started" and again.run != first.run
+    assert look(watched.watch, watched.cluster, again=True).kind == "known", "the second attempt is in flight"
+
+
+@pytest.mark.parametrize("change", [{"most_loss": 0.1}, {"again": True}])
+def test_other_rules_start_a_run_for_a_corpus_that_was_refused(
+    change: dict[str, Any], watched: SimpleNamespace
+) -> None:
+    """The refusal was a run that succeeded."""
+    first = look(watched.watch, watched.cluster)
+    changed = replace(watched.watch, parameters=change)
+    assert look(changed, watched.cluster).kind == "known", "somebody is at work on it"
+    watched.cluster.finish(first.run)
+    assert look(watched.watch, watched.cluster).kind == "known"
+    second = look(changed, watched.cluster)
+    assert second.kind == "started" and watched.cluster.parameters[second.run].items() >= change.items()
+    watched.cluster.finish(second.run)
+    assert look(changed, watched.cluster).kind == look(watched.watch, watched.cluster).kind == "known"
+
+
+def test_another_recipe_starts_a_run_for_a_corpus_that_was_refused(watched: SimpleNamespace) -> None:
+    """The recipe is in the pipeline, whose newest version is taken."""
+    watched.cluster.finish(look(watched.watch, watched.cluster).run)
+    watched.cluster.newest = "v2"
+    assert look(watched.watch, watched.cluster).kind == "started"
+
+
+def test_again_tries_what_was_refused(watched: SimpleNamespace) -> None:
+    watched.cluster.finish(look(watched.watch, watched.cluster).run)
+    seen = look(watched.watch, watched.cluster, again=True)
+    assert seen.kind == "started" and watched.cluster.parameters[seen.run]["again"] is True
+    watched.cluster.finish(seen.run)
+    other = replace(watched.watch, pipeline="somebody-s")
+    assert "again" not in watched.cluster.parameters[look(other, watched.cluster, again=True).run]
+
+
+def test_a_watch_that_cannot_be_looked_at_stops_no_other(
+    watched: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API refuses the first run that is asked for."""
+
+    class Refusing(Client):
+        def run_pipeline(self, job_name: str, **named: Any) -> Any:
+            self.calls.append((job_name, named))
+            if len(self.calls) == 1:
+                raise refusal(400, '{"error": "long", "message": "Invalid input error: no parameter \\"x\\""}')
+            return SimpleNamespace(run_id="new")
+
+    client = Refusing()
+    monkeypatch.setattr("pipelines.schedules.cluster._connect", lambda endpoint, namespace: client)
+    entry = {"pipeline": "refresh", "releases": "r.git", "repo": "a.git", "path": "corpus"}
+    (tmp_path / "schedules.yaml").write_text(yaml.safe_dump({"watches": {"one": entry, "two": entry}}))
+    assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
+    said = capsys.readouterr()
+    assert (
+        'one: not looked at, Kubeflow Pipelines refuses the run (400): Invalid input error: no parameter "x"'
+        in said.out
+    )
+    assert "two: started" in said.out and "the watch 'one' could not be looked at" in said.err
+
+
+def test_a_rollback_makes_the_watcher_look_again(watched: SimpleNamespace) -> None:
+    """Another champion means another comparison, so the same content is worth a run."""
+    watched.champion = released("zero.dir")
+    watched.cluster.finish(look(watched.watch, watched.cluster).run)
+    watched.champion = Release((2, 0, 0), "c0", {"source": {"digest": "other.dir"}, "artifacts": {}})
+    assert look(watched.watch, watched.cluster).kind == "started"

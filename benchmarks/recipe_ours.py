@@ -36,7 +36,7 @@ def make_ours(run: Run) -> None:
     )
     inputs = corpus | {"negatives": deep, "reranker": reranker / "reranker"}
     teacher = run.step("teacher", "score", inputs, ("teacher",), depth=6) / "teacher"
-    train(run, SYSTEMS[1], second, deep, 1, teacher=teacher)
+    train(run, SYSTEMS[1], second, deep, 1, teacher=teacher, negatives_depth=6)
 
 
 def train(
@@ -47,6 +47,7 @@ def train(
     stages: int,
     teacher: Path | None = None,
     contrastive: str = "simlm",
+    negatives_depth: int = 30,
 ) -> Path:
     inputs = {"corpus": run.corpus, "encoder": encoder, "negatives": negatives}
     inputs |= {"teacher": teacher} if teacher else {}
@@ -62,7 +63,7 @@ def train(
             learning_rate=run.budget.learning_rate,
             temperature=TEMPERATURE,
             negatives_per_query=1,
-            negatives_depth=6 if teacher else 30,
+            negatives_depth=negatives_depth,
             alpha=1.0,
             contrastive=contrastive,
             heldout_every=max(1, run.budget.steps // 4),

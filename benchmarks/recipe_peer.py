@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ MINED = 3
 """Negatives that it mines for a query by itself, each of which makes an example."""
 
 
+def contrastive(model: Any) -> Any:
+    from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
+
+    return CachedMultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE, mini_batch_size=32)
+
+
 class Peer:
     """Its parts of a run."""
 
@@ -26,34 +33,39 @@ class Peer:
         self.run = run
 
     def make(self) -> None:
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.losses import (
-            CachedMultipleNegativesRankingLoss,
-            DistillKLDivLoss,
-        )
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()
-
-        def contrastive(model: Any) -> Any:
-            return CachedMultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE, mini_batch_size=32)
+        """The two systems of sentence-transformers."""
+        from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
 
         def distillation(model: Any) -> Any:
             return DistillKLDivLoss(model, student_temperature=TEMPERATURE, teacher_temperature=1.0)
 
-        def start(folder: Path) -> Any:
-            return SentenceTransformer(str(folder), device=str(self.run.device))
-
-        for split in ("train", "dev"):
-            self.run.saved(f"their negatives {split}", lambda into, split=split: self.negatives(start, split, into))
-        examples = {split: self.examples(f"their negatives {split}") for split in ("train", "dev")}
-        self.training(SYSTEMS[2], start, self.run.start, contrastive, 3, examples)
-        two = self.training("their first two stages", start, self.run.start, contrastive, 2, examples)
+        self.make_mined()
+        examples = self.mined_examples()
+        two = self.training("their first two stages", self.run.start, contrastive, 2, examples)
         self.run.saved("their cross-encoder", lambda into: self.cross_encoder(examples["train"], into))
         scored = {split: self.scored(split, rows) for split, rows in examples.items()}
-        self.training(SYSTEMS[3], start, two, distillation, 1, scored)
+        self.training(SYSTEMS[3], two, distillation, 1, scored)
 
-    def negatives(self, start: Callable[[Path], Any], split: str, into: Path) -> None:
+    def make_mined(self) -> None:
+        """The first of them, which needs no cross-encoder."""
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        self.training(SYSTEMS[2], self.run.start, contrastive, 3, self.mined_examples())
+
+    def mined_examples(self) -> dict[str, dict[str, list[Any]]]:
+        """Of both splits, the triplets' columns."""
+        splits = ("train", "dev")
+        for split in splits:
+            self.run.saved(f"their negatives {split}", partial(self.negatives, split))
+        return {split: self.examples(f"their negatives {split}") for split in splits}
+
+    def loaded(self, folder: Path) -> Any:
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(str(folder), device=str(self.run.device))
+
+    def negatives(self, split: str, into: Path) -> None:
         """Triplets by the starting model; of the passages that answer a query of the split, which is its default."""
         from datasets import Dataset
         from sentence_transformers.util import mine_hard_negatives
@@ -65,7 +77,7 @@ class Peer:
         pairs = Dataset.from_dict({"anchor": list(anchors), "positive": list(texts[positives])})
         mined = mine_hard_negatives(
             pairs,
-            start(self.run.start),
+            self.loaded(self.run.start),
             num_negatives=MINED,
             relative_margin=RELATIVE_MARGIN,
             output_format="triplet",
@@ -81,7 +93,6 @@ class Peer:
     def training(
         self,
         name: str,
-        start: Callable[[Path], Any],
         begin: Path,
         loss: Callable[[Any], Any],
         stages: int,
@@ -93,7 +104,7 @@ class Peer:
         from sentence_transformers.training_args import BatchSamplers
 
         def make(into: Path) -> None:
-            model = start(begin)
+            model = self.loaded(begin)
             steps, work = stages * self.run.budget.steps, self.run / f"{name} work"
             every = max(1, self.run.budget.steps // 4)
             settings = SentenceTransformerTrainingArguments(

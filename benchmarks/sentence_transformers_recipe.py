@@ -43,7 +43,28 @@ MEASURES = "RR@10 nDCG@10 R@100"
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
+    parser.add_argument("--page", type=Path, help="the results page; sentence_transformers_recipe-NAME.md beside this")
+    arguments = parser.parse_args(argv)
+    source = (arguments.data / arguments.name).resolve()
+    missing = absent(source)
+    if missing:
+        print(f"skipped: {missing}", file=sys.stderr)
+        return 0
+    made = Run(arguments, source)
+    made.prepare()
+    make_ours(made)
+    Peer(made).make()
+    page = arguments.page or HERE / f"sentence_transformers_recipe-{arguments.name}.md"
+    lines = results(made, arguments.name)
+    print("\n".join(lines))
+    write_page(page, lines)
+    return 0
+
+
+def parser_of(about: str | None) -> argparse.ArgumentParser:
+    """The settings of a run, which `recipe_reason.py` has too."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=SETS)
     parser.add_argument("--folder", type=Path, required=True, help="where the artifacts go")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
@@ -56,24 +77,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--reranker-steps", type=int, default=60, help="steps of 8 queries with 4 passages each")
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--length", type=int, default=64, help="tokens that texts are cut to")
-    parser.add_argument("--page", type=Path, help="the results page; sentence_transformers_recipe-NAME.md beside this")
-    arguments = parser.parse_args(argv)
-    source = (arguments.data / arguments.name).resolve()
+    return parser
+
+
+def absent(source: Path) -> str:
+    """What a run needs and does not find, with the remedy; empty where all is there."""
     if not source.is_dir():
-        print(f"skipped: {source} is not here; give its parent with --data", file=sys.stderr)
-        return 0
+        return f"{source} is not here; give its parent with --data"
     if not all(importlib.util.find_spec(name) for name in ("datasets", "accelerate")):
-        print(f"skipped: {PEER} trains with others; pip install datasets accelerate", file=sys.stderr)
-        return 0
-    made = Run(arguments, source)
-    made.prepare()
-    make_ours(made)
-    Peer(made).make()
-    page = arguments.page or HERE / f"sentence_transformers_recipe-{arguments.name}.md"
-    lines = results(made, arguments.name)
-    print("\n".join(lines))
-    write_page(page, lines)
-    return 0
+        return f"{PEER} trains with others; pip install datasets accelerate"
+    return ""
 
 
 def results(made: Run, name: str) -> list[str]:

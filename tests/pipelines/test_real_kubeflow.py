@@ -1,0 +1,81 @@
+"""Where a cluster is given, its Kubeflow Pipelines is handed the pipeline `train`, and must take it as it is.
+
+`KUBECONFIG` names the cluster, or `KF_PIPELINES_ENDPOINT` the address of its API (a port-forward, say). With
+`STILLHOUSE_IMAGE`, an image by digest that the cluster can pull, the run has to succeed; without one it is terminated
+once the backend has compiled it. The run is deleted in the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Any
+
+import pytest
+from programs import ROOT, call
+
+from pipelines.submit import DONE, ENDPOINT, Cluster, watch
+from stillhouse.errors import InputError
+
+UNPULLABLE = "registry.invalid/stillhouse@sha256:" + "0" * 64
+COMPILED_SECONDS = 120
+RUN_SECONDS = 3 * 3600
+
+
+@pytest.fixture(scope="module")
+def client() -> Any:
+    address = os.environ.get(ENDPOINT, "")
+    if not address and not os.environ.get("KUBECONFIG"):
+        pytest.skip(f"neither KUBECONFIG nor {ENDPOINT} is set: no run was submitted to a cluster")
+    try:
+        return Cluster(host=address).connect()
+    except InputError as error:
+        if address:
+            raise
+        pytest.skip(f"the cluster of KUBECONFIG was given no Kubeflow Pipelines: {error}")
+
+
+@pytest.mark.timeout(RUN_SECONDS)
+def test_train_is_submitted(client: Any) -> None:
+    image = os.environ.get("STILLHOUSE_IMAGE", "")
+    name = f"stillhouse-test-{os.getpid()}"
+    words = ["submit", "train", "--recipe", "micro", "--run-name", name, "--image", image or UNPULLABLE]
+    told = call(ROOT, "stillhouse", "pipeline", *words)
+    [(run_id, version)] = re.findall(r"^run (\S+), version (\S+)$", told, re.MULTILINE)
+    try:
+        assert version.startswith("train-")
+        run = ended(client, run_id) if image else begun(client, run_id)
+        assert run.display_name == name
+        assert run.state == "SUCCEEDED" if image else run.state != "FAILED", reasons(run)
+    finally:
+        if client.get_run(run_id).state not in DONE:
+            client.terminate_run(run_id)
+            ended(client, run_id)
+        client.delete_run(run_id)
+
+
+def begun(client: Any, run_id: str) -> Any:
+    """The run once it has tasks: from then on the backend has compiled it and Kubernetes has taken its workflow."""
+    until = time.monotonic() + COMPILED_SECONDS
+    while time.monotonic() < until:
+        run = client.get_run(run_id)
+        if run.state in DONE or tasks(run):
+            return run
+        time.sleep(2)
+    raise AssertionError(f"run {run_id} had no task within {COMPILED_SECONDS} s; it is {run.state}")
+
+
+def ended(client: Any, run_id: str) -> Any:
+    watch(client, run_id, print)
+    return client.get_run(run_id)
+
+
+def tasks(run: Any) -> list[Any]:
+    return list((run.run_details and run.run_details.task_details) or [])
+
+
+def reasons(run: Any) -> list[str]:
+    """What the run and its tasks say of why they failed."""
+    errors = [run.error, *(task.error for task in tasks(run))]
+    return [error.message for error in errors if error and error.message]

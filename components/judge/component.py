@@ -12,6 +12,8 @@ def judge(
     challenger: Input[Dataset],
     verdict: Output[Dataset],
     metrics: Output[Metrics],
+    champion_index: Input[Dataset] = None,
+    challenger_index: Input[Dataset] = None,
     measure: str = "RR@10",
     alpha: float = 0.05,
     most_loss: float = 0.02,
@@ -28,9 +30,12 @@ def judge(
         challenger: the run of the one that may take its place.
         verdict: who is to be released, and why.
         metrics: the step's figures.
+        champion_index: the index that is released now, of any corpus.
+        challenger_index: the index that may take its place.
         measure: the measure that decides, by its name in ir_measures.
         alpha: refused when worse with a p-value of at most this.
-        most_loss: refused when the mean falls by more than this, shown or not.
+        most_loss: refused when the mean falls by more than this, shown or not; of a new index of the same
+            retriever, its recall.
         least_queries: refused when there are fewer test queries to compare on.
         bootstrap_samples: bootstrap samples behind the interval.
         randomisation_samples: random sign flips behind the p-value.

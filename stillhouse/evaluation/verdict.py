@@ -2,7 +2,7 @@
 
 It is refused when it is shown to be worse (a paired randomisation test), and when it loses more than `most_loss`
 whether or not so few queries can show it. A challenger that is neither better nor worse is let through: its corpus is
-the newer one.
+the newer one. Where both are one retriever, there is nothing to compare but what their indexes find of exact search.
 """
 
 from __future__ import annotations
@@ -46,10 +46,31 @@ class Verdict:
         return {"accepted": self.accepted, "reason": self.reason, "queries": self.queries} | means | figures
 
 
-def judge(champion_Q: np.ndarray, challenger_Q: np.ndarray, rule: Rule, *, same: bool = False) -> Verdict:
+@dataclass(frozen=True)
+class IndexRecalls:
+    """Recall of exact search's best `depth`, of the index that is released now and of the one to take its place."""
+
+    depth: int
+    champion: float
+    challenger: float
+
+    @property
+    def told(self) -> str:
+        return f"recall@{self.depth} of exact search {self.challenger:.4f} against {self.champion:.4f}"
+
+
+def judge(
+    champion_Q: np.ndarray,
+    challenger_Q: np.ndarray,
+    rule: Rule,
+    *,
+    same: bool = False,
+    recalls: IndexRecalls | None = None,
+) -> Verdict:
     """Judges a challenger by its values [Q] on the queries that the champion answered too.
 
-    `same` says that both are one retriever, which is let through whatever the queries.
+    `same` says that both are one retriever, which is let through whatever the queries, unless `recalls` are given and
+    fall by more than `most_loss`.
     """
     assert champion_Q.shape == challenger_Q.shape and champion_Q.ndim == 1, (champion_Q.shape, challenger_Q.shape)
     differences_Q1 = (challenger_Q - champion_Q)[:, None]
@@ -64,8 +85,10 @@ def judge(champion_Q: np.ndarray, challenger_Q: np.ndarray, rule: Rule, *, same:
     told = f"{rule.measure} {challenger:.4f} against {champion:.4f} on {queries} test queries"
     interval = f"difference {comparison.difference:+.4f}, 95 % interval {comparison.low:+.4f} to {comparison.high:+.4f}"
     accepted = False
-    if same:
-        accepted, reason = True, f"the champion's own retriever: {told}"
+    if same and recalls and recalls.champion - recalls.challenger > rule.most_loss:
+        reason = f"the new index loses more than most_loss = {rule.most_loss}: {recalls.told}"
+    elif same:
+        accepted, reason = True, f"the champion's own retriever: {told}" + (f"; {recalls.told}" if recalls else "")
     elif queries < rule.least_queries:
         reason = f"too few test queries to compare on: {queries}, and least_queries is {rule.least_queries}"
     elif loss > 0 and p <= rule.alpha:

@@ -186,6 +186,8 @@ def _judge(root: Path, rung: Rung, config: Any, champion: Release, against: Rele
         )
     inputs = {"corpus": root / "ingest" / "corpus"}
     inputs |= {system: root / place for system, place in runs_of(rung).items()}
+    if rung == Rung.INDEX and "index" in champion.paths:
+        inputs |= {f"{CHAMPION}_index": root / CHAMPION / "index", "challenger_index": root / "challenger_index/index"}
     execute(find_step("judge"), config, inputs, {"verdict": root / VERDICT})
     return dict(read_manifest(root / VERDICT).facts)
 

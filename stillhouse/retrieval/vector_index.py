@@ -95,6 +95,7 @@ class VectorIndex:
         self._path = folder / FILE
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         self.kind, self.width, self.model_width = str(about["kind"]), int(about["width"]), int(about["model_width"])
+        self._about = about
         self.passage_ids = PassageIds(folder / IDS)
         if about["passages"] != len(self.passage_ids):
             raise InputError(f"{folder} has {about['passages']} vectors and {len(self.passage_ids)} ids; index again")
@@ -103,6 +104,10 @@ class VectorIndex:
 
     def __len__(self) -> int:
         return len(self.passage_ids)
+
+    def recall(self, depth: int) -> float:
+        """The share of exact search's best `depth` (of `DEPTHS`) that it was measured to find."""
+        return 1.0 if self.kind == "flat" else float(self._about[f"recall@{depth}"])
 
     @cached_property
     def _index(self) -> Any:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.steps.spec import Paths, Port, Report, Step
+
+if TYPE_CHECKING:
+    from stillhouse.evaluation.verdict import IndexRecalls
+
+INDEXES = ("champion_index", "challenger_index")
+"""The inputs that are read where both runs are of one retriever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +24,10 @@ class Config:
     measure: str = setting("RR@10", "the measure that decides, by its name in ir_measures")
     alpha: float = setting(0.05, "refused when worse with a p-value of at most this", minimum=0, maximum=1)
     most_loss: float = setting(
-        0.02, "refused when the mean falls by more than this, shown or not", minimum=0, maximum=1
+        0.02,
+        "refused when the mean falls by more than this, shown or not; of a new index of the same retriever, its recall",
+        minimum=0,
+        maximum=1,
     )
     least_queries: int = setting(1, "refused when there are fewer test queries to compare on", minimum=1)
     bootstrap_samples: int = setting(2000, "bootstrap samples behind the interval", minimum=100)
@@ -49,7 +59,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         read_manifest(folder, verify=False).inputs.get("retriever", system) for system, folder in runs.items()
     }
     rule = Rule(**(asdict(config) | {"measure": name}))
-    verdict = judge(values["champion"], values["challenger"], rule, same=len(retrievers) == 1)
+    same = len(retrievers) == 1
+    recalls = index_recalls(inputs) if same else None
+    verdict = judge(values["champion"], values["challenger"], rule, same=same, recalls=recalls)
     plain = verdict.plain() | {"measure": name, "labels": test.labels}
     write_json(outputs["verdict"] / "verdict.json", plain)
     return Report(
@@ -63,6 +75,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
 
 
+def index_recalls(inputs: Paths) -> IndexRecalls | None:
+    """What both indexes find of exact search, where both are given."""
+    from stillhouse.evaluation.verdict import IndexRecalls
+    from stillhouse.retrieval.vector_index import DEPTHS, VectorIndex
+
+    depth = min(DEPTHS)
+    found = [VectorIndex(inputs[name]).recall(depth) for name in INDEXES if name in inputs]
+    return IndexRecalls(depth, *found) if len(found) == len(INDEXES) else None
+
+
 STEP = Step(
     "judge",
     "compares a challenger's run with the champion's and says which is to be released",
@@ -71,6 +93,8 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("champion", "the run of the retriever that is released now", agrees_on=("corpus",)),
         Port("challenger", "the run of the one that may take its place", agrees_on=("corpus",)),
+        Port(INDEXES[0], "the index that is released now, of any corpus", kind="model", optional=True, holds="Dataset"),
+        Port(INDEXES[1], "the index that may take its place", optional=True, agrees_on=("corpus",)),
     ),
     outputs=(Port("verdict", "who is to be released, and why"),),
     run=run,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.evaluation.verdict import Rule, judge
+from stillhouse.evaluation.verdict import IndexRecalls, Rule, judge
 
 RULE = Rule("RR@10", 0.05, 0.1, 4, 200, 2000, 0)
 SAME = [1.0, 0.5, 0.0, 1.0, 0.5, 1.0, 0.0, 0.5, 1.0, 0.0]
@@ -55,6 +56,15 @@ def test_the_champion_s_own_retriever_is_let_through() -> None:
     assert judge(np.zeros(2), np.zeros(2), RULE, same=True).accepted
 
 
+@pytest.mark.parametrize(("found", "accepted"), [(0.85, True), (0.79, False)])
+def test_a_new_index_may_not_lose_what_exact_search_finds(found: float, accepted: bool) -> None:
+    recalls = IndexRecalls(10, champion=0.9, challenger=found)
+    verdict = judge(np.zeros(2), np.zeros(2), RULE, same=True, recalls=recalls)
+    assert verdict.accepted == accepted
+    assert ("loses more than most_loss = 0.1" in verdict.reason) != accepted
+    assert f"recall@10 of exact search {found:.4f} against 0.9000" in verdict.reason
+
+
 def run_of(folder: Path, corpus: Path, retriever: str, hits: int, digest: str = "") -> Path:
     """A run in which the first `hits` test queries find their passage at rank 1 and the others do not."""
     opened = Corpus.open(corpus)
@@ -94,3 +104,27 @@ def test_runs_of_another_corpus_are_refused(
     }
     with pytest.raises(InputError, match="--champion was made from another corpus"):
         run_step("judge", {"corpus": small_corpus, **runs})
+
+
+def with_recall(index: Path, into: Path, recall: float) -> Path:
+    """A copy of an index that was measured to find no more than this."""
+    with whole_folder(into) as staging:
+        shutil.copytree(index, staging, dirs_exist_ok=True)
+        about = json.loads((staging / "index.json").read_text())
+        (staging / "index.json").write_text(json.dumps(about | {"recall@10": recall}))
+        write_manifest(staging, "index", {}, dict(read_manifest(index).inputs), {})
+    return into
+
+
+def test_the_step_reads_both_indexes_of_one_retriever(
+    small_corpus: Path, tiny_model: Path, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
+) -> None:
+    retriever = run_step("fetch-model", {}, model=str(tiny_model), passage_length=48, query_length=32)["encoder"]
+    made_from = {"corpus": small_corpus, "retriever": retriever}
+    exact = run_step("index", made_from, "exact", kind="flat")["index"]
+    coarse = run_step("index", made_from, "coarse", kind="sq8")["index"]
+    runs = {name: run_of(tmp_path / name, small_corpus, "one", 5) for name in ("champion", "challenger")}
+    for new, accepted in ((exact, True), (with_recall(coarse, tmp_path / "worse", 0.6), False)):
+        inputs = {"corpus": small_corpus, **runs, "champion_index": exact, "challenger_index": new}
+        verdict = read_manifest(run_step("judge", inputs, f"verdict {accepted}")["verdict"]).facts
+        assert verdict["accepted"] == accepted, verdict["reason"]

@@ -37,7 +37,7 @@ class Budget:
     learning_rate: float
     length: int
     bf16: bool
-    seed: int = 42
+    seed: int
 
     @property
     def precision(self) -> str:
@@ -62,6 +62,7 @@ class Run:
             arguments.learning_rate,
             arguments.length,
             has_bf16(self.device),
+            arguments.seed,
         )
         settings = {
             name: str(value) for name, value in vars(arguments).items() if name not in ("page", "folder", "data")

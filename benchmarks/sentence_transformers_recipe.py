@@ -77,6 +77,7 @@ def parser_of(about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--reranker-steps", type=int, default=60, help="steps of 8 queries with 4 passages each")
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--length", type=int, default=64, help="tokens that texts are cut to")
+    parser.add_argument("--seed", type=int, default=42, help="of all trainings; the queries stay the same")
     return parser
 
 
@@ -96,7 +97,7 @@ def results(made: Run, name: str) -> list[str]:
     [dev], [test] = (measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
     arguments, budget, first = made.arguments, made.budget, str(measures[0])
     given = ("train_queries", "dev_queries", "test_queries", "steps", "batch", "reranker_steps", "learning_rate")
-    flags = " ".join(f"--{name.replace('_', '-')} {vars(arguments)[name]}" for name in (*given, "length"))
+    flags = " ".join(f"--{name.replace('_', '-')} {vars(arguments)[name]}" for name in (*given, "length", "seed"))
     lines = [f"# {SETS[arguments.name]}: quality beside sentence-transformers, at an equal budget", ""]
     command = (
         f"python benchmarks/sentence_transformers_recipe.py {arguments.name} --folder build/recipe/{arguments.name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ T = TypeVar("T")
 WORK_ROOT = "STILLHOUSE_WORK"
 DEVICE = "STILLHOUSE_DEVICE"
 QUIET = "STILLHOUSE_QUIET"
+TOLD_EVERY = 0.1
+"""Seconds between two updates of a bar: each costs as much as reading a short row."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,17 @@ class Context:
     def progress(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterator[T]:
         """Iterates with a bar that shows the rate and the time left; silent where nobody watches."""
         with self.bar(what, total if total is not None else _length(items), unit) as bar:
-            for item in items:
-                yield item
-                bar.update(1)
+            untold, told = 0, time.monotonic()
+            try:
+                for item in items:
+                    yield item
+                    untold += 1
+                    now = time.monotonic()
+                    if now - told >= TOLD_EVERY:
+                        bar.update(untold)
+                        untold, told = 0, now
+            finally:
+                bar.update(untold)
 
     def bar(self, what: str, total: int | None, unit: str = "it", done: int = 0) -> Any:
         """A tqdm bar for work that is counted by the caller: `bar.update(n)`. `done` was done by an earlier run."""

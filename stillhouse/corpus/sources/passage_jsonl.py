@@ -55,5 +55,5 @@ def _read_passages(path: Path) -> Iterator[Row]:
             continue
         if not text.strip():  # a document that has a title alone is read by it, as BEIR's own evaluation does
             title, text = "", title
-        # A passage without an article is an article of its own.
-        yield Passage(id, title, text, article_id=id, section="", position=0, where=fields.where)
+        # A passage without an article is an article of its own. Arguments by name would take half as long again.
+        yield Passage(id, title, text, id, "", 0, fields.where)

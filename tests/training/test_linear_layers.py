@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.training.linear_layers import can_compute, fast_linear_layers
+from stillhouse.training.linear_layers import AMD, can_compute, fast_linear_layers, own_vendor
 
 CPU = torch.device("cpu")
 computes = pytest.mark.skipif(not can_compute(CPU), reason="oneDNN does not compute fp32 here")
@@ -33,7 +34,7 @@ def gradients(model: nn.Module, inputs: Tensor) -> list[Tensor]:
 def test_outputs_and_gradients_are_those_of_float64(shape: tuple[int, ...]) -> None:
     model, inputs = layers(), torch.randn(shape)
     expected = gradients(copy.deepcopy(model).double(), inputs.double())
-    with fast_linear_layers(model, CPU):
+    with fast_linear_layers(model, CPU, AMD):
         found = gradients(model, inputs)
     assert len(found) == len(expected) == 5
     for one, two in zip(found, expected):
@@ -45,7 +46,7 @@ def test_outputs_and_gradients_are_those_of_float64(shape: tuple[int, ...]) -> N
 def test_a_layer_is_computed_so_in_fp32_alone_and_until_the_block_ends() -> None:
     model, inputs = layers(), torch.randn(4, 33)
     plain = model(inputs)
-    with pytest.raises(RuntimeError), fast_linear_layers(model, CPU):
+    with pytest.raises(RuntimeError), fast_linear_layers(model, CPU, AMD):
         ours = model[0](inputs).grad_fn  # type: ignore[index]
         assert "_Linear" in type(ours).__name__
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -59,7 +60,7 @@ def test_a_layer_is_computed_so_in_fp32_alone_and_until_the_block_ends() -> None
 def test_frozen_weights_have_no_gradient_and_changed_ones_are_seen() -> None:
     model, inputs = layers(), torch.randn(4, 33)
     model[0].requires_grad_(False)  # type: ignore[index]
-    with fast_linear_layers(model, CPU):
+    with fast_linear_layers(model, CPU, AMD):
         model(inputs).sum().backward()
         assert [parameter.grad is None for parameter in model.parameters()] == [True, True, False]
         with torch.no_grad():
@@ -73,7 +74,27 @@ def test_frozen_weights_have_no_gradient_and_changed_ones_are_seen() -> None:
 def test_gradients_that_are_views_of_one_number_are_taken_too() -> None:
     """`sum` hands down a gradient without a stride."""
     model, inputs = nn.Linear(33, 70), torch.randn(4, 33)
-    with fast_linear_layers(model, CPU):
+    with fast_linear_layers(model, CPU, AMD):
         model(inputs).sum().backward()
     assert model.weight.grad is not None
     torch.testing.assert_close(model.weight.grad, inputs.sum(0).expand(70, 33))
+
+
+@computes
+def test_a_processor_on_which_it_is_slower_keeps_its_own() -> None:
+    model, inputs = layers(), torch.randn(4, 33)
+    with fast_linear_layers(model, CPU, "GenuineIntel"):
+        assert "_Linear" not in type(model[0](inputs).grad_fn).__name__  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("told", "vendor"),
+    [
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC\n\nvendor_id\t: another\n", AMD),
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\n", ""),
+    ],
+)
+def test_the_maker_of_the_processor_is_what_linux_says(told: str, vendor: str, tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text(told)
+    assert own_vendor(tmp_path / "cpuinfo") == vendor

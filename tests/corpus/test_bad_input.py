@@ -266,6 +266,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no corpus": (lambda folder: (folder / "corpus.jsonl").unlink(), "looked for corpus.jsonl"),
     "empty corpus": (lambda folder: (folder / "corpus.jsonl").write_text(""), "corpus.jsonl is empty"),
     "blank corpus": (lambda folder: (folder / "corpus.jsonl").write_text("\n \n"), "corpus.jsonl is empty"),
+    "corpus of a byte order mark": (
+        lambda folder: (folder / "corpus.jsonl").write_text("\ufeff"),
+        "corpus.jsonl is empty",
+    ),
     "empty queries": (lambda folder: (folder / "queries.jsonl").write_text(""), "queries.jsonl is empty"),
     "empty qrels": (lambda folder: (folder / "qrels" / "test.tsv").write_text(""), "test.tsv is empty"),
     "qrels without queries": (lambda folder: (folder / "queries.jsonl").unlink(), "no queries.jsonl"),

@@ -24,7 +24,7 @@ from stillhouse.versions.releases import Release, read_history
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("STILLHOUSE_KILLS", "2"))
+KILLS = int(os.environ.get("STILLHOUSE_KILLS", "1"))
 SEED = int(os.environ.get("STILLHOUSE_KILL_SEED") or random.SystemRandom().randrange(2**32))
 
 

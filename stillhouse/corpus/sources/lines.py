@@ -60,7 +60,7 @@ def read_lines(path: Path, name: str, *, blank: bool = False) -> Iterator[tuple[
             for number, raw in enumerate(file, start=1):
                 if number == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")
-                if not raw.isspace():
+                if raw and not raw.isspace():
                     any_line = True
                 elif not blank:
                     continue

@@ -39,19 +39,20 @@ class Peer:
         def distillation(model: Any) -> Any:
             return DistillKLDivLoss(model, student_temperature=TEMPERATURE, teacher_temperature=1.0)
 
-        self.make_mined()
-        examples = self.mined_examples()
+        examples = self.make_mined()
         two = self.training("their first two stages", self.run.start, contrastive, 2, examples)
         self.run.saved("their cross-encoder", lambda into: self.cross_encoder(examples["train"], into))
         scored = {split: self.scored(split, rows) for split, rows in examples.items()}
         self.training(SYSTEMS[3], two, distillation, 1, scored)
 
-    def make_mined(self) -> None:
-        """The first of them, which needs no cross-encoder."""
+    def make_mined(self) -> dict[str, dict[str, list[Any]]]:
+        """The first of them, which needs no cross-encoder; gives what it learned from."""
         from transformers.utils import logging
 
         logging.set_verbosity_error()
-        self.training(SYSTEMS[2], self.run.start, contrastive, 3, self.mined_examples())
+        examples = self.mined_examples()
+        self.training(SYSTEMS[2], self.run.start, contrastive, 3, examples)
+        return examples
 
     def mined_examples(self) -> dict[str, dict[str, list[Any]]]:
         """Of both splits, the triplets' columns."""

@@ -86,20 +86,31 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def run_step(tmp_path: Path) -> Callable[..., dict[str, Path]]:
-    """Runs a step by name: `run_step("mine", {"corpus": ...}, depth=3) -> {output: folder}`."""
+@pytest.fixture(scope="session")
+def runs_of_steps() -> Callable[[Path], Callable[..., dict[str, Path]]]:
+    """Gives a `run_step` that writes below a folder, for fixtures that outlive a test."""
     from stillhouse.config import build
     from stillhouse.steps.execute import execute
     from stillhouse.steps.registry import find_step
 
-    def run(name: str, inputs: dict[str, Path], into: str = "", **settings: object) -> dict[str, Path]:
-        step = find_step(name)
-        outputs = {port.name: tmp_path / (into or name) / port.name for port in step.outputs}
-        execute(step, build(step.config, settings, name), inputs, outputs)
-        return outputs
+    def below(root: Path) -> Callable[..., dict[str, Path]]:
+        def run(name: str, inputs: dict[str, Path], into: str = "", **settings: object) -> dict[str, Path]:
+            step = find_step(name)
+            outputs = {port.name: root / (into or name) / port.name for port in step.outputs}
+            execute(step, build(step.config, settings, name), inputs, outputs)
+            return outputs
 
-    return run
+        return run
+
+    return below
+
+
+@pytest.fixture
+def run_step(
+    tmp_path: Path, runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]]
+) -> Callable[..., dict[str, Path]]:
+    """Runs a step by name: `run_step("mine", {"corpus": ...}, depth=3) -> {output: folder}`."""
+    return runs_of_steps(tmp_path)
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from release_repositories import LIGHT, Source, first_release
-from repositories import call
+from repositories import call, surroundings
 
 from stillhouse.versions.data import fetch_release
 from stillhouse.versions.git import Git
@@ -30,12 +30,11 @@ SEED = int(os.environ.get("STILLHOUSE_KILL_SEED") or random.SystemRandom().randr
 
 def begin(releases: Path, revision: str, folder: Path) -> subprocess.Popen[bytes]:
     """A refresh in processes of its own, which can be killed together."""
-    programs = Path(sys.executable).parent
-    words = [str(programs / "stillhouse"), "refresh", str(releases), "--folder", str(folder), "--quiet"]
+    program = str(Path(sys.executable).with_name("stillhouse"))
+    words = [program, "refresh", str(releases), "--folder", str(folder), "--quiet"]
     words += ["--revision", revision, "--fine-tune-above", "0.2", "--pretrain-above", "0.7"]
-    work = str(folder.with_name(f"{folder.name}.work"))
-    surroundings = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "STILLHOUSE_WORK": work}
-    return subprocess.Popen(words, env=surroundings, stdout=subprocess.DEVNULL, start_new_session=True)
+    work = surroundings(STILLHOUSE_WORK=str(folder.with_name(f"{folder.name}.work")))
+    return subprocess.Popen(words, env=work, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def releases_of(releases: Path, clone: Path) -> list[Release]:

@@ -1,4 +1,4 @@
-"""The steps `encode` and `index`, and those that search: changed corpora, shards, processes, kinds, bad input."""
+"""The steps `encode` and `index`: changed corpora, interrupted work, shards, processes, bad input."""
 
 from __future__ import annotations
 
@@ -13,46 +13,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from indexed_corpora import FP32, Run, contents, corpus_of
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.config import build
-from stillhouse.context import Context, embeddings_root
-from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.context import embeddings_root
+from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.runs import read_run
-from stillhouse.retrieval.search import Searcher
 from stillhouse.retrieval.shards import shard_rows
 from stillhouse.retrieval.vector_index import VectorIndex
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
-
-Run = Callable[..., dict[str, Path]]
-FP32 = {"precision": "fp32"}
-
-
-@pytest.fixture
-def retriever(run_step: Run, tiny_model: Path) -> Path:
-    settings = {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24}
-    return run_step("fetch-model", {}, **settings)["encoder"]
-
-
-def corpus_of(small: Path, folder: Path, passages: pd.DataFrame) -> Path:
-    """A corpus of other passages, with the queries whose relevant passage is still there."""
-    corpus = Corpus.open(small)
-    qrels = corpus.qrels[corpus.qrels["passage_id"].isin(passages["passage_id"])]
-    queries = corpus.queries[corpus.queries["query_id"].isin(qrels["query_id"])]
-    tables = {"passages": passages, "queries": queries, "qrels": qrels}
-    with whole_folder(folder) as staging:
-        write_tables(staging, {name: {key: list(table[key]) for key in table} for name, table in tables.items()})
-        write_manifest(staging, "ingest", {}, {}, {"passages": len(passages)})
-    return folder
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def fresh_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -270,138 +238,3 @@ def test_two_processes_write_the_index_of_one(
     assert done.returncode == 0, done.stdout + done.stderr
     assert contents(tmp_path / "both") == alone
     assert len(list((tmp_path / "own work" / "embeddings").rglob("*.texts.npy"))) == 2
-
-
-@pytest.mark.parametrize("kind", ["flat", "hnsw", "sq8"])
-def test_every_kind_is_searched_by_every_step(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path, kind: str
-) -> None:
-    inputs = {"corpus": small_corpus, "retriever": retriever}
-    index = run_step("index", inputs, kind=kind, width=20, **FP32)["index"]
-    facts = read_manifest(index).facts
-    assert facts["kind"] == kind and facts["width"] == 20 and facts["bytes"] == (index / "index.faiss").stat().st_size
-    assert ("recall@10" in facts) == (kind != "flat")
-    assert kind == "flat" or (facts["recall@10"] > 0.8 and facts["measured_with"] == "held-out queries")
-    run = run_step("retrieve", inputs | {"index": index}, depth=50, **FP32)["run"]
-    lines = read_run(run / "test.trec")
-    assert lines.groupby("query_id").size().tolist() == [24] * 6
-    negatives = Negatives.read(run_step("mine", inputs | {"index": index}, negatives_depth=4, **FP32)["negatives"])
-    assert negatives.rows_QD.shape[1] == 4 and (negatives.rows_QD >= 0).all()
-    searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
-    hits = searcher.search("where does the red bird one sing", 30)
-    assert len(hits) == 24 and [hit.rank for hit in hits] == list(range(1, 25))
-    first = lines[lines["query_id"] == lines["query_id"].iloc[0]]
-    question = Corpus.open(small_corpus).queries.set_index("query_id")["text"][first["query_id"].iloc[0]]
-    best = searcher.search(question, 1)[0]
-    assert best.score == pytest.approx(float(first["score"].iloc[0]), abs=1e-5)
-    assert best.score <= (1.01 if kind == "sq8" else 1.00001)
-
-
-def test_an_index_tells_the_same_whatever_the_clock_says(run_step: Run, small_corpus: Path, retriever: Path) -> None:
-    inputs = {"corpus": small_corpus, "retriever": retriever}
-    one, two = (run_step("index", inputs, name, kind="hnsw", **FP32)["index"] for name in ("one", "two"))
-    assert contents(one) == contents(two)
-
-
-def test_a_corpus_without_held_out_queries_is_measured_on_passages(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
-    corpus = corpus_of(small_corpus, tmp_path / "train only", Corpus.open(small_corpus).passages.iloc[:12])
-    index = run_step("index", {"corpus": corpus, "retriever": retriever}, kind="sq8", **FP32)["index"]
-    assert json.loads((index / "index.json").read_text())["measured_with"] == "passages"
-
-
-def test_an_index_of_another_model_or_corpus_is_refused(
-    run_step: Run, small_corpus: Path, retriever: Path, tiny_model: Path, tmp_path: Path
-) -> None:
-    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
-    for step in ("retrieve", "mine"):
-        with pytest.raises(InputError, match="--index was made from another retriever"):
-            run_step(step, {"corpus": small_corpus, "retriever": tiny_model, "index": index})
-    other = corpus_of(small_corpus, tmp_path / "other", Corpus.open(small_corpus).passages.iloc[:20])
-    with pytest.raises(InputError, match="--index was made from another corpus"):
-        run_step("retrieve", {"corpus": other, "retriever": retriever, "index": index})
-
-
-def test_a_width_beyond_the_models_is_refused(run_step: Run, small_corpus: Path, retriever: Path) -> None:
-    with pytest.raises(InputError, match="width is 33 and the model's vectors have 32 dimensions"):
-        run_step("index", {"corpus": small_corpus, "retriever": retriever}, width=33)
-    with pytest.raises(InputError, match="at least 256 passages and the corpus has 24; choose kind flat"):
-        run_step("index", {"corpus": small_corpus, "retriever": retriever}, kind="ivfpq")
-
-
-def test_questions_of_nothing_and_of_ten_thousand_words(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
-    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
-    searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
-    for empty in ("", " \n"):
-        with pytest.raises(InputError, match="the question is empty"):
-            searcher.search(empty, 3)
-    long = searcher.search("the red bird " * 3334, 3)
-    assert [hit.score for hit in long] == [hit.score for hit in searcher.search("the red bird " * 5, 3)]
-
-
-def test_a_query_of_ten_thousand_words_is_searched_for_like_any_other(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
-    """A dense query is cut to the model's query_length; BM25 reads all of it."""
-    corpus = Corpus.open(small_corpus)
-    [query_id, text] = corpus.queries_of("test").iloc[0][["query_id", "text"]]
-    long = tmp_path / "long"
-    tables = {"passages": corpus.passages, "queries": corpus.queries, "qrels": corpus.qrels}
-    tables["queries"] = corpus.queries.assign(text=corpus.queries["text"].replace(text, f"{text} " * 1667))
-    with whole_folder(long) as staging:
-        write_tables(staging, {name: {key: list(table[key]) for key in table} for name, table in tables.items()})
-        write_manifest(staging, "ingest", {}, {}, {"passages": 24})
-    index = run_step("index", {"corpus": long, "retriever": retriever}, **FP32)["index"]
-    runs = [run_step("retrieve", {"corpus": long, "retriever": retriever, "index": index}, **FP32)["run"]]
-    runs.append(run_step("lexical", {"corpus": long})["run"])
-    short = run_step("lexical", {"corpus": small_corpus}, "short")["run"]
-    for run in runs:
-        assert query_id in set(read_run(run / "test.trec")["query_id"])
-    found, expected = (read_run(run / "test.trec") for run in (runs[1], short))
-    first = [lines[lines["query_id"] == query_id]["passage_id"].iloc[0] for lines in (found, expected)]
-    assert first[0] == first[1]
-
-
-def test_a_model_of_another_width_is_refused_before_the_search(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
-    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
-    about = json.loads((index / "index.json").read_text())
-    (index / "index.json").write_text(json.dumps(about | {"model_width": 48}))
-    with pytest.raises(InputError, match="have 32 dimensions and the index was made by a model with 48"):
-        Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
-
-
-@pytest.mark.parametrize("kind", ["flat", "sq8", "hnsw"])
-def test_a_query_tower_of_no_numbers_is_refused(
-    run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path, kind: str
-) -> None:
-    """Else the recall of such an index would be 0, a figure like any other."""
-    encoder = BiEncoder.load(tiny_model, towers="separate")
-    with torch.no_grad():
-        encoder.tower("query").encoder.get_input_embeddings().weight.fill_(float("nan"))  # type: ignore[union-attr, operator]
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    encoder.save(broken)
-    inputs = {"corpus": small_corpus, "retriever": broken}
-    message = "the vector of the query '.*' is not a number: the model is damaged"
-    if kind != "flat":
-        with pytest.raises(InputError, match=message):
-            run_step("index", inputs, kind=kind, **FP32)
-        return
-    index = run_step("index", inputs, **FP32)["index"]
-    for step in ("retrieve", "mine"):
-        with pytest.raises(InputError, match=message):
-            run_step(step, inputs | {"index": index}, **FP32)
-
-
-@pytest.mark.parametrize("kind", ["flat", "sq8"])
-def test_the_time_of_a_query_is_told(small_corpus: Path, retriever: Path, tmp_path: Path, kind: str) -> None:
-    step = find_step("index")
-    config = build(step.config, {"kind": kind, **FP32}, "index")
-    inputs = {"corpus": small_corpus, "retriever": retriever}
-    report = execute(step, config, inputs, {"index": tmp_path / "index"})
-    assert 0 < report.metrics["milliseconds_a_query"] < 1000 and "ms a query" in report.summary

@@ -21,11 +21,15 @@ PATHS = {"corpus": "artifacts/corpus", "retriever": "artifacts/retriever"}
 ACCEPTED = {"accepted": True, "reason": "the challenger is better: 0.9 against 0.5"}
 
 
+def surroundings(**environment: str) -> dict[str, str]:
+    """The environment of a program of this environment, with `environment` beside it."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"} | environment
+
+
 def call(folder: Path, *words: str, **environment: str) -> str:
     """Runs a program of this environment in a folder; its failure shows what it printed."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    surroundings = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"} | environment
-    done = subprocess.run(words, cwd=folder, env=surroundings, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=folder, env=surroundings(**environment), capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(words)}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from pipelines.schedules.file import Watch
+from pipelines.schedules.cluster import Run
+from pipelines.schedules.file import Parameter, Watch
 from pipelines.schedules.watch import look
 from stillhouse.versions.dvc_source import look_up
 from stillhouse.versions.git import Git
@@ -21,12 +21,15 @@ class Started:
     """A cluster without runs that notes what it is asked to start."""
 
     def __init__(self) -> None:
-        self.parameters: Mapping[str, Any] = {}
+        self.parameters: Mapping[str, Parameter] = {}
 
-    def runs(self) -> list[Any]:
+    def runs(self) -> list[Run]:
         return []
 
-    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Any]) -> str:
+    def version_of(self, pipeline: str, version: str) -> str:
+        return version
+
+    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str:
         self.parameters = parameters
         return name
 
@@ -41,7 +44,7 @@ def check(work: Path, releases: str, articles: str) -> None:
         champion = publish(git, record, "minor", "main", git.commit_of("HEAD"), champion)
         cluster = Started()
         watch = Watch(name="articles", pipeline="refresh", releases=releases, repo=articles, path="corpus")
-        seen = look(watch, cluster)  # type: ignore[arg-type]
+        seen = look(watch, cluster)
         print(seen)
         assert seen.kind == ("unchanged" if corpus == source else "started"), seen
     assert cluster.parameters["revision"] == source["commit"]

@@ -40,8 +40,8 @@ class Run:
         return self.state not in FINISHED
 
 
-class Cluster(Protocol):
-    def recurring_runs(self) -> list[Recurring]: ...
+class Runs(Protocol):
+    """What the watcher needs of a cluster."""
 
     def runs(self) -> list[Run]: ...
 
@@ -49,13 +49,19 @@ class Cluster(Protocol):
         """The version that a run would be of now; raises `InputError` for a pipeline or version that is not there."""
         ...
 
+    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str: ...
+
+
+class Cluster(Runs, Protocol):
+    """And what `stillhouse schedule apply` needs."""
+
+    def recurring_runs(self) -> list[Recurring]: ...
+
     def create(self, schedule: Schedule, name: str, description: str) -> str: ...
 
     def set_enabled(self, recurring: str, enabled: bool) -> None: ...
 
     def delete(self, recurring: str) -> None: ...
-
-    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str: ...
 
 
 class Kubeflow:

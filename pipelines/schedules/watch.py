@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipelines.schedules.cluster import Cluster
+from pipelines.schedules.cluster import Runs
 from pipelines.schedules.file import Watch
 from stillhouse.artifacts import digest_json
 from stillhouse.refresh.workspace import open_clone
@@ -27,7 +27,7 @@ class Seen:
         return f"{self.watch}: {self.kind}, {self.why}"
 
 
-def look(watch: Watch, cluster: Cluster, *, again: bool = False) -> Seen:
+def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
     """Compares DVC's digest of the watched path with that of the champion's corpus, and starts the pipeline.
 
     The run's name is made of both, of the pipeline's version and of its parameters, so that of two looks one starts it,

@@ -104,11 +104,17 @@ def make(place: Path, places: Mapping[str, str]) -> Iterator[Repositories]:
         yield Repositories(source, work, place / "volume", begin)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
+    """A whole run's release, to be trained on."""
+    yield from make(tmp_path_factory.mktemp("whole"), FULL)
+
+
 @pytest.fixture(autouse=True)
 def same_volume(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors are found again on the volume that the first release was made with."""
-    if "light" in request.fixturenames:
-        monkeypatch.setenv("STILLHOUSE_WORK", str(request.getfixturevalue("light").volume))
+    for name in {"light", "whole"} & set(request.fixturenames):
+        monkeypatch.setenv("STILLHOUSE_WORK", str(request.getfixturevalue(name).volume))
 
 
 def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,45 +182,49 @@ def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories)
     assert not run.told and light.champion == before
 
 
-@pytest.mark.long
-def test_worse_more_much_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The upper rungs upon a whole run's release, a challenger that is worse among them; a rollback."""
-    [known] = make(tmp_path, FULL)
-    monkeypatch.setenv("STILLHOUSE_WORK", str(known.volume))
-    first = known.champion.record["artifacts"]
-
-    # A training that goes wrong: it finds less on the same test queries than the release does, and is not released.
+def test_worse(whole: Repositories) -> None:
+    """A training that goes wrong: it finds less on the same test queries than the release does, and is not released."""
+    before = whole.champion
+    more = whole.source.rewrite(5, "which surprised many")
     wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
-    more = known.source.rewrite(5, "which surprised many")
-    run = known.refresh(more, wrong)
+    run = whole.refresh(more, wrong)
     assert (run.told["rung"], run.told["outcome"]) == ("fine_tune", "refused"), run.told
-    assert "v1.0.0 stays" in run.told["why"] and known.champion.name == "v1.0.0"
+    assert f"{before.name} stays" in run.told["why"] and whole.champion == before
     assert "refresh: succeeded" in run.end, "a refusal is no failure"
     [metrics] = run.output("release-refresh", "metrics")
     assert json.loads(metrics.read_text()) == {"released": 0.0}
-    run = known.refresh(more, wrong)
+
+    # Of the retriever that is there, with new negatives and the re-ranker's scores of them.
+    [retriever] = run.output("train-retriever", "retriever")
+    made_from = read_manifest(retriever).inputs
+    assert made_from["encoder"] == before.record["artifacts"]["retriever"]["digest"]
+    assert {"negatives", "teacher"} <= set(made_from) and not run.output("pretrain", "encoder")
+
+    run = whole.refresh(more, wrong)
     assert run.told["rung"] == "nothing" and "was refused before" in run.told["reason"]
     assert run.done == BEFORE | {"plan-refresh", "report-end"}, "it is not trained again"
 
-    # More: the released retriever is trained on, with new negatives and the re-ranker's scores of them.
-    run = known.refresh(more, **LENIENT)
-    assert (run.told["rung"], run.told["release"]) == ("fine_tune", "v1.1.0"), run.told
-    [retriever] = run.output("train-retriever", "retriever")
-    made_from = read_manifest(retriever).inputs
-    assert made_from["encoder"] == first["retriever"]["digest"] and {"negatives", "teacher"} <= set(made_from)
-    assert not run.output("pretrain", "encoder")
 
-    # Much: pre-trained from the released encoder, and trained from that.
-    much = known.source.rewrite(ARTICLES, "or so it is said")
-    run = known.refresh(much, **LENIENT)
+@pytest.mark.long
+def test_more(whole: Repositories) -> None:
+    """The rung of `test_worse`, by rules that release what it makes."""
+    run = whole.refresh(whole.source.rewrite(5, "which pleased many"), **LENIENT)
+    assert (run.told["rung"], run.told["release"]) == ("fine_tune", "v1.1.0"), run.told
+    assert run.output("train-retriever", "retriever") and not run.output("pretrain", "encoder")
+
+
+def test_much_and_back(whole: Repositories) -> None:
+    """Pre-trained from the released encoder, and trained from that; a rollback, from which a refresh goes on."""
+    before = whole.champion
+    run = whole.refresh(whole.source.rewrite(ARTICLES, "or so it is said"), **LENIENT)
     assert (run.told["rung"], run.told["release"]) == ("pretrain", "v2.0.0"), run.told
     [encoder] = run.output("pretrain", "encoder")
-    assert read_manifest(encoder).inputs["init"] == first["encoder"]["digest"]
+    assert read_manifest(encoder).inputs["init"] == before.record["artifacts"]["encoder"]["digest"]
     [retriever] = run.output("train-retriever", "retriever")
     assert read_manifest(retriever).inputs["encoder"] == read_manifest(encoder).digest
+    assert whole.champion.name == "v2.0.0"
 
-    # Back, and from there a refresh goes on.
-    assert cli.main(["release", "rollback", "--folder", str(known.work), "--reason", "a trial"]) == 0
-    assert known.champion.name == "v1.1.0"
-    run = known.refresh(more)
-    assert (run.told["rung"], run.told["champion"]) == ("nothing", "v1.1.0")
+    assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0
+    assert whole.champion.name == before.name
+    run = whole.refresh(before.record["source"]["commit"])
+    assert (run.told["rung"], run.told["champion"]) == ("nothing", before.name)

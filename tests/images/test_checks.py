@@ -1,0 +1,37 @@
+"""The checks that `images/try` makes inside an image hold for the code as it is, here in this environment."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKS = Path(__file__).resolve().parents[2] / "images" / "checks"
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the place of an image's volume, with the checks in it."""
+    shutil.copytree(CHECKS, tmp_path / "checks", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_operations_side(scratch: Path) -> None:
+    checks = (CHECKS / "stillhouse-ops.sh").read_text().replace("/scratch", str(scratch))
+    done = subprocess.run(["sh", "-euxc", checks], cwd=scratch, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "articles: unchanged" in done.stdout and "articles: started" in done.stdout
+    assert len(list((scratch / "shelf").rglob("*"))) > 0
+
+
+def test_a_task_of_the_steps(scratch: Path) -> None:
+    compiled = CHECKS.parents[1] / "manifests" / "pipelines" / "cpu" / "train.yaml"
+    words = [sys.executable, str(CHECKS / "task.py"), str(compiled), "ingest", str(scratch / "task")]
+    done = subprocess.run(words, cwd=scratch, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (scratch / "task" / "corpus" / "manifest.json").is_file()

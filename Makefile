@@ -13,10 +13,11 @@ SIDE_BY_SIDE = OMP_NUM_THREADS=1
 WORKERS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 10
 
 OVERLAY ?= single-node
-# What the tests of the cluster's side run for real; where one is absent, its tests say so and are skipped.
-CLUSTER_TOOLS = prometheus prometheus-pushgateway
+# What tests run for real, beside kubectl; where one is absent, its tests say so and are skipped.
+TEST_PROGRAMS = prometheus promtool prometheus-pushgateway sshd chromium
+TEST_PACKAGES = prometheus prometheus-pushgateway openssh-server chromium
 
-.PHONY: reproduce test test-full test-kill fuzz lint render install clean cluster-tools deploy undeploy images images-try locks audit
+.PHONY: reproduce test test-full test-kill fuzz lint render install clean test-tools deploy undeploy images images-try locks audit
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -73,9 +74,9 @@ audit:  ## known vulnerabilities of the locks; fails on one that a later version
 	$(VENV)/audit/bin/python -m pip install --quiet pip-audit
 	$(PYTHON) images/locks/audit $(VENV)/audit/bin/pip-audit
 
-cluster-tools:  ## Prometheus, promtool and the Pushgateway, from Debian; needs root
-	@missing=""; for tool in $(CLUSTER_TOOLS) promtool; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
-	if [ -n "$$missing" ]; then apt-get update && apt-get install -y --no-install-recommends $(CLUSTER_TOOLS); fi
+test-tools:  ## Prometheus, the Pushgateway, sshd and Chromium, from Debian; needs root
+	@PATH="$$PATH:/usr/sbin"; for program in $(TEST_PROGRAMS); do command -v $$program >/dev/null || missing=yes; done; \
+	if [ -n "$$missing" ]; then apt-get update && apt-get install -y --no-install-recommends $(TEST_PACKAGES); fi
 
 install: $(INSTALLED)
 

@@ -22,7 +22,8 @@ def program(name: str) -> str:
     """The path of a program, or a skip that says how to get it."""
     found = shutil.which(name)
     if found is None:
-        pytest.skip(f"{name} is not installed; `make cluster-tools` installs it on Debian")
+        remedy = "its own site has it" if name == "kubectl" else "`make test-tools` installs it on Debian"
+        pytest.skip(f"{name} is not installed; {remedy}")
     return found
 
 

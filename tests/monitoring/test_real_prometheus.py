@@ -85,7 +85,7 @@ def monitoring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitoring]
     """Both servers, with the rules of the manifests, looking five times a second."""
     for name in ("prometheus", "prometheus-pushgateway"):
         if shutil.which(name) is None:
-            pytest.skip(f"{name} is not installed; `make cluster-tools` installs it on Debian")
+            pytest.skip(f"{name} is not installed; `make test-tools` installs it on Debian")
     folder = tmp_path_factory.mktemp("prometheus")
     places = Monitoring(free_port(), free_port(), free_port())
     rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))["spec"]

@@ -101,7 +101,7 @@ def test_nothing_of_a_corpus_runs_in_a_page(page: str, pages: dict[str, Path]) -
     assert found.runs == []
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="Debian's chromium is not installed")
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed; `make test-tools` installs it on Debian")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_browser_runs_nothing_that_a_corpus_says(page: str, pages: dict[str, Path], tmp_path: Path) -> None:
     text = pages[page].read_text(encoding="utf-8")

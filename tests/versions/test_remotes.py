@@ -1,4 +1,4 @@
-"""Releases over real remotes: SSH with an sshd on loopback, S3 with a server process; what a wrong one says."""
+"""Releases over real remotes: SSH with an sshd on loopback, S3 and GCS with servers; what a wrong one says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 def ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A place behind an sshd that takes one key, as the settings of a DVC remote."""
     if not Path(SSHD).is_file():
-        pytest.skip("no sshd here; Debian's package openssh-server has it")
+        pytest.skip("no sshd here; `make test-tools` installs it on Debian")
     for name in ("host", "user"):
         call(tmp_path, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name))
     port = free_port()
@@ -50,6 +50,20 @@ def ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
         server.wait()
 
 
+@pytest.fixture
+def gs(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """A bucket of a GCS server, as the settings of a DVC remote; it asks for no credentials."""
+    emulator = pytest.importorskip("gcp_storage_emulator.server", reason="the extra `dev` has the GCS server")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{(port := free_port())}")
+    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="shelf")
+    server.start()
+    try:
+        wait_for(port)
+        yield {"url": "gs://shelf/data"}
+    finally:
+        server.stop()
+
+
 def workspace(place: Path, remote: dict[str, str]) -> Path:
     folder = make_repository(place / "work", remote["url"])
     for key, value in remote.items():
@@ -64,7 +78,7 @@ def workspace(place: Path, remote: dict[str, str]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["ssh", "s3"])
+@pytest.mark.parametrize("kind", ["ssh", "s3", "gs"])
 def test_a_release_travels(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """What one machine releases another pulls, knowing the repository's address and its own credentials alone."""
     pytest.importorskip(f"dvc_{kind}", reason=f"the extra `{kind}` is not installed")
@@ -78,8 +92,12 @@ def test_a_release_travels(kind: str, tmp_path: Path, request: pytest.FixtureReq
 
 @pytest.mark.parametrize(
     ("kind", "change"),
-    [("s3", {"url": "s3://another/data"}), ("ssh", {"keyfile": "host"})],
-    ids=["missing bucket", "wrong key"],
+    [
+        ("s3", {"url": "s3://another/data"}),
+        ("gs", {"url": "gs://another/data"}),
+        ("ssh", {"keyfile": "host"}),
+    ],
+    ids=["missing S3 bucket", "missing GCS bucket", "wrong key"],
 )
 def test_a_remote_that_cannot_be_written_is_named_with_the_remedy(
     kind: str, change: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest

@@ -63,15 +63,9 @@ def _spread(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spread_passages(corpus: Corpus) -> pd.DataFrame:
-    columns = SCHEMAS["passages"].names
-    if corpus.passage_count <= SAMPLED_ROWS:
-        return corpus.passage_columns(*columns)
-    rows, parts, begin = _spread_rows(corpus.passage_count), [], 0
-    for block in corpus.passage_blocks(*columns):
-        first, end = np.searchsorted(rows, [begin, begin + len(block)])
-        parts.append(block.iloc[rows[first:end] - begin])
-        begin += len(block)
-    return pd.concat(parts, ignore_index=True)
+    count = corpus.passage_count
+    rows = np.arange(count) if count <= SAMPLED_ROWS else _spread_rows(count)
+    return corpus.passages_at(rows, *SCHEMAS["passages"].names).reset_index(drop=True)
 
 
 def _spread_rows(count: int) -> NDArray[np.int64]:

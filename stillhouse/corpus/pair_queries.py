@@ -188,11 +188,21 @@ def not_negatives(corpus: Corpus) -> pd.DataFrame:
             pd.DataFrame({"query_id": judged["query_id"], "row": corpus.rows_of(judged["passage_id"])}),
         ]
     )
-    articles = corpus.passage_columns("article_id")["article_id"]
-    ends = ends.assign(article=articles.to_numpy()[ends["row"].to_numpy()])[["query_id", "article"]].drop_duplicates()
-    rows = pd.DataFrame({"article": articles.to_numpy(), "row": np.arange(len(articles), dtype=np.int32)})
-    related = ends.merge(rows, on="article")[["query_id", "row"]]
+    article = corpus.passages_at(ends["row"].to_numpy(), "article_id")["article_id"]
+    ends = ends.assign(article=article.to_numpy())[["query_id", "article"]].drop_duplicates()
+    related = ends.merge(_rows_of_articles(corpus, ends["article"]), on="article")[["query_id", "row"]]
     return pd.concat([own, related]).drop_duplicates().astype({"row": np.int32}).reset_index(drop=True)
+
+
+def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
+    """`article` and `row` (int32) of every passage of some articles, whose ids alone are held."""
+    wanted, found, first = set(articles), [], 0
+    for block in corpus.passage_blocks("article_id"):
+        article = block["article_id"]
+        rows = pd.DataFrame({"article": article, "row": np.arange(first, first + len(block), dtype=np.int32)})
+        found.append(rows[article.isin(wanted)])
+        first += len(block)
+    return pd.concat(found) if found else pd.DataFrame({"article": [], "row": np.zeros(0, np.int32)})
 
 
 def _supported(layout: ArticleLayout, asked: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,9 +91,9 @@ class Corpus:
             raise InputError(f"{folder} is not a corpus: it lacks {missing[0]}.parquet; `stillhouse ingest` writes one")
         return cls(folder)
 
-    def _read(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def _read(self, name: str) -> pd.DataFrame:
         with self._open(name) as file:
-            return file.read(None if columns is None else list(columns)).to_pandas()
+            return file.read().to_pandas()
 
     @contextmanager
     def _open(self, name: str) -> Iterator[pq.ParquetFile]:
@@ -113,10 +113,6 @@ class Corpus:
         """The number of passages, without reading them."""
         with self._open("passages") as file:
             return int(file.metadata.num_rows)
-
-    def passage_columns(self, *columns: str) -> pd.DataFrame:
-        """Some columns of all passages. They are not kept: for one who needs them once, of a corpus of any size."""
-        return self._read("passages", columns)
 
     def passage_blocks(
         self, *columns: str, rows: int = 8192, among: NDArray[np.integer] | None = None
@@ -163,7 +159,7 @@ class Corpus:
 
     @cached_property
     def passages(self) -> pd.DataFrame:
-        """passage_id, title, text, article_id, section, position."""
+        """passage_id, title, text, article_id, section, position: for small corpora; others come in blocks."""
         return self._read("passages")
 
     @cached_property

@@ -134,10 +134,13 @@ def _asked(corpus: Corpus, measured: Measured, query_ids: pd.Index, what: str) -
     train, test = corpus.relevant("train"), corpus.relevant(measured.split)
     if train.empty or test.empty:
         return np.full(len(query_ids), -1)
-    article = corpus.passage_columns("article_id")["article_id"].to_numpy(dtype=object)
 
     def key(qrels: pd.DataFrame) -> pd.Series:
-        return qrels["passage_id"] if what == "passage" else pd.Series(article[corpus.rows_of(qrels["passage_id"])])
+        if what == "passage":
+            return qrels["passage_id"]
+        return corpus.passages_at(corpus.rows_of(qrels["passage_id"]), "article_id")["article_id"].reset_index(
+            drop=True
+        )
 
     asked = pd.DataFrame({"query_id": train["query_id"], "key": key(train)}).drop_duplicates()["key"].value_counts()
     times = pd.Series(key(test).map(asked).fillna(0).to_numpy(dtype=np.int64))

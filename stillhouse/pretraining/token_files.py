@@ -64,9 +64,8 @@ def write_tokens(
 
 def write_structure(folder: Path, corpus: Corpus) -> dict[str, int]:
     """Writes what is known passage by passage: `article`, `lead`, `links`. Returns the counts `articles`, `links`."""
-    article_N, lead_N, links_M2 = article_structure(
-        corpus.passage_columns("article_id", "section", "position"), corpus.links
-    )
+    blocks = corpus.passage_blocks("article_id", "section", "position")
+    article_N, lead_N, links_M2 = article_structure(blocks, corpus.links)
     np.save(folder / "article.npy", article_N)
     np.save(folder / "lead.npy", lead_N)
     np.save(folder / "links.npy", links_M2)

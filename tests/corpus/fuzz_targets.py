@@ -36,7 +36,7 @@ def read_source(name: str, data: bytes, folder: Path) -> None:
     format = "tables" if name == "parquet" else name
     ingest_source(open_source(str(folder / "source"), format), Choices(max_queries={}, seed=0), folder / "corpus")
     corpus = Corpus.open(folder / "corpus")
-    passages = corpus.passage_columns("passage_id")["passage_id"]
+    passages = corpus.passages["passage_id"]
     assert passages.is_unique and corpus.queries["query_id"].is_unique
     assert set(corpus.qrels["passage_id"]) <= set(passages)
 

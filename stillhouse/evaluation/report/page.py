@@ -12,6 +12,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.breakdowns import Breakdown
@@ -238,10 +239,10 @@ def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, st
     queries = corpus.queries["split"].value_counts()
     found = {
         "passages": count(corpus.passage_count),
-        "articles": count(int(corpus.passage_columns("article_id")["article_id"].nunique())),
+        "articles": count(_articles(corpus)),
         "links": count(len(corpus.links)),
         **{f"{split} queries": count(int(queries.get(split, 0))) for split in SPLITS},
-        "median words a passage": _median_words(corpus.passage_columns("text")["text"]),
+        "median words a passage": _median_words(corpus),
         "rejected rows": count(len(corpus.rejected)),
     }
     for name, value in facts.items():
@@ -251,8 +252,23 @@ def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, st
     return list(found.items())
 
 
-def _median_words(texts: pd.Series) -> str:
-    return count(int(np.median(texts.str.count(r"\S+")))) if len(texts) else "0"
+def _articles(corpus: Corpus) -> int:
+    known = DigestNumbers()
+    for block in corpus.passage_blocks("article_id"):
+        known.add(digests_of(block["article_id"].drop_duplicates().tolist()))
+    return len(known)
+
+
+def _median_words(corpus: Corpus) -> str:
+    """The middle of how many passages have each number of words, so that no text is kept."""
+    passages_W = np.zeros(1, dtype=np.int64)
+    for block in corpus.passage_blocks("text"):
+        seen_W = np.bincount(block["text"].str.count(r"\S+"), minlength=len(passages_W))
+        seen_W[: len(passages_W)] += passages_W
+        passages_W = seen_W
+    middle = [(corpus.passage_count - 1) // 2, corpus.passage_count // 2]
+    words = np.searchsorted(np.cumsum(passages_W), middle, side="right")
+    return count(int(words.mean())) if corpus.passage_count else "0"
 
 
 def _dots(content: Content) -> str:

@@ -5,16 +5,15 @@ Shape suffixes: T all tokens end to end, N all passages, S sentences, M links.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.sentences import sentence_spans
 from stillhouse.corpus.titles import SPACE, TITLES, read_title
 
@@ -93,17 +92,21 @@ def sentence_structure(
 
 
 def article_structure(
-    passages: pd.DataFrame, links: pd.DataFrame
+    passages: Iterable[pd.DataFrame], links: pd.DataFrame
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int32]]:
-    """`article`, `lead` and `links` of `PassageStructure` from a corpus's tables.
+    """`article`, `lead` and `links` of `PassageStructure` from a corpus's tables; `passages` come in blocks.
 
     Articles are numbered by their first passage. The first section of an article is that of its first passage, up to
     where the section's name changes; an article without headings is one section. A passage without an article is in no
     first section. Links to or from an article without passages are left out.
     """
-    article_N, names = pd.factorize(passages["article_id"].where(passages["article_id"] != ""))
-    section_N, _ = pd.factorize(passages["section"])
-    order = np.lexsort((passages["position"].to_numpy(), article_N))
+    articles, sections = DigestNumbers(), DigestNumbers()
+    numbers = [np.zeros((3, 0), dtype=np.int32)]
+    for block in passages:
+        section_B = sections.add(digests_of(block["section"].tolist()))
+        numbers.append(np.stack([_article_numbers(articles, block), section_B, block["position"]]).astype(np.int32))
+    article_N, section_N, position_N = np.concatenate(numbers, axis=1)
+    order = np.lexsort((position_N, article_N))
     article, section, place = article_N[order], section_N[order], np.arange(len(order))
     begins = np.flatnonzero(np.diff(article, prepend=-2))
     group = np.searchsorted(begins, place, side="right") - 1
@@ -111,9 +114,15 @@ def article_structure(
     lead_ends = np.minimum.reduceat(np.where(differs, place, len(order)), begins)[group]
     lead_N = np.zeros(len(order), dtype=bool)
     lead_N[order] = (place < lead_ends) & (article >= 0)
-    known = pa.array(names, pa.string())
-    ends = [pc.index_in(pa.array(links[column], pa.string()), value_set=known) for column in ("source", "target")]
-    pairs = np.stack([end.fill_null(-1).to_numpy(zero_copy_only=False) for end in ends], axis=1)
+    pairs = np.stack([articles.find(digests_of(links[column].tolist())) for column in ("source", "target")], axis=1)
     pairs = pairs[(pairs >= 0).all(1) & (pairs[:, 0] != pairs[:, 1])]
     unique = np.unique(pairs, axis=0) if len(pairs) else pairs
-    return article_N.astype(np.int32), lead_N, unique.astype(np.int32).reshape(-1, 2)
+    return article_N, lead_N, unique.astype(np.int32).reshape(-1, 2)
+
+
+def _article_numbers(known: DigestNumbers, block: pd.DataFrame) -> NDArray[np.int64]:
+    """The number of each passage's article [B], -1 for none; articles that are not known get the next numbers."""
+    named_B = (block["article_id"] != "").to_numpy()
+    numbers_B = np.full(len(block), -1, dtype=np.int64)
+    numbers_B[named_B] = known.add(digests_of(block["article_id"][named_B].tolist()))
+    return numbers_B

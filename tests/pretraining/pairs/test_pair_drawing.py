@@ -73,7 +73,7 @@ def write(folder: Path, passages: pd.DataFrame, links: pd.DataFrame) -> TokenCac
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, **names)
     write_tokens(folder, [passages.iloc[:5], passages.iloc[5:]], tokenizer, 144, "en")
-    for name, array in zip(("article", "lead", "links"), article_structure(passages, links)):
+    for name, array in zip(("article", "lead", "links"), article_structure([passages], links)):
         np.save(folder / f"{name}.npy", array)
     return TokenCache.open(folder, SpecialTokens.of(tokenizer))
 

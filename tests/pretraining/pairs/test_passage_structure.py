@@ -129,8 +129,10 @@ ARTICLES = pd.DataFrame(
 NO_LINKS = pd.DataFrame({"source": [], "target": []})
 
 
-def test_articles_and_first_sections() -> None:
-    article, lead, links = article_structure(ARTICLES, NO_LINKS)
+@pytest.mark.parametrize("rows", [1, 5, 12])
+def test_articles_and_first_sections_whatever_the_blocks(rows: int) -> None:
+    blocks = [ARTICLES[begin : begin + rows].reset_index(drop=True) for begin in range(0, len(ARTICLES), rows)]
+    article, lead, links = article_structure(blocks, NO_LINKS)
     assert article.tolist() == [0, 0, 1, 0, 0, -1, 1, 1, 1, 2, 2, -1]
     assert lead.tolist() == ARTICLES["lead"].tolist()
     assert (article.dtype, lead.dtype, links.dtype, links.shape) == (np.int32, np.bool_, np.int32, (0, 2))
@@ -138,13 +140,13 @@ def test_articles_and_first_sections() -> None:
 
 def test_links_lead_from_one_article_with_passages_to_another() -> None:
     rows = [("c", "a"), ("a", "b"), ("b", "a"), ("a", "a"), ("a", "gone"), ("gone", "b"), ("a", "b"), ("", "a")]
-    _, _, links = article_structure(ARTICLES, pd.DataFrame(rows, columns=["source", "target"]))
+    _, _, links = article_structure([ARTICLES], pd.DataFrame(rows, columns=["source", "target"]))
     assert links.tolist() == [[0, 1], [1, 0], [2, 1]]
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
     order = np.random.default_rng(0).permutation(len(ARTICLES))
-    _, lead, _ = article_structure(ARTICLES.iloc[order].reset_index(drop=True), NO_LINKS)
+    _, lead, _ = article_structure([ARTICLES.iloc[order].reset_index(drop=True)], NO_LINKS)
     assert lead.tolist() == ARTICLES["lead"].to_numpy()[order].tolist()
 
 

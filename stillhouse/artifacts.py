@@ -1,8 +1,9 @@
 """Artifact folders: written whole or not at all, with a manifest that ties each to what it was made from.
 
 Every folder that a step writes holds `manifest.json`: the step, its settings, the digest of every input, the digest of
-every file, and facts (counts and the like). It holds no clock time, host name or absolute path, so the same inputs give
-the same bytes. An artifact's digest is the SHA-256 of its manifest, which covers all its files.
+every file, facts (counts and the like), and a seal, the digest of all that. It holds no clock time, host name or
+absolute path, so the same inputs give the same bytes. An artifact's digest is the SHA-256 of its manifest, which covers
+all its files; the seal tells a damaged manifest from one that a step wrote.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ def digest_json(value: Any) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_bytes(_json_bytes(value))
+
+
+def _json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def digest_files(folder: Path) -> dict[str, str]:
@@ -139,7 +144,13 @@ def write_manifest(
 ) -> None:
     """Writes the manifest of a finished folder. `inputs` maps each input's name to its digest."""
     content = {"step": step, "config": dict(config), "inputs": dict(inputs), "facts": dict(facts)}
-    write_json(folder / MANIFEST, content | {"files": digest_files(folder)})
+    (folder / MANIFEST).write_bytes(_sealed(content | {"files": digest_files(folder)}))
+
+
+def _sealed(content: Mapping[str, Any]) -> bytes:
+    """The bytes of a manifest: of one content there is one form, so that not a bit of it can change unnoticed."""
+    plain = json.loads(_json_bytes(content))  # keys of mappings as text, as they will be read
+    return _json_bytes(plain | {"seal": digest_json(plain)})
 
 
 def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
@@ -155,9 +166,13 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     data = path.read_bytes()
     try:
         content = json.loads(data)
+        del content["seal"]
+        intact = _sealed(content) == data
         manifest = Manifest(**content, digest=digest_bytes(data))
-    except (ValueError, TypeError):
-        raise InputError(f"{path} is damaged; run the step that writes {folder} again") from None
+    except (ValueError, TypeError, KeyError):
+        intact = False
+    if not intact:
+        raise InputError(f"{path} is damaged, or of an earlier version; run the step that writes {folder} again")
     if verify:
         found = digest_files(folder)
         changed = sorted(

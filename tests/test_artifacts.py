@@ -60,12 +60,22 @@ def test_a_new_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in path.iterdir()) == [MANIFEST, "part"]
 
 
+def claim(path: Path, old: str, new: str) -> None:
+    text = (path / MANIFEST).read_text()
+    assert old in text
+    (path / MANIFEST).write_text(text.replace(old, new))
+
+
 CORRUPTIONS = [
     ("changed", lambda path: (path / "part" / "file.txt").write_text("CONTENT"), "part/file.txt changed"),
     ("removed", lambda path: (path / "part" / "file.txt").unlink(), "part/file.txt changed"),
     ("added", lambda path: (path / "new.txt").write_text(""), "new.txt changed"),
     ("half a manifest", lambda path: (path / MANIFEST).write_text('{"step": "in'), "damaged"),
     ("another form", lambda path: (path / MANIFEST).write_text('{"steps": 1}'), "damaged"),
+    ("another claim", lambda path: claim(path, '"depth": 3', '"depth": 4'), "damaged"),
+    ("another layout", lambda path: claim(path, "  ", "    "), "damaged"),
+    ("an earlier version's", lambda path: claim(path, '"seal"', '"steal"'), "of an earlier version"),
+    ("a list", lambda path: (path / MANIFEST).write_text("[]"), "damaged"),
     ("no manifest", lambda path: (path / MANIFEST).unlink(), "has no manifest.json"),
 ]
 
@@ -76,6 +86,18 @@ def test_corruption_is_named(tmp_path: Path, name: str, corrupt, message: str) -
     corrupt(path)
     with pytest.raises(InputError, match=message):
         read_manifest(path)
+
+
+def test_no_bit_of_a_manifest_changes_unnoticed(tmp_path: Path) -> None:
+    """Not a digit of a setting, not white space."""
+    path = make(tmp_path / "a")
+    data = (path / MANIFEST).read_bytes()
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        (path / MANIFEST).write_bytes(changed)
+        with pytest.raises(InputError, match="damaged"):
+            read_manifest(path, verify=False)
 
 
 def test_a_model_from_elsewhere_is_known_by_its_files(tmp_path: Path) -> None:

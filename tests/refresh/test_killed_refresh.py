@@ -65,19 +65,26 @@ def test_a_killed_refresh_releases_once_and_the_same(tmp_path: Path, monkeypatch
     shutil.rmtree(tmp_path / "shelf")
     (tmp_path / "calm-shelf").rename(tmp_path / "shelf")
 
-    moments = [random.Random(f"{SEED} {number}").uniform(0, seconds) for number in range(KILLS)]
-    print(f"seed {SEED}: killed after {', '.join(f'{moment:.3f}' for moment in moments)} s")
-    for moment in moments:
+    chance = random.Random(SEED)
+    moments: list[float] = []
+    for _ in range(20 * KILLS):
+        if len(moments) == KILLS:
+            break
+        moment = chance.uniform(0, seconds)
         process = begin(releases, little, tmp_path / "killed")
         try:
             process.wait(moment)
+            seconds = moment  # it went on from where the last one had come to, and was done before
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            moments.append(moment)
         found = releases_of(releases, tmp_path / "look")
         assert [each.name for each in found] in (["v1.0.0"], ["v1.0.0", "v1.0.1"])
         fetch_release(Git.of(tmp_path / "look"), found[-1], tmp_path / "fetched" / found[-1].name)
 
+    print(f"seed {SEED}: killed after {', '.join(f'{moment:.3f}' for moment in moments)} s")
+    assert len(moments) == KILLS, "it was done before each kill"
     assert begin(releases, little, tmp_path / "killed").wait() == 0
     found = releases_of(releases, tmp_path / "look")
     assert [each.name for each in found] == ["v1.0.0", "v1.0.1"], "released once"

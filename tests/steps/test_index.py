@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from indexed_corpora import FP32, Run, contents, corpus_of
 
+from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.context import embeddings_root
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
@@ -182,9 +183,8 @@ def nothing(shards: Path) -> None:
 
 def mixed(shards: Path) -> None:
     shutil.rmtree(shards / "of 3")
-    manifest = json.loads((shards / "of 2" / "manifest.json").read_text())
-    manifest["facts"]["shards"] = 2
-    (shards / "of 2" / "manifest.json").write_text(json.dumps(manifest))
+    made = read_manifest(shards / "of 2")
+    write_manifest(shards / "of 2", made.step, made.config, made.inputs, made.facts | {"shards": 2})
 
 
 @pytest.mark.parametrize(

@@ -210,9 +210,8 @@ def test_the_seed_decides(prepared: Prepared, tmp_path: Path) -> None:
 def claimed_untrained(prepared: Prepared, folder: Path) -> Path:
     """The trained model, but its manifest says that the head is not."""
     shutil.copytree(prepared.folder / "head", folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["facts"]["lm_head"] = "absent"
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    made = read_manifest(folder)
+    write_manifest(folder, made.step, made.config, made.inputs, made.facts | {"lm_head": "absent"})
     return folder
 
 

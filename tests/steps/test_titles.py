@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.artifacts import read_manifest, write_json
+from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
 from stillhouse.steps import ingest, lexical, tokenize
@@ -61,13 +61,11 @@ def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_mod
 
 def test_a_corpus_of_an_unknown_way_is_refused(tmp_path: Path) -> None:
     folder = ingested(tmp_path, "space")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["facts"]["titles"] = "glued"
-    write_json(folder / "manifest.json", manifest)
+    made = read_manifest(folder)
+    write_manifest(folder, made.step, made.config, made.inputs, made.facts | {"titles": "glued"})
     with pytest.raises(InputError, match="titles is 'glued'"):
         passage_texts(Corpus.open(folder))
-    del manifest["facts"]["titles"]
-    write_json(folder / "manifest.json", manifest)
+    write_manifest(folder, made.step, made.config, made.inputs, {})
     assert Corpus.open(folder).titles == "space"
 
 

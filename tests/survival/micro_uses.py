@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from stillhouse.graph import APART, USES, Use
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
@@ -17,6 +18,9 @@ FORKS.set_forkserver_preload(
     [
         "pandas",
         "transformers.models.bert.modeling_bert",  # torch, and all of transformers that an encoder needs
+        "great_expectations",
+        "stillhouse.evaluation.figures",
+        "stillhouse.evaluation.report.page",
         "stillhouse.retrieval.source",
         "stillhouse.steps.registry",
         "stillhouse.training.loop",
@@ -32,6 +36,19 @@ RUN_USES = (
 )
 """Those of the graph, and one of each step that a whole run has no need of, whose settings are the defaults."""
 
+EXACT = {"precision": "fp32"}
+TRAINED = {"max_steps": 4, "heldout_every": 2}
+TOO_FAST = {"reranker": {"learning_rate": 1e-2}}
+"""Its held-out loss does not go on falling: which parameters were the best, and they themselves, a killed run must know too."""
+
+
+def settings_of(use: Use) -> Any:
+    """A use's section of the recipe micro, in fp32; trainings are looked at on their way."""
+    recipe = find_recipe("micro")
+    config: Any = configs(load_recipe(recipe), str(recipe)).get(use.name) or use.step.config()
+    changes = EXACT | (TRAINED if hasattr(config, "heldout_every") else {}) | TOO_FAST.get(use.name, {})
+    return replace(config, **{name: value for name, value in changes.items() if hasattr(config, name)})
+
 
 def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:
     """Runs a use on what lies below `root`; training keeps a checkpoint after every step."""
@@ -41,9 +58,7 @@ def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:
 
     loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     [use] = [use for use in RUN_USES if use.name == name]
-    recipe = find_recipe("micro")
-    config = configs(load_recipe(recipe), str(recipe)).get(name) or use.step.config()
-    execute(use.step, config, use.input_paths(root), use.output_paths(outputs))
+    execute(use.step, settings_of(use), use.input_paths(root), use.output_paths(outputs))
 
 
 def begin(use: Use, root: Path, outputs: Path, work: Path) -> BaseProcess:

@@ -6,7 +6,6 @@ platform are needed by nobody who does not call them.
 
 from __future__ import annotations
 
-import errno
 import sys
 import traceback
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from importlib import import_module
 
 from stillhouse import __version__
 from stillhouse.config import nearest
-from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told
+from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told, is_full_disk
 from stillhouse.steps.registry import steps
 
 COMMANDS = {
@@ -49,14 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as done:  # argparse leaves this way after --help
         return int(done.code or 0)
     except Exception as error:
+        if is_full_disk(error):
+            where = f" ({error.filename})" if error.filename else ""
+            told = f"the disk is full{where}; outputs are as they were. Free some space and run it again"
+            print(f"stillhouse: {told}", file=sys.stderr)
+            return CRASH
         traceback.print_exc()
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            print(
-                "stillhouse: the disk is full; outputs are as they were. Free some space and run it again",
-                file=sys.stderr,
-            )
-        else:
-            print("stillhouse: this is a crash, not bad input; the lines above say where it happened", file=sys.stderr)
+        print("stillhouse: this is a crash, not bad input; the lines above say where it happened", file=sys.stderr)
         return CRASH
 
 

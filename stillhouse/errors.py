@@ -12,9 +12,11 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     from stillhouse.steps.spec import Report
@@ -24,6 +26,10 @@ CRASH = 1
 """The exit code of a crash."""
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 """What the system says to a user who may not read or write a place, and of a file system that is read-only."""
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+"""What it says of a disk without room, and of a user or a volume at its quota."""
+TOLD_BY_RUST = re.compile(r"\(os error (\d+)\)")
+"""How libraries that are written in Rust end what they say of the system's errors: tokenizers, safetensors."""
 
 
 class InputError(ValueError):
@@ -50,7 +56,10 @@ class CrashElsewhere(Exception):
 
 @contextmanager
 def access_told() -> Iterator[None]:
-    """Takes a place that this user may not read or write for bad input: raises `InputError` that names it."""
+    """Takes a place that this user may not read or write for bad input: raises `InputError` that names it.
+
+    A full disk is an `OSError` with its number, also where a library says it in words alone.
+    """
     try:
         yield
     except OSError as error:
@@ -61,3 +70,13 @@ def access_told() -> Iterator[None]:
             f"there is no access to {place} ({error.strerror}); let this user read and write there, or name another "
             "place"
         ) from error
+    except Exception as error:
+        told = TOLD_BY_RUST.search(str(error))
+        if not told or int(told[1]) not in FULL_DISK:
+            raise
+        raise OSError(int(told[1]), os.strerror(int(told[1]))) from error
+
+
+def is_full_disk(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an error says that a disk, or a quota, has no room left."""
+    return isinstance(error, OSError) and error.errno in FULL_DISK

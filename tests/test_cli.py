@@ -184,7 +184,7 @@ def test_exit_code_tells_how_it_ended(case: str, stand_in: Any, capsys: pytest.C
     assert mine() == code
     said = capsys.readouterr().err
     assert message in said
-    assert ("Traceback" in said) == (code == 1)
+    assert ("Traceback" in said) == (case == "crash")
     assert Path("negatives").exists() == (code == 0)
 
 

@@ -29,10 +29,10 @@ class ArrayFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.seek(0)
-        # NumPy pads headers so that the length may grow without moving what follows.
-        self._write_header()
-        self._file.close()
+        with self._file:
+            self._file.seek(0)
+            # NumPy pads headers so that the length may grow without moving what follows.
+            self._write_header()
 
     def _write_header(self) -> None:
         header = {

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.arrays import new_array, write_numbers
 from stillhouse.errors import InputError
 from stillhouse.pretraining.ngram_files import Saved, load_counts, read_about, save_counts
 from stillhouse.pretraining.ngram_merge import Memory
@@ -81,13 +82,13 @@ def write_importance(plan: Plan, source: Source, out: Path, work: Path, memory: 
     tables, inventory = _counts(plan, source, units, offsets, None if words is None else words.inventory, work, memory)
     least = plan.scoring.min_count
     saved = save_counts(tables, out, unit=plan.unit, tokenizer=source.tokenizer, min_count=least, words=inventory)
-    ami_T = _new_array(out / "ami.npy", len(source.ids))
+    ami_T = new_array(out / "ami.npy", np.float32, len(source.ids))
     if words is None:
         error = score_tokens(tables, units, offsets, plan.scoring, ami_T, memory)
     else:
         if plan.others is not None and inventory is not None:
             units = _renumbered(words, inventory, work / "renumbered")
-        scores = _new_array(work / "word_scores.npy", len(units))
+        scores = new_array(work / "word_scores.npy", np.float32, len(units))
         error = score_tokens(tables, units, offsets, plan.scoring, scores, memory)
         score_of_words(ami_T, scores, source.word_starts, source.offsets)
     return Done(saved, error, _spread(ami_T))
@@ -141,16 +142,8 @@ def _renumbered(words: Words, inventory: NDArray[np.int32], path: Path) -> NDArr
     number = np.where(known, place, len(theirs)).astype(np.int32)
     with path.open("wb") as file:
         for begin in range(0, len(words.ids), AT_ONCE):
-            number[words.ids[begin : begin + AT_ONCE]].tofile(file)
+            write_numbers(file, number[words.ids[begin : begin + AT_ONCE]])
     return map_numbers(path, np.int32)
-
-
-def _new_array(path: Path, size: int) -> NDArray[np.float32]:
-    """A float32 array in a file, memory-mapped; an empty one cannot be mapped and is written at once."""
-    if not size:
-        np.save(path, np.zeros(0, np.float32))
-        return np.zeros(0, np.float32)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(size,))
 
 
 def _spread(values_T: NDArray[np.float32]) -> float:

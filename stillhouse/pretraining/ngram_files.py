@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.arrays import save_array, write_numbers
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.pretraining.ngram_merge import Memory, Run, merge_runs
@@ -69,11 +70,11 @@ def save_counts(
                 rows = np.empty(int(often.sum()), dtype=dtype)
                 rows["gram"], rows["count"] = tables.grams(n, order.keys[part][often]), order.counts[part][often]
                 occurrences += int(rows["count"].sum())
-                rows.tofile(file)
+                write_numbers(file, rows)
         distinct.append(kept)
         dropped.append(1 - occurrences / max(1, order.total))
     if words is not None:
-        np.save(folder / "words.npy", words)
+        save_array(folder / "words.npy", words)
     about = About(unit, tokenizer, min_count, [order.total for order in tables.orders])
     write_json(folder / ABOUT, asdict(about))
     return Saved(distinct, dropped)
@@ -166,8 +167,8 @@ def _run(tables: NgramTables, rows: NDArray, numbers: NDArray[np.int32] | None, 
             grams = rows["gram"][part]
             codes = tables.code_of_id[grams if numbers is None else numbers[grams]]
             keys, known = tables.keys_of_grams(codes)
-            keys[known].tofile(keys_file)
-            rows["count"][part][known].astype(np.int64).tofile(counts_file)
+            write_numbers(keys_file, keys[known])
+            write_numbers(counts_file, rows["count"][part][known].astype(np.int64))
     order = Order.open(keys_path, counts_path)
     return Run(order.keys, order.counts)
 

@@ -18,6 +18,7 @@ from typing import IO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.arrays import write_numbers
 from stillhouse.pretraining.ngram_tables import Order, map_numbers
 
 BYTES_A_ROW = 72
@@ -49,8 +50,9 @@ class Run:
     def spill(self, path: Path) -> Run:
         """The run on disk: written to two files and memory-mapped."""
         keys, counts = path.with_suffix(".keys"), path.with_suffix(".counts")
-        self.keys.tofile(keys)
-        self.counts.tofile(counts)
+        for place, numbers in ((keys, self.keys), (counts, self.counts)):
+            with place.open("wb") as file:
+                write_numbers(file, numbers)
         return Run(map_numbers(keys, np.uint64), map_numbers(counts, self.counts.dtype.type))
 
 
@@ -158,5 +160,5 @@ class _Writer:
         return Order.open(*self.paths)
 
     def _write(self, keys: NDArray, counts: NDArray) -> None:
-        keys.tofile(self.files[0])
-        counts.tofile(self.files[1])
+        write_numbers(self.files[0], keys)
+        write_numbers(self.files[1], counts)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
+from stillhouse.arrays import save_array
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import SPACE, passage_text
 from stillhouse.pretraining.array_file import ArrayFile
@@ -56,8 +57,8 @@ def write_tokens(
     lengths_N = np.concatenate(lengths)
     offsets = np.zeros(len(lengths_N) + 1, dtype=np.int64)
     np.cumsum(lengths_N, out=offsets[1:])
-    np.save(folder / "offsets.npy", offsets)
-    np.save(folder / "title_lengths.npy", np.concatenate(titles))
+    save_array(folder / "offsets.npy", offsets)
+    save_array(folder / "title_lengths.npy", np.concatenate(titles))
     counts = {"passages": len(lengths_N), "tokens": int(offsets[-1]), "truncated": truncated}
     return counts | {"sentences": sentences}
 
@@ -66,7 +67,7 @@ def write_structure(folder: Path, corpus: Corpus) -> dict[str, int]:
     """Writes what is known passage by passage: `article`, `lead`, `links`. Returns the counts `articles`, `links`."""
     blocks = corpus.passage_blocks("article_id", "section", "position")
     article_N, lead_N, links_M2 = article_structure(blocks, corpus.links)
-    np.save(folder / "article.npy", article_N)
-    np.save(folder / "lead.npy", lead_N)
-    np.save(folder / "links.npy", links_M2)
+    save_array(folder / "article.npy", article_N)
+    save_array(folder / "lead.npy", lead_N)
+    save_array(folder / "links.npy", links_M2)
     return {"articles": int(article_N.max(initial=-1)) + 1, "article_links": len(links_M2)}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from stillhouse.arrays import save_array
 from stillhouse.artifacts import digest_json
 from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs.structure import PassageStructure
@@ -63,9 +64,9 @@ class Tokens:
     truncated: int
 
     def save(self, folder: Path) -> None:
-        np.save(folder / "ids.npy", self.ids)
-        np.save(folder / "offsets.npy", self.offsets)
-        np.save(folder / "word_starts.npy", self.word_starts)
+        save_array(folder / "ids.npy", self.ids)
+        save_array(folder / "offsets.npy", self.offsets)
+        save_array(folder / "word_starts.npy", self.word_starts)
 
 
 def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Tokens:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.arrays import write_numbers
 from stillhouse.pretraining.ngram_tables import map_numbers, passage_blocks
 
 TOKENS_AT_ONCE = 1 << 21
@@ -43,7 +44,7 @@ def cut_into_words(
             begins_T = word_begins(word_starts_T[borders[0] : borders[-1]], borders)
             before = np.concatenate([[0], np.cumsum(begins_T)])
             inventory, local_W = _distinct(np.asarray(ids_T[borders[0] : borders[-1]]), np.flatnonzero(begins_T))
-            local_W.astype(np.int32).tofile(file)
+            write_numbers(file, local_W.astype(np.int32))
             inventories.append(inventory)
             sizes.append(len(local_W))
             word_offsets.append(before[borders[1:] - borders[0]] + word_offsets[-1][-1])
@@ -52,7 +53,7 @@ def cut_into_words(
     ends = np.cumsum([0, *sizes])
     with path.open("wb") as file:
         for number, begin, end in zip(numbers, ends[:-1], ends[1:]):
-            number[local[begin:end]].astype(np.int32).tofile(file)
+            write_numbers(file, number[local[begin:end]].astype(np.int32))
     local_path.unlink()
     return Words(map_numbers(path, np.int32), inventory, np.concatenate(word_offsets))
 

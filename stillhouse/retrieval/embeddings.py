@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.arrays import write_array
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.errors import InputError
 
@@ -46,11 +47,14 @@ def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArr
     name = _name(digests_S, vectors_SD)
     for ending, array in ((VECTORS, vectors_SD), (TEXTS, digests_S)):
         unfinished = folder / f".{name}{ending}.{os.getpid()}"
-        with unfinished.open("wb") as file:
-            np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(folder / f"{name}{ending}")
+        try:
+            with unfinished.open("wb") as file:
+                write_array(file, array)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(folder / f"{name}{ending}")
+        finally:
+            unfinished.unlink(missing_ok=True)  # where a full disk ended it, which needs the room
 
 
 def _name(digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> str:

@@ -106,6 +106,13 @@ def sq8(config: IndexConfig, passages: int, width: int) -> Any:
 EMPTY: dict[str, Callable[[IndexConfig, int, int], Any]] = {"hnsw": hnsw, "ivfpq": ivfpq, "sq8": sq8}
 
 
+def write_built(path: Path, index: Any) -> None:
+    """Writes what `build` built. faiss writes to Python's file: of one of its own it does not hear that the last bytes
+    found no room on the disk."""
+    with path.open("wb") as file:
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
+
+
 def flat_header(passages: int, width: int) -> bytes:
     """The bytes before the vectors in a file of faiss's IndexFlatIP: its name, sizes, metric, and their number."""
     unused = 1 << 20

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from stillhouse.arrays import save_array
 from stillhouse.corpus.store import Corpus
 
 SPLITS = ("train", "dev")
@@ -39,7 +40,7 @@ class Negatives:
     def write(self, folder: Path) -> None:
         table = pa.Table.from_pydict({name: list(self.queries[name]) for name in ("query_id", "split")})
         pq.write_table(table, folder / "queries.parquet")
-        np.save(folder / "rows.npy", np.ascontiguousarray(self.rows_QD))
+        save_array(folder / "rows.npy", np.ascontiguousarray(self.rows_QD))
 
     def counts(self) -> NDArray[np.int64]:
         """How many negatives each query has."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.arrays import save_array
 from stillhouse.artifacts import MANIFEST, Manifest, read_manifest
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
@@ -38,7 +39,7 @@ def write_shard(
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
         for _, vectors_BD in embeddings.blocks(BLOCK):
             file.write(vectors_BD.astype("<f4").tobytes())
-    np.save(folder / f"{NAME}{TEXTS}", digests_S)
+    save_array(folder / f"{NAME}{TEXTS}", digests_S)
     passage_ids.write(folder / "ids.parquet", first, first + len(embeddings))
 
 

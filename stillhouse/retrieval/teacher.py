@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from stillhouse.arrays import save_array
 from stillhouse.errors import InputError
 from stillhouse.retrieval.groups import Groups, GroupSampler
 
@@ -35,7 +36,7 @@ class Teacher:
     def write(self, folder: Path) -> None:
         queries = pa.Table.from_pydict({name: list(self.queries[name]) for name in ("query_id", "split")})
         pq.write_table(queries, folder / "queries.parquet")
-        np.save(folder / "negative_scores.npy", self.negative_scores_QD)
+        save_array(folder / "negative_scores.npy", self.negative_scores_QD)
         schema = pa.schema([("query_id", pa.string()), ("row", pa.int32()), ("score", pa.float32())])
         columns = {name: list(self.positives[name]) for name in schema.names}
         pq.write_table(pa.Table.from_pydict(columns, schema=schema), folder / "positives.parquet")

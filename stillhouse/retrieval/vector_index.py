@@ -22,7 +22,7 @@ from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import Embeddings
 from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
-from stillhouse.retrieval.index_kinds import build, open_flat, write_flat
+from stillhouse.retrieval.index_kinds import build, open_flat, write_built, write_flat
 from stillhouse.retrieval.runs import order_by_score
 from stillhouse.retrieval.settings import IndexConfig
 
@@ -80,7 +80,7 @@ def write_index(
     if config.kind == "flat":
         write_flat(folder / FILE, passages, vectors.width, vectors.blocks())
     else:
-        faiss.write_index(build(config, passages, vectors.width, vectors.rows), str(folder / FILE))
+        write_built(folder / FILE, build(config, passages, vectors.width, vectors.rows))
     passage_ids.write(folder / IDS)
     about = {"kind": config.kind, "passages": passages, "width": vectors.width, "model_width": model_width}
     write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})

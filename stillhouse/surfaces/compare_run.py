@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import MANIFEST, write_json
-from stillhouse.errors import InputError
+from stillhouse.errors import InputError, is_full_disk
 from stillhouse.graph import ARTIFACTS, Use
 from stillhouse.steps.execute import execute
 from stillhouse.surfaces.compare_plan import PRETRAINING, Job, Plan
@@ -81,7 +80,7 @@ class Runner:
             try:
                 self._run_use(use, job, root)
             except Exception as error:
-                if not catch or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+                if not catch or is_full_disk(error):
                     raise
                 self.failed[key] = Failure(use.name, reason(error), isinstance(error, InputError))
                 return self.failed[key]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.config import build
-from stillhouse.errors import InputError
+from stillhouse.errors import InputError, is_full_disk
 from stillhouse.graph import ARTIFACTS, Use
 from stillhouse.surfaces.compare_run import Failure
 from stillhouse.surfaces.in_process import run_uses
@@ -217,7 +216,7 @@ def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], N
                 if use.step_name == "ingest":
                     refuse_remains(Corpus.open(root / use.name / "corpus"), "test", max_rejected)
             except Exception as error:
-                if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                if is_full_disk(error):
                     raise
                 failures[corpus] = Failure(use.name, reason(error), isinstance(error, InputError))
                 log(f"{corpus} failed at {use.name}: {failures[corpus].reason}")

@@ -35,6 +35,21 @@ class _Hashed:
         self._file.flush()
 
 
+def _write(content: dict[str, Any], path: Path) -> str:
+    """Writes a file to the disk, and not only to the system; its digest."""
+    with path.open("wb") as file:
+        hashed = _Hashed(file)
+        try:
+            torch.save(content, cast(IO[bytes], hashed))
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):  # PyTorch says something of positions where the disk is full
+                raise error.__context__ from None
+            raise
+        file.flush()
+        os.fsync(file.fileno())
+    return hashed.digest.hexdigest()
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """Keeps a training's state in `folder` as `checkpoint-<step>-<SHA-256>.pt`, replaced at every `save`.
@@ -60,19 +75,13 @@ class Checkpoint:
             "step": step,
         }
         partial = self.folder / "checkpoint.partial"
-        with partial.open("wb") as file:
-            hashed = _Hashed(file)
-            try:
-                torch.save(content, cast(IO[bytes], hashed))
-            except RuntimeError as error:
-                if isinstance(error.__context__, OSError):  # PyTorch says something of positions where the disk is full
-                    raise error.__context__ from None
-                raise
-            file.flush()
-            os.fsync(file.fileno())
-        before = self._files()
-        path = self.folder / f"checkpoint-{step}-{hashed.digest.hexdigest()}.pt"
-        partial.replace(path)
+        try:
+            digest = _write(content, partial)
+            before = self._files()
+            path = self.folder / f"checkpoint-{step}-{digest}.pt"
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)  # where a full disk ended it, which needs the room
         for old in before:
             if old != path:
                 old.unlink()

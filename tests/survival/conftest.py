@@ -1,12 +1,14 @@
-"""The artifacts that the tests of survival begin with."""
+"""What the tests of survival begin with: artifacts, and a disk that is too small."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from micro_uses import RUN_USES, begin
+from small_disk import Disk, mounted
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +22,9 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, floa
         assert process.exitcode == 0, use.name
         seconds[use.name] = time.monotonic() - started
     return folder / "artifacts", seconds
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    with mounted(tmp_path / "disk") as found:
+        yield found

@@ -1,0 +1,232 @@
+"""Every step runs on a real file system that is too small for it, by its command line, until that has room.
+
+A step that finds no room says so in a sentence and ends; the outputs that were there stay as they were, and what it
+kept of its work serves the next run. The file systems are of memory, and only root may make them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from micro_uses import FORKS
+from small_disk import PAGE, Disk
+
+from stillhouse.artifacts import MANIFEST
+from stillhouse.cli import main
+from stillhouse.retrieval.embeddings import VECTORS
+from stillhouse.steps.registry import find_step, steps
+
+ROOM = 1 << 14
+"""Pages with which every step comes to its end."""
+OLD = b"an old output"
+COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
+WORDS = (*COLOURS, *ANIMALS, "the", "a", "in", "of", "and", "sings", "swims", "grows", "one", "two", "three")
+SAID = "stillhouse: the disk is full"
+NOT_SAID = ("Traceback", "Exception ignored", "close error")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A step with its inputs, `name/output` of earlier runs, and its settings; `begins` is one that says where."""
+
+    step: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    begins: str = ""
+
+    def words(self, root: Path, outputs: Path) -> list[str]:
+        """Its command line, on what lies below `root`."""
+        step = find_step(self.step)
+        flags = {port.name: port.flag for port in (*step.inputs, *step.outputs)}
+        folders = {name: root / source for name, source in self.inputs.items()} | self.places(outputs)
+        words = [self.step, *(word for name, folder in folders.items() for word in (flags[name], str(folder)))]
+        words += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
+        return words + [f"--{name}={root / name}" for name in ("model", "source") if name == self.begins]
+
+    def places(self, outputs: Path) -> dict[str, Path]:
+        return {port.name: outputs / port.name for port in find_step(self.step).outputs}
+
+
+CORPUS, INIT, TOKENS = {"corpus": "ingest/corpus"}, "fetch-model/encoder", {"tokens": "tokenize/tokens"}
+FEW = {"max_steps": 3, "batch_size": 8, "heldout_every": 100}
+TRAINED = FEW | {"negatives_per_query": 1, "negatives_depth": 8}
+INDEX = CORPUS | {"retriever": INIT}
+BM25 = {"negatives": "lexical/negatives"}
+DENSE = {"retriever": INIT, "index": "index/index"}
+SAMPLES = {"bootstrap_samples": 100, "randomisation_samples": 100}
+
+RUNS = {
+    "fetch-model": Run("fetch-model", {}, {"pooling": "mean", "query_length": 16, "passage_length": 24}, "model"),
+    "ingest": Run("ingest", begins="source"),
+    "validate": Run("validate", CORPUS),
+    "tokenize": Run("tokenize", CORPUS | {"tokenizer": INIT}, {"max_length": 32}),
+    "importance": Run("importance", TOKENS | {"tokenizer": INIT}),
+    "count": Run("count", TOKENS, {"unit": "words"}),
+    "importance of words": Run("importance", TOKENS | {"counts": "count/counts"}, {"unit": "words"}),
+    "pretrain": Run("pretrain", TOKENS | {"init": INIT}, FEW | {"objective": "mlm", "max_length": 32}),
+    "lexical": Run("lexical", CORPUS, {"negatives_depth": 8}),
+    "index": Run("index", INDEX),
+    "index hnsw": Run("index", INDEX, {"kind": "hnsw"}),
+    "index ivfpq": Run("index", INDEX, {"kind": "ivfpq"}),
+    "index sq8": Run("index", INDEX, {"kind": "sq8"}),
+    "encode": Run("encode", INDEX),
+    "retrieve": Run("retrieve", CORPUS | DENSE, {"depth": 20}),
+    "mine": Run("mine", CORPUS | DENSE | {"others": "lexical/negatives"}, {"negatives_depth": 8}),
+    "train-retriever": Run("train-retriever", CORPUS | BM25 | {"encoder": INIT}, TRAINED),
+    "train-reranker": Run("train-reranker", CORPUS | BM25 | {"init": INIT}, TRAINED | {"max_length": 48}),
+    "score": Run("score", CORPUS | BM25 | {"reranker": "train-reranker/reranker"}, {"depth": 8, "batch_tokens": 128}),
+    "rerank": Run(
+        "rerank", CORPUS | {"candidates": "retrieve/run", "reranker": "train-reranker/reranker"}, {"depth": 8}
+    ),
+    "evaluate": Run("evaluate", CORPUS | {"bm25": "lexical/run", "zero_shot": "retrieve/run"}, SAMPLES),
+    "judge": Run("judge", CORPUS | {"champion": "lexical/run", "challenger": "retrieve/run"}, SAMPLES),
+}
+
+
+KEEPS_WORK = (
+    "importance of words",
+    "count",
+    "pretrain",
+    "index",
+    "train-retriever",
+    "train-reranker",
+    "score",
+    "rerank",
+)
+"""Those that keep unfinished work of some size; of the kinds of index and of what else encodes passages, one."""
+
+
+def beir(folder: Path) -> Path:
+    """300 passages, of which each split has some queries."""
+    chance = random.Random(0)
+    (folder / "qrels").mkdir(parents=True)
+    texts = [" ".join(chance.choices(WORDS, k=14)) for _ in range(300)]
+    rows = [{"_id": f"p{i}", "title": f"{chance.choice(WORDS)} {i}", "text": text} for i, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queries = [{"_id": f"q{i}", "text": " ".join(text.split()[:6])} for i, text in enumerate(texts[:60])]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    for number, split in enumerate(("train", "dev", "test")):
+        qrels = [f"q{i}\tp{i}\t1\n" for i in range(20 * number, 20 * number + 20)]
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(qrels))
+    return folder
+
+
+def command(words: list[str], work: Path, log: Path) -> None:
+    """The command line in a process of its own; training keeps a checkpoint after every step."""
+    file = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ.update(STILLHOUSE_WORK=str(work), STILLHOUSE_QUIET="1", TMPDIR=str(work))
+    from stillhouse.retrieval import corpus_encoding
+    from stillhouse.training import loop
+
+    loop.SECONDS_BETWEEN_CHECKPOINTS, corpus_encoding.BLOCK = 0.0, 64
+    sys.exit(main(words))
+
+
+def end_of(words: list[str], work: Path, log: Path) -> int | None:
+    process = FORKS.Process(target=command, args=(words, work, log))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """What every run makes where there is room, each in a folder of its name."""
+    root = tmp_path_factory.mktemp("made")
+    beir(root / "source")
+    (root / "model").symlink_to(tiny_model)
+    for name, run in RUNS.items():
+        code = end_of(run.words(root, root / name), root / "work", root / "log")
+        assert code == 0, f"{name}: {(root / 'log').read_text()}"
+    return root
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What outlives a run that ends early: checkpoints, each known to be whole, and bytes of vectors and scores."""
+
+    checkpoints: int
+    bytes: int
+
+    @classmethod
+    def of(cls, work: Path) -> Kept:
+        checkpoints = list(work.rglob("checkpoint-*.pt"))
+        for path in checkpoints:
+            assert hashlib.sha256(path.read_bytes()).hexdigest() in path.name
+        rest = (path for ending in (f"*{VECTORS}", "scores-*.log") for path in work.rglob(ending))
+        return cls(len(checkpoints), sum(path.stat().st_size for path in rest if not path.name.startswith(".")))
+
+
+def rooms_without(folder: Path) -> tuple[int, list[int]]:
+    """The pages that are too few by one for each file below a folder, in the order they were written, and for the
+    largest of them."""
+    files = sorted((path.stat() for path in folder.rglob("*") if path.is_file()), key=lambda about: about.st_mtime_ns)
+    pages = [-(-about.st_size // PAGE) for about in files]
+    rooms = [sum(pages[: place + 1]) - 1 for place in range(len(pages))]
+    return rooms[pages.index(max(pages))], rooms
+
+
+def assert_told(code: int | None, log: Path) -> None:
+    said = log.read_text(errors="replace")
+    assert code == 1, f"{code}: {said}"
+    last = said.strip().splitlines()[-1]
+    assert last.startswith(SAID) and "run it again" in last, said
+    assert not [words for words in NOT_SAID if words in said], said
+
+
+def test_every_step_is_tried() -> None:
+    assert {run.step for run in RUNS.values()} == set(steps())
+
+
+@pytest.mark.parametrize("moments", ["one", pytest.param("all", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", RUNS)
+def test_outputs_that_find_no_room(name: str, moments: str, made: Path, disk: Disk, tmp_path: Path) -> None:
+    """A page is missing for the largest file; for each of them, where all moments are tried."""
+    outputs, log = disk.folder / "artifacts", tmp_path / "log"
+    words = RUNS[name].words(made, outputs)
+    disk.resize(ROOM)
+    for folder in RUNS[name].places(outputs).values():
+        folder.mkdir(parents=True)
+        (folder / MANIFEST).write_bytes(OLD)
+    before, taken, (largest, rooms) = content(outputs), disk.taken(), rooms_without(made / name)
+    for free in [largest] if moments == "one" else sorted(set(rooms)):
+        disk.resize(taken + free)
+        assert_told(end_of(words, tmp_path / "work", log), log)
+        assert content(outputs) == before and disk.taken() == taken, "half-written outputs"
+    disk.resize(ROOM)
+    assert end_of(words, tmp_path / "work", log) == 0, log.read_text()
+    assert content(outputs) == content(made / name)
+
+
+@pytest.mark.parametrize("growth", [4, pytest.param(1.3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", KEEPS_WORK)
+def test_work_that_finds_no_room(name: str, growth: float, made: Path, disk: Disk, tmp_path: Path) -> None:
+    """The disk grows until there is enough; what was kept before it was full serves the next run."""
+    outputs, work, log = tmp_path / "artifacts", disk.folder / "work", tmp_path / "log"
+    words = RUNS[name].words(made, outputs)
+    outputs.mkdir()
+    pages, kept = 1, Kept.of(work)
+    while code := end_of(words, work, log):
+        assert_told(code, log)
+        assert not list(outputs.iterdir()), "half-written outputs"
+        before, kept = kept, Kept.of(work)
+        assert kept.checkpoints >= before.checkpoints and kept.bytes >= before.bytes
+        pages = int(pages * growth) + 1
+        assert pages < ROOM
+        disk.resize(pages)
+    assert pages > 1, "it was never full"
+    assert content(outputs) == content(made / name)

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,32 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
             staging.rename(path)
         for old in aside:
             _remove(old)
+
+
+def write_whole_json(path: Path, value: Any) -> None:
+    write_whole(path, _json_bytes(value).decode())
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a text beside `path` and renames it: whoever reads `path` sees the old text, none, or the whole new one.
+
+    What is no plain file, as /dev/stdout, is written to as it is.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_text(text, encoding="utf-8")
+        return
+    partial = _beside(path, "partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # so that a power cut after the rename finds it whole
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
 
 
 def _beside(path: Path, kind: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from stillhouse.monitoring.table import Metric
+from stillhouse.versions.address import redact
 
 JOB = "stillhouse"
 SECONDS = 5.0
@@ -43,6 +44,9 @@ def push(
     try:
         send(gateway, JOB, registry, grouping_key=dict(group), timeout=SECONDS)
     except Exception as error:  # whatever is wrong with the gateway, the step's own work is done
-        log(f"metrics of {', '.join(group.values())} were not pushed to {gateway}: {error}")
+        shown = redact(gateway)
+        # urllib quotes parts of an address, by which nobody can tell a password: then the error's kind has to do.
+        reason = redact(str(error)) if shown == gateway else type(error).__name__
+        log(f"metrics of {', '.join(group.values())} were not pushed to {shown}: {reason}")
         return False
     return True

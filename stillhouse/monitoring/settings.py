@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from stillhouse.errors import InputError
+from stillhouse.versions.address import redact
 
 PORT = "STILLHOUSE_METRICS_PORT"
 GATEWAY = "STILLHOUSE_PUSHGATEWAY"
@@ -39,9 +40,14 @@ class MonitoringSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise InputError(f"{PORT} is {self.port}; give a port from 1 to 65535, as in {PORT}=9464")
-        parts = urlsplit(self.gateway)
-        if self.gateway and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise InputError(f"{GATEWAY} is {self.gateway!r}; give an address as in {GATEWAY}=http://pushgateway:9091")
+        shown = redact(self.gateway)
+        if self.gateway and not _has_host(self.gateway):
+            raise InputError(f"{GATEWAY} is {shown!r}; give an address as in {GATEWAY}=http://pushgateway:9091")
+        if shown != self.gateway:  # nor could it be pushed to: urllib takes what stands before an @ for the host
+            raise InputError(
+                f"{GATEWAY} is {shown!r}, whose password or token would be seen in logs and compiled pipelines; give "
+                f"an address without one, as in {GATEWAY}=http://pushgateway:9091"
+            )
 
     @property
     def asked_for(self) -> bool:
@@ -64,6 +70,14 @@ def monitoring_settings(environment: Mapping[str, str] = os.environ) -> Monitori
         task=environment.get(TASK, ""),
         run=environment.get(RUN) or "none",
     )
+
+
+def _has_host(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # brackets that are no IPv6 address
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def label(text: str) -> str:

@@ -16,9 +16,10 @@ from typing import Any
 
 import yaml
 
-from stillhouse.artifacts import write_json
+from stillhouse.artifacts import write_whole, write_whole_json
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, find_uses
+from stillhouse.markdown import as_text
 from stillhouse.refresh.graph import CHAMPION, FULL, uses_of
 from stillhouse.refresh.parameters import SOURCE, Parameters
 from stillhouse.refresh.plan import Rung
@@ -123,15 +124,14 @@ def release_refresh(parameters: Parameters, recipe: str, version: str, made: Map
 def tell(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
     """Writes how far a refresh went and how it ended to `folder`; returns it as a page for a person."""
     content: dict[str, Any] = {"rung": str(planned.rung), "champion": planned.champion, "reason": planned.reason}
-    lines = [f"**{planned.rung}**, upon {planned.champion}: {planned.reason}"]
+    lines = [f"**{planned.rung}**, upon {as_text(planned.champion)}: {as_text(planned.reason)}"]
     if outcome:
         version = outcome.release.name if outcome.release else ""
         content |= {"outcome": outcome.kind, "why": outcome.reason, "release": version}
-        lines += ["", f"**{outcome.kind}**{f' {version}' if version else ''}: {outcome.reason}"]
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / RECORD, content)
+        lines += ["", f"**{outcome.kind}**{f' {as_text(version)}' if version else ''}: {as_text(outcome.reason)}"]
     page = "\n".join(lines) + "\n"
-    (folder / PAGE).write_text(page, encoding="utf-8")
+    write_whole(folder / PAGE, page)
+    write_whole_json(folder / RECORD, content)
     return page
 
 

@@ -20,8 +20,8 @@ from stillhouse.artifacts import (
     read_manifest,
     refuse_foreign,
     whole_folders,
-    write_json,
     write_manifest,
+    write_whole_json,
 )
 from stillhouse.config import recorded
 from stillhouse.context import Context
@@ -156,10 +156,7 @@ def code_digest() -> str:
 def write_report(path: Path, report: Report) -> None:
     """Writes what a step says of itself and its outputs do not hold: its summary, its figures, the name of its page."""
     content = {"summary": report.summary, "metrics": report.metrics, "html": report.html}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    write_json(partial, content)
-    partial.replace(path)
+    write_whole_json(path, content)
 
 
 def read_report(path: Path, facts: Mapping[str, Any]) -> Report:
@@ -172,5 +169,4 @@ def read_report(path: Path, facts: Mapping[str, Any]) -> Report:
 
 def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:
     """Writes scalars as flat JSON, the form that `dvc metrics` and Kubeflow read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(dict(metrics), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    write_whole_json(path, dict(metrics))

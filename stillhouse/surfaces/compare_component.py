@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.artifacts import read_manifest, whole_folder, write_whole
 from stillhouse.comparison.sweep import make_sweep
 from stillhouse.surfaces.compare_plan import evaluation_title
 
@@ -51,9 +50,8 @@ def gather(
     references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
     synthetic = of_reference.facts["labels"] != SOURCE
     table = make_table(plan, outcomes, references, settings, synthetic=synthetic)
-    comparison.mkdir(parents=True, exist_ok=True)
-    write_files(table, comparison)
-    write_page(table, outcomes, comparison)
-    page.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(comparison / PAGE, page)
+    with whole_folder(comparison) as staging:
+        write_files(table, staging)
+        write_page(table, outcomes, staging)
+    write_whole(page, (comparison / PAGE).read_bytes().decode())
     return {f"{row.variant.name}/{name}": figure.mean for row in table.done for name, figure in row.figures.items()}

@@ -12,6 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from stillhouse.artifacts import write_whole
+from stillhouse.markdown import as_text
 from stillhouse.steps.spec import Paths, Report
 
 CURVE_POINTS = 100
@@ -32,9 +34,7 @@ class View:
 
 
 def write_view(view: View, outputs: Paths, report: Report, artifact: Any) -> None:
-    path = Path(artifact.path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(view.make(outputs, report, artifact), encoding="utf-8")
+    write_whole(Path(artifact.path), view.make(outputs, report, artifact))
 
 
 def own_page(outputs: Paths, report: Report, artifact: Any) -> str:
@@ -63,12 +63,12 @@ def figures_in_markdown(outputs: Paths, report: Report, artifact: Any) -> str:
     means = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     bounds = json.loads((folder / "intervals.json").read_text(encoding="utf-8"))
     measures = list(next(iter(means.values())))
-    lines = ["| system | " + " | ".join(measures) + " |", "|---|" + "---|" * len(measures)]
+    lines = ["| system | " + " | ".join(map(as_text, measures)) + " |", "|---|" + "---|" * len(measures)]
     for system, values in means.items():
         cells = [_cell(values[measure], bounds.get(system, {}).get(measure)) for measure in measures]
-        lines.append(f"| {system} | " + " | ".join(cells) + " |")
+        lines.append(f"| {as_text(system)} | " + " | ".join(cells) + " |")
     kind = "**synthetic** " if report.facts.get("labels") not in ("source", None) else ""
-    about = f"{report.facts.get('test_queries')} {kind}test queries; 95 % intervals in brackets."
+    about = f"{as_text(report.facts.get('test_queries'))} {kind}test queries; 95 % intervals in brackets."
     return f"## Evaluation\n\n{about}\n\n" + "\n".join(lines) + "\n"
 
 

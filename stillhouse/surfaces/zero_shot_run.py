@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import digest_json, write_json
+from stillhouse.artifacts import digest_json, whole_folder, write_json, write_whole
 from stillhouse.config import build, field_types, recorded, setting
 from stillhouse.context import work_root
 from stillhouse.errors import InputError
+from stillhouse.markdown import as_text
 from stillhouse.surfaces.compare_run import Failure
 from stillhouse.surfaces.component import told_in_a_sentence
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.zero_shot_command import Plan, checked_plan, run_plan, write_results, zero_shot_parser
+from stillhouse.versions.address import redact
 
 HANDED = "handed.json"
 """What a task says of its corpus: its name, the places of its runs, and why it failed if it did."""
@@ -122,13 +124,12 @@ def measure_corpus(source: str, values: Mapping[str, Any], folder: str) -> None:
         failures = run_plan(plan, work, config.max_rejected, lambda line: print(line, flush=True))
         [(name, runs)] = plan.runs.items()
         failure = failures.get(name)
-        out = Path(folder)
-        out.mkdir(parents=True, exist_ok=True)
-        if failure is None:
-            for place in (f"{name}/ingest/corpus", *runs.values()):
-                shutil.copytree(work / place, out / place, copy_function=_link_or_copy)
-        reason = [failure.use, failure.reason] if failure else None
-        write_json(out / HANDED, {"name": name, "runs": dict(runs), "failure": reason})
+        reason = [failure.use, redact(failure.reason)] if failure else None
+        with whole_folder(Path(folder)) as out:
+            if failure is None:
+                for place in (f"{name}/ingest/corpus", *runs.values()):
+                    shutil.copytree(work / place, out / place, copy_function=_link_or_copy)
+            write_json(out / HANDED, {"name": name, "runs": dict(runs), "failure": reason})
         if failure is None:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -138,35 +139,33 @@ def gather(values: Mapping[str, Any], parts: Sequence[str], folder: str, page: s
     with told_in_a_sentence():
         config = config_of(values)
         arguments = arguments_of(config, config.corpus_list)
-        arguments.folder = Path(folder)
-        arguments.folder.mkdir(parents=True, exist_ok=True)
         runs: dict[str, dict[str, str]] = {}
         failures: dict[str, Failure] = {}
-        for part in sorted(map(Path, parts), key=_place_in(config.corpus_list)):
-            handed = json.loads((part / HANDED).read_text(encoding="utf-8"))
-            name = handed["name"]
-            # Joined to any root, an absolute path stays what it is.
-            runs[name] = {system: str((part / run).resolve()) for system, run in handed["runs"].items()}
-            if handed["failure"]:
-                use, reason = handed["failure"]
-                failures[name] = Failure(use, reason, bad_input=True)
-            else:
-                target = arguments.folder / "artifacts" / name / "ingest" / "corpus"
-                target.parent.mkdir(parents=True)
-                target.symlink_to((part / name / "ingest" / "corpus").resolve())
-        plan = Plan([], {}, {}, runs)
-        baseline = config.baseline or plan.systems[0]
-        written = write_results(plan, arguments, baseline, failures)
-        shutil.rmtree(arguments.folder / "artifacts", ignore_errors=True)  # links and no corpus
-        for name, failure in failures.items():
-            print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", flush=True)
-        if written is None:
-            raise InputError("no corpus could be measured; the lines above say why")
-        for path in (page, summary):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(written, page)
-        averages = json.loads((arguments.folder / "metrics.json").read_text(encoding="utf-8"))["average"]
-        Path(summary).write_text(_summary(averages, len(runs) - len(failures), failures), encoding="utf-8")
+        with whole_folder(Path(folder)) as staging:
+            arguments.folder = staging
+            for part in sorted(map(Path, parts), key=_place_in(config.corpus_list)):
+                handed = json.loads((part / HANDED).read_text(encoding="utf-8"))
+                name = handed["name"]
+                # Joined to any root, an absolute path stays what it is.
+                runs[name] = {system: str((part / run).resolve()) for system, run in handed["runs"].items()}
+                if handed["failure"]:
+                    use, reason = handed["failure"]
+                    failures[name] = Failure(use, reason, bad_input=True)
+                else:
+                    target = staging / "artifacts" / name / "ingest" / "corpus"
+                    target.parent.mkdir(parents=True)
+                    target.symlink_to((part / name / "ingest" / "corpus").resolve())
+            plan = Plan([], {}, {}, runs)
+            baseline = config.baseline or plan.systems[0]
+            written = write_results(plan, arguments, baseline, failures)
+            shutil.rmtree(staging / "artifacts", ignore_errors=True)  # links and no corpus
+            for name, failure in failures.items():
+                print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", flush=True)
+            if written is None:
+                raise InputError("no corpus could be measured; the lines above say why")
+            write_whole(Path(page), written.read_bytes().decode())
+            averages = json.loads((staging / "metrics.json").read_text(encoding="utf-8"))["average"]
+            write_whole(Path(summary), _summary(averages, len(runs) - len(failures), failures))
         return {f"{system}/{measure}": value for system, of in averages.items() for measure, value in of.items()}
 
 
@@ -178,12 +177,16 @@ def _place_in(corpora: Sequence[str]) -> Any:
 
 def _summary(averages: Mapping[str, Mapping[str, float]], corpora: int, failures: Mapping[str, Failure]) -> str:
     measures = list(next(iter(averages.values())))
-    lines = [f"## Average of {corpora} corpora", "", "| system | " + " | ".join(measures) + " |"]
+    lines = [f"## Average of {corpora} corpora", "", "| system | " + " | ".join(map(as_text, measures)) + " |"]
     lines.append("|---|" + "---|" * len(measures))
     lines += [
-        f"| {system} | " + " | ".join(f"{of[name]:.3f}" for name in measures) + " |" for system, of in averages.items()
+        f"| {as_text(system)} | " + " | ".join(f"{of[name]:.3f}" for name in measures) + " |"
+        for system, of in averages.items()
     ]
-    lines += [f"\n{name} failed at {failure.use}: {failure.reason}" for name, failure in failures.items()]
+    told = "\n{} failed at {}: {}"
+    lines += [
+        told.format(*map(as_text, (name, failure.use, redact(failure.reason)))) for name, failure in failures.items()
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -16,11 +16,13 @@ FORKS = multiprocessing.get_context("forkserver")
 """Its children begin with everything imported, so that a kill meets the work and not the imports."""
 FORKS.set_forkserver_preload(
     [
+        "pytest",  # which every child imports, as its parent did
         "pandas",
         "transformers.models.bert.modeling_bert",  # torch, and all of transformers that an encoder needs
         "great_expectations",
         "stillhouse.evaluation.figures",
         "stillhouse.evaluation.report.page",
+        "stillhouse.retrieval.corpus_encoding",
         "stillhouse.retrieval.source",
         "stillhouse.steps.registry",
         "stillhouse.training.loop",
@@ -39,7 +41,7 @@ RUN_USES = (
 EXACT = {"precision": "fp32"}
 TRAINED = {"max_steps": 4, "heldout_every": 2}
 TOO_FAST = {"reranker": {"learning_rate": 1e-2}}
-"""Its held-out loss does not go on falling: which parameters were the best, and they themselves, a killed run must know too."""
+"""Its held-out loss does not go on falling: a killed run must know which parameters were the best, and have them."""
 
 
 def settings_of(use: Use) -> Any:

@@ -1,6 +1,7 @@
 """A corpus that tries to run code in whoever opens a page made of it: every page shows its texts as texts.
 
-Pages are read twice: as HTML, and, where Debian's Chromium is installed, in a real browser.
+Pages are read twice: as HTML, and, where Debian's Chromium is installed, in a real browser. What components write in
+Markdown is rendered, HTML in it and all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ import pytest
 
 from stillhouse import cli
 from stillhouse.errors import ValidationFailed
+from stillhouse.markdown import as_text
+from stillhouse.refresh.on_cluster import Planned, tell
+from stillhouse.refresh.plan import Rung
+from stillhouse.steps.spec import Report
+from stillhouse.surfaces import zero_shot_run
+from stillhouse.surfaces.component_views import figures_in_markdown
+from stillhouse.surfaces.run_control import tell_end
+from stillhouse.versions.promotion import Outcome
 
 CHROMIUM = shutil.which("chromium") or ""
 TRAP = """<script>document.title='caught'</script><img src=x onerror="document.title='caught'">"""
@@ -79,15 +88,17 @@ def pages(
 
 
 class Elements(HTMLParser):
-    """What a page has that could run, and what it shows."""
+    """What a page has that could run, its elements, and what it shows."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.runs: list[str] = []
+        self.elements: set[str] = set()
         self.shown = ""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
         self.runs += [tag] if tag == "script" else []
         self.runs += [name for name, _ in attrs if name.startswith("on")]
 
@@ -117,6 +128,90 @@ def test_a_browser_runs_nothing_that_a_corpus_says(page: str, pages: dict[str, P
 @pytest.mark.parametrize("page", SHOWING)
 def test_the_trap_is_shown(page: str, pages: dict[str, Path]) -> None:
     assert "<script>document.title" in Elements(pages[page].read_text(encoding="utf-8")).shown
+
+
+MARKDOWN = (
+    TRAP,
+    BROKEN_OUT,
+    "a | b | c",
+    "`code` and ``more`` with a `single",
+    "[click](javascript:alert(1)) ![x](http://localhost/x.png) [a]: b <https://localhost> https://localhost",
+    "lines\n\n# heading\n- item\n> quote\n---\n| a |\n|---|\n",
+    "**bold** __bold__ ~~gone~~ ==marked== $x$ \\*",
+    "&lt;script&gt; &amp; &copy;",
+    "# heading",
+    "- item",
+    "+ item",
+    "1. item",
+    "12) item",
+    "---",
+    "    code",
+    "C:\\folder\\*",
+)
+"""Texts that are markup to Markdown."""
+
+
+def end_of_a_run(text: str, folder: Path) -> str:
+    tell_end(text, text, "FAILED", text, str(folder / "summary"), str(folder / "metrics"))
+    return (folder / "summary").read_text(encoding="utf-8")
+
+
+def figures(text: str, folder: Path) -> str:
+    (folder / "metrics.json").write_text(json.dumps({text: {text: 0.5}}))
+    (folder / "intervals.json").write_text("{}")
+    return figures_in_markdown({"evaluation": folder}, Report("done", facts={"test_queries": text}), None)
+
+
+def averages(text: str, folder: Path) -> str:
+    failure = zero_shot_run.Failure(text, text, bad_input=True)
+    return zero_shot_run._summary({text: {text: 0.5}}, 1, {text: failure})
+
+
+def refresh(text: str, folder: Path) -> str:
+    return tell(folder, Planned(Rung.INDEX, text, text), Outcome("refused", None, text))
+
+
+SUMMARIES: dict[str, tuple[Callable[[str, Path], str], int, set[str]]] = {
+    "report-end": (end_of_a_run, 3, {"h2", "p", "blockquote"}),
+    "evaluate": (figures, 3, {"h2", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}),
+    "zero-shot": (averages, 5, {"h2", "p", "table", "thead", "tbody", "tr", "th", "td"}),
+    "refresh": (refresh, 3, {"p", "strong"}),
+}
+"""What writes each summary that Kubeflow shows, how often a text is in it, and the elements that it is made of."""
+
+
+@pytest.mark.parametrize("text", MARKDOWN)
+@pytest.mark.parametrize("summary", SUMMARIES)
+def test_a_summary_shows_a_text_as_it_is(summary: str, text: str, tmp_path: Path) -> None:
+    rendering = pytest.importorskip("markdown_it", reason="what comes with rich is not installed")
+    make, times, own = SUMMARIES[summary]
+    show = rendering.MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render
+    page, calm = Elements(show(make(text, tmp_path))), Elements(show(make("calm", tmp_path)))
+    assert page.runs == [] and page.elements == calm.elements and page.elements <= own
+    shown, line = page.shown, " ".join(text.split())
+    assert calm.shown.count("calm") == times and shown.count(line) >= times
+    assert shown.replace(line, "calm").split() == calm.shown.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("of 3 passages, RR@10 0.25 (v1.2.0): so-so!", "of 3 passages, RR@10 0.25 (v1.2.0): so-so!"),
+        ("<script>a</script>", "&lt;script&gt;a&lt;/script&gt;"),
+        ("a | `b`\n[c](d)", r"a \| \`b\` \[c\](d)"),
+        ("2. b", r"2\. b"),
+        ("", ""),
+    ],
+)
+def test_a_text_in_markdown(text: str, expected: str) -> None:
+    assert as_text(text) == expected
+
+
+def test_the_end_of_a_run_tells_no_password(tmp_path: Path) -> None:
+    said = "clone of https://bob:hush@localhost/x?token=hush failed"
+    tell_end("train", "run-1", "FAILED", said, str(tmp_path / "summary"), str(tmp_path / "metrics"))
+    text = (tmp_path / "summary").read_text(encoding="utf-8")
+    assert "clone of" in text and "hush" not in text
 
 
 def in_browser(page: Path) -> str:

@@ -52,7 +52,15 @@ PANELS = (
     Panel("Retrieval signals", "none", ((f"stillhouse_signal{CHOSEN}", "{{signal}}, {{step}}"),)),
     Panel("Optimiser steps a second", "none", ((f"rate(stillhouse_training_steps_total{CHOSEN}[5m])", OF_STEP),)),
     Panel("GPU memory", "bytes", ((f"stillhouse_gpu_memory_bytes{CHOSEN}", "{{kind}}, {{step}}"),)),
-    Panel("Ended well", "bool_yes_no", ((f"stillhouse_step_success{CHOSEN}", OF_STEP),), "newest"),
+    Panel(
+        "Ended well",
+        "bool_yes_no",
+        (
+            (f"stillhouse_run_success{CHOSEN}", "the whole of {{pipeline}}, {{run}}"),
+            (f"stillhouse_step_success{CHOSEN}", OF_STEP),
+        ),
+        "newest",
+    ),
     Panel("Failed for", "none", ((f"stillhouse_step_failure{CHOSEN} == 1", "{{step}}: {{reason}}"),), "newest"),
     Panel(
         "Duration and end",
@@ -60,6 +68,7 @@ PANELS = (
         (
             (f"stillhouse_step_duration_seconds{CHOSEN}", "{{step}} took"),
             (f"time() - stillhouse_step_finished_timestamp_seconds{CHOSEN}", "{{step}} ended before"),
+            (f"time() - stillhouse_run_finished_timestamp_seconds{CHOSEN}", "the whole of {{pipeline}} ended before"),
         ),
         "newest",
     ),
@@ -71,11 +80,12 @@ PANELS = (
         "newest",
     ),
     Panel(
-        "Validation passed, challenger accepted",
+        "Validation passed, challenger accepted, released",
         "bool_yes_no",
         (
             (f"stillhouse_validation_passed{CHOSEN}", "validation, {{run}}"),
             (f"stillhouse_promotion_accepted{CHOSEN}", "promotion, {{run}}"),
+            (f"stillhouse_promotion_released{CHOSEN}", "release, {{run}}"),
         ),
         "newest",
     ),
@@ -87,6 +97,9 @@ PANELS = (
             ("time() - stillhouse_schedule_checked_timestamp_seconds", "{{schedule}}: not looked since"),
             ("stillhouse_schedule_interval_seconds", "{{schedule}}: looks every"),
         ),
+    ),
+    Panel(
+        "A schedule's run is in flight", "bool_yes_no", (("stillhouse_schedule_in_flight", "{{schedule}}"),), "newest"
     ),
 )
 

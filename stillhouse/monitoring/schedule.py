@@ -20,11 +20,13 @@ def watch_interval() -> float:
     return float(text)
 
 
-def tell_schedule(schedule: str, interval_seconds: float, fresh: bool, log: Callable[[str], None]) -> bool:
+def tell_schedule(
+    schedule: str, interval_seconds: float, fresh: bool, in_flight: bool, log: Callable[[str], None]
+) -> bool:
     """Pushes that `schedule` looked just now, where the environment names a gateway; says whether it was told.
 
     `fresh`: the release is of the corpus as it is now. While it is not, the time when it last was stays as it is, and
-    grows old.
+    grows old. `in_flight`: a run is at work on it.
     """
     settings = monitoring_settings()
     if not settings.gateway:
@@ -37,6 +39,7 @@ def tell_schedule(schedule: str, interval_seconds: float, fresh: bool, log: Call
         values = {
             "stillhouse_schedule_interval_seconds": interval_seconds,
             "stillhouse_schedule_checked_timestamp_seconds": now,
+            "stillhouse_schedule_in_flight": float(in_flight),
         }
         if fresh:
             values["stillhouse_schedule_fresh_timestamp_seconds"] = now

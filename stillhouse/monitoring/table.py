@@ -1,8 +1,8 @@
 """Every metric that Stillhouse has: one table, which the code, the alert rules and the dashboard go by.
 
 Live metrics are served on `/metrics` while a step runs and vanish with it. Results are pushed once, at the end, and
-stay at the Pushgateway until the same step of the same pipeline pushes again. No metric is both, so that nothing is
-counted twice.
+stay at the Pushgateway until the same step of the same pipeline pushes again; so are those of whole runs and of
+schedules. No metric is both, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 COMMON = ("pipeline", "step", "run")
 """Labels of every metric of a step: which pipeline, which task of it, and which run."""
+OF_RUN = ("pipeline", "run")
+"""Labels of the metrics of a whole run, whose group is named by the pipeline alone."""
 GROUPED_BY = ("pipeline", "step")
 """What names a step's group at the Pushgateway. The run is not in it: a new run's results replace the last one's."""
 KINDS = ("counter", "gauge")
@@ -56,14 +58,21 @@ RESULTS = (
     Metric("stillhouse_step_examples_per_second", "gauge", "Throughput of the step's last run", ("work",)),
     Metric("stillhouse_step_figure", "gauge", "A figure of the step's report, as in its metrics file", ("figure",)),
     Metric("stillhouse_validation_passed", "gauge", "1 when the corpus passed validation, 0 when it did not"),
-    Metric("stillhouse_promotion_accepted", "gauge", "1 when the challenger became the release, 0 when it was refused"),
+    Metric("stillhouse_promotion_accepted", "gauge", "1 when the challenger passed its comparison, 0 when refused"),
+    Metric("stillhouse_promotion_released", "gauge", "1 when the run's challenger is the release, 0 when it is not"),
 )
+RUNS = (
+    Metric("stillhouse_run_success", "gauge", "1 when the pipeline's last run succeeded, else 0"),
+    Metric("stillhouse_run_finished_timestamp_seconds", "gauge", "When the pipeline's last run ended"),
+)
+"""What the last task of a run pushes, one group a pipeline. It hears of pods that could say nothing of themselves."""
 SCHEDULES = (
     Metric("stillhouse_schedule_interval_seconds", "gauge", "How often a schedule looks for a new corpus"),
     Metric("stillhouse_schedule_checked_timestamp_seconds", "gauge", "When a schedule last looked for a new corpus"),
     Metric(
         "stillhouse_schedule_fresh_timestamp_seconds", "gauge", "When the release was last seen to be of the corpus"
     ),
+    Metric("stillhouse_schedule_in_flight", "gauge", "1 while a run for the changed corpus is in flight, else 0"),
 )
 """What the watcher pushes, one group a schedule, named by the label `schedule` alone."""
 
@@ -72,9 +81,11 @@ REASONS = ("bad_input", "validation", "not_finite", "out_of_memory", "interrupte
 
 
 def all_metrics() -> dict[str, Metric]:
-    return {metric.name: metric for metric in (*LIVE, *RESULTS, *SCHEDULES)}
+    return {metric.name: metric for metric in (*LIVE, *RESULTS, *RUNS, *SCHEDULES)}
 
 
 def labels_of(metric: Metric) -> tuple[str, ...]:
     """Every label of a metric, as Prometheus sees it."""
-    return (*(("schedule",) if metric in SCHEDULES else COMMON), *metric.labels)
+    if metric in SCHEDULES:
+        return ("schedule", *metric.labels)
+    return (*(OF_RUN if metric in RUNS else COMMON), *metric.labels)

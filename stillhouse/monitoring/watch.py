@@ -1,32 +1,45 @@
-"""Watches one step from its beginning to its end: serves its live figures and pushes its results."""
+"""Watches a step or another task from its beginning to its end: serves live figures, and pushes how it ended."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from stillhouse.context import rank
-from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.monitoring.monitor import SILENT, Monitor
 from stillhouse.monitoring.settings import GATEWAY, PORT, MonitoringSettings, monitoring_settings
 
 if TYPE_CHECKING:
     from stillhouse.monitoring.gateway import Values
-    from stillhouse.monitoring.tally import Tally
     from stillhouse.steps.spec import Report
+
+
+VERDICTS = {
+    "passed": "stillhouse_validation_passed",
+    "accepted": "stillhouse_promotion_accepted",
+    "released": "stillhouse_promotion_released",
+}
+"""Facts of a report that are metrics of their own."""
+ELSEWHERE = "elsewhere"
+"""A failure in another process, which may have told for which reason; what is told of it stays as it is."""
 
 
 @dataclass
 class Watched:
-    """A step under watch: what it tells its progress to, and its report once it has one."""
+    """A step or task under watch: what it tells its progress to, and its report once it has one.
+
+    `told`: if it ends well, a step within has said so itself.
+    """
 
     monitor: Monitor = SILENT
     report: Report | None = None
     common: dict[str, str] = field(default_factory=dict)
+    told: bool = False
 
 
 @contextmanager
@@ -36,13 +49,10 @@ def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
     Raises `InputError`, before the block, when it asks for it in a way that is wrong or prometheus-client is absent.
     What goes wrong later with Prometheus itself is logged and does not touch the step.
     """
-    settings = monitoring_settings()
-    if not settings.asked_for or rank() > 0:
+    settings = _asked()
+    if not settings:
         yield Watched()
         return
-    if find_spec("prometheus_client") is None:
-        asked = PORT if settings.port else GATEWAY
-        raise InputError(f"{asked} asks for metrics, which need prometheus-client: pip install 'stillhouse[metrics]'")
     from stillhouse.monitoring.exporter import Exporter
     from stillhouse.monitoring.tally import Tally
 
@@ -66,36 +76,71 @@ def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
         if isinstance(tally, Exporter):
             tally.close()
         if settings.gateway:
-            push_results(settings, watched, tally, time.monotonic() - started, failure, log)
+            values = outcome(watched, time.monotonic() - started, failure)
+            figures = {"stillhouse_step_figure": watched.report.metrics} if watched.report else {}
+            throughput = {"stillhouse_step_examples_per_second": tally.throughput()}
+            push_results(settings, watched, {**values, **figures, **throughput}, log)
+
+
+@contextmanager
+def watch_task(task: str, log: Callable[[str], None]) -> Iterator[Watched]:
+    """Pushes how the block ended, a task without a step or around one, where the environment names a gateway.
+
+    It serves nothing, and what a step within it has pushed under the same name stays beside that. Raises `InputError`
+    as `watch_step` does.
+    """
+    settings = _asked()
+    if not settings or not settings.gateway:
+        yield Watched()
+        return
+    watched, started = Watched(common=settings.labels(task)), time.monotonic()
+    failure = ""
+    try:
+        yield watched
+    except BaseException as error:
+        failure = ELSEWHERE if isinstance(error, CrashElsewhere) else reason(error)
+        raise
+    finally:
+        if failure or not watched.told:
+            push_results(settings, watched, outcome(watched, time.monotonic() - started, failure), log, keep=True)
+
+
+def _asked() -> MonitoringSettings | None:
+    """What the environment asks of this process; None for nothing, and for all but the first of several processes."""
+    settings = monitoring_settings()
+    if not settings.asked_for or rank() > 0:
+        return None
+    if find_spec("prometheus_client") is None:
+        asked = PORT if settings.port else GATEWAY
+        raise InputError(f"{asked} asks for metrics, which need prometheus-client: pip install 'stillhouse[metrics]'")
+    return settings
+
+
+def outcome(watched: Watched, seconds: float, failure: str) -> Values:
+    """How a step or task ended: well or, with `failure`, not; and the verdicts of its report."""
+    from stillhouse.monitoring.table import REASONS
+
+    values: dict[str, Mapping[str, float] | float] = {
+        "stillhouse_step_success": float(not failure),
+        "stillhouse_step_finished_timestamp_seconds": time.time(),
+        "stillhouse_step_duration_seconds": seconds,
+    }
+    if failure != ELSEWHERE:
+        values["stillhouse_step_failure"] = {name: float(name == failure) for name in REASONS}
+    facts = watched.report.facts if watched.report else {}
+    return values | {name: float(bool(facts[fact])) for fact, name in VERDICTS.items() if fact in facts}
 
 
 def push_results(
-    settings: MonitoringSettings,
-    watched: Watched,
-    tally: Tally,
-    seconds: float,
-    failure: str,
-    log: Callable[[str], None],
+    settings: MonitoringSettings, watched: Watched, values: Values, log: Callable[[str], None], *, keep: bool = False
 ) -> bool:
-    """Pushes the results of a step that ended, well or, with `failure`, not. The group has no run in its name."""
+    """Pushes results as the group of a step or task, which has no run in its name."""
     from stillhouse.monitoring.gateway import push
-    from stillhouse.monitoring.table import GROUPED_BY, REASONS, RESULTS
+    from stillhouse.monitoring.table import GROUPED_BY, RESULTS
 
-    values: Values = {
-        "stillhouse_step_success": float(not failure),
-        "stillhouse_step_failure": {name: float(name == failure) for name in REASONS},
-        "stillhouse_step_finished_timestamp_seconds": time.time(),
-        "stillhouse_step_duration_seconds": seconds,
-        "stillhouse_step_examples_per_second": tally.throughput(),
-    }
-    if watched.report is not None:
-        verdicts = {"passed": "stillhouse_validation_passed", "accepted": "stillhouse_promotion_accepted"}
-        said = {name: watched.report.facts[fact] for fact, name in verdicts.items() if fact in watched.report.facts}
-        figures = {"stillhouse_step_figure": watched.report.metrics}
-        values = {**values, **figures, **{name: float(bool(value)) for name, value in said.items()}}
     group = {name: watched.common[name] for name in GROUPED_BY}
     rest = {name: value for name, value in watched.common.items() if name not in group}
-    return push(settings.gateway, RESULTS, values, group, log, rest)
+    return push(settings.gateway, RESULTS, values, group, log, rest, keep)
 
 
 def reason(error: BaseException) -> str:

@@ -5,7 +5,6 @@ Nothing of kfp is imported; its artifacts are known here by the attributes that 
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stillhouse.config import build, field_types
-from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_told
+from stillhouse.context import say
+from stillhouse.errors import CRASH, FULL_DISK, CrashElsewhere, InputError, ValidationFailed, access_told
+from stillhouse.monitoring.watch import Watched, watch_task
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
@@ -26,7 +27,6 @@ from stillhouse.trainjob.settings import read_node_settings
 from stillhouse.versions.lineage import lineage
 
 METRICS = "metrics"
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 class KubeflowArtifact(Protocol):
@@ -57,6 +57,13 @@ def told_in_a_sentence() -> Iterator[None]:
         raise SystemExit(CRASH) from None
 
 
+@contextmanager
+def watched_task(name: str) -> Iterator[Watched]:
+    """The same; and Prometheus is told how the task ended, where the environment asks for that."""
+    with told_in_a_sentence(), watch_task(name, say) as watched, access_told():
+        yield watched
+
+
 def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     """Runs a step with a component's arguments: its input and output artifacts, `metrics`, views and its settings.
 
@@ -67,7 +74,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     A corpus that does not pass ends no task here: Kubeflow would throw away the page that says why. The pipeline's gate
     stops the run, and every step that is given the verdict refuses to work.
     """
-    with told_in_a_sentence():
+    with watched_task(step_name) as watched:
         check_pod()
         step = find_step(step_name)
         settings = {name: values[name] for name in field_types(step.config)}
@@ -76,6 +83,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
         outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
 
         def compute() -> Report:
+            watched.told = True  # here or on a node; not of a pod that will not do, or of what was in the run cache
             nodes = read_node_settings(os.environ, sys.argv)
             if nodes:
                 from stillhouse.trainjob.launch import execute_on_nodes
@@ -92,6 +100,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
             assert failure.report is not None
             print(f"stillhouse: {failure}", file=sys.stderr, flush=True)
             report = failure.report
+        watched.report = report
         publish(step, report, outputs, values)
 
 

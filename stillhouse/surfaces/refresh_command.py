@@ -53,8 +53,10 @@ def refresh_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     from stillhouse.config import field_types
+    from stillhouse.monitoring.watch import watch_task
     from stillhouse.refresh.plan import Thresholds
     from stillhouse.refresh.run import Request, refresh, report
+    from stillhouse.steps.spec import Report
     from stillhouse.versions.promotion import REFUSED
 
     arguments = refresh_parser().parse(argv)
@@ -71,9 +73,12 @@ def main(argv: Sequence[str]) -> int:
         plan_only=arguments.plan_only,
         again=arguments.again,
     )
-    with environment(arguments, arguments.folder.with_name(f"{arguments.folder.name}.work")):
-        log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr))
+    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr))
+    work = arguments.folder.with_name(f"{arguments.folder.name}.work")
+    with environment(arguments, work), watch_task("refresh", log) as watched:
         done = refresh(request, log)
+        if done.outcome:
+            watched.report = Report(done.sentence, facts={"released": done.outcome.in_use})
     if arguments.report:
         report(done, arguments.report)
     print(done.sentence)

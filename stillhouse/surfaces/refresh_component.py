@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stillhouse.artifacts import write_whole
 from stillhouse.refresh.parameters import read_parameters
 from stillhouse.refresh.plan import Rung
 from stillhouse.steps.execute import write_metrics
-from stillhouse.surfaces.component import told_in_a_sentence
+from stillhouse.steps.spec import Report
+from stillhouse.surfaces.component import watched_task
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.versions.lineage import lineage
 
@@ -44,7 +46,7 @@ def run_check(values: Mapping[str, Any]) -> None:
     """Refuses parameters that are out of range, and repositories, branches and revisions that cannot be read."""
     from stillhouse.refresh.on_cluster import look
 
-    with told_in_a_sentence():
+    with watched_task("check"):
         print(f"[refresh] {look(read_parameters(values))} is in use")
 
 
@@ -52,7 +54,7 @@ def run_plan(values: Mapping[str, Any]) -> str:
     """Runs the plan's component and returns the rung."""
     from stillhouse.refresh.on_cluster import plan_refresh, tell
 
-    with told_in_a_sentence():
+    with watched_task("plan"):
         check_pod()
         outputs = {name: Path(values[name].path) for name in TAKEN}
         planned = plan_refresh(read_parameters(values), values["recipe"], Path(values["corpus"].path), outputs)
@@ -64,16 +66,20 @@ def run_plan(values: Mapping[str, Any]) -> str:
 
 
 def run_release(values: Mapping[str, Any]) -> None:
-    """Runs the promotion's component. A refusal is no failure: the old release stays, and the summary says why."""
+    """Runs the promotion's component. A refusal is no failure: the old release stays, and the summary says why.
+
+    Prometheus hears of a release when it is out: between the verdict and that a push may fail, or another come first.
+    """
     from stillhouse.refresh.on_cluster import RECORD, Planned, release_refresh, tell
     from stillhouse.versions.promotion import REFUSED
 
-    with told_in_a_sentence():
+    with watched_task("promote") as watched:
         check_pod()
         known = json.loads((Path(values["planned"].path) / RECORD).read_text(encoding="utf-8"))
         planned = Planned(Rung(known["rung"]), known["champion"], known["reason"])
         made = {place: Path(values[port].path) for port, place in MADE.items() if values.get(port) is not None}
         outcome = release_refresh(read_parameters(values), values["recipe"], planned.champion, made)
+        watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
         _show(tell(Path(values["refreshed"].path), planned, outcome), values)
         accepted = float(outcome.kind != REFUSED)
         values["metrics"].log_metric("released", accepted)
@@ -83,6 +89,4 @@ def run_release(values: Mapping[str, Any]) -> None:
 def _show(page: str, values: Mapping[str, Any]) -> None:
     """Prints a page and writes it where Kubeflow shows it."""
     print(f"[refresh] {page}", flush=True)
-    summary = Path(values["summary"].path)
-    summary.parent.mkdir(parents=True, exist_ok=True)
-    summary.write_text(page, encoding="utf-8")
+    write_whole(Path(values["summary"].path), page)

@@ -9,17 +9,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from stillhouse.artifacts import MANIFEST, read_manifest, whole_folder, write_manifest
+from stillhouse.artifacts import MANIFEST, read_manifest, whole_folder, write_manifest, write_whole
+from stillhouse.context import say
 from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.markdown import as_text
+from stillhouse.monitoring.run_end import tell_run
 from stillhouse.steps.execute import write_metrics
-from stillhouse.surfaces.component import told_in_a_sentence
+from stillhouse.surfaces.component import watched_task
+from stillhouse.versions.address import redact
 
 SUCCEEDED = "SUCCEEDED"
 
 
 def stop_unless_passed(validation: str) -> None:
     """Ends the process with the exit code of a failed validation, unless the verdict in this folder is good."""
-    with told_in_a_sentence():
+    with watched_task("gate"):
         facts = read_manifest(Path(validation)).facts
         if facts.get("passed") is not True:
             failed = ", ".join(facts.get("failed", [])) or "no verdict"
@@ -31,26 +35,26 @@ def stop_unless_passed(validation: str) -> None:
 
 def put_together(parts: Sequence[str], folder: str) -> None:
     """Copies what `encode` wrote of every shard to a folder of its own inside `folder`."""
-    with told_in_a_sentence():
+    with watched_task("gather-vectors"):
         if not parts:
             raise InputError("there are no vectors to put together: no shard was encoded")
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for part in map(Path, parts):
-            number = read_manifest(part, verify=False).facts["shard"]
-            target = Path(folder) / f"shard-{number:04}"
-            if target.exists():
-                raise InputError(f"shard {number} is there twice; start the run again")
-            target.mkdir()
-            for file in part.iterdir():
-                _link_or_copy(file, target / file.name)
-            assert (target / MANIFEST).is_file()
+        with whole_folder(Path(folder)) as staging:
+            for part in map(Path, parts):
+                number = read_manifest(part, verify=False).facts["shard"]
+                target = staging / f"shard-{number:04}"
+                if target.exists():
+                    raise InputError(f"shard {number} is there twice; start the run again")
+                target.mkdir()
+                for file in part.iterdir():
+                    _link_or_copy(file, target / file.name)
+                assert (target / MANIFEST).is_file()
 
 
 def add_up_counts(parts: Sequence[str], folder: str) -> None:
     """Writes the sum of what `count` wrote of every shard as one count folder: the counts of the whole corpus."""
     from stillhouse.pretraining.ngram_files import merge_counts
 
-    with told_in_a_sentence():
+    with watched_task("gather-counts"):
         manifests = [read_manifest(Path(part)) for part in parts]
         numbers = sorted(manifest.facts["shard"] for manifest in manifests)
         if not numbers or numbers != list(range(1, manifests[0].facts["shards"] + 1)):
@@ -73,21 +77,22 @@ def _link_or_copy(file: Path, target: Path) -> None:
 
 
 def tell_end(pipeline: str, run: str, state: str, error: str | None, summary: str, metrics: str) -> float:
-    """Writes how a run ended as Markdown and prints it; 1.0 for a success."""
+    """Writes how a run ended as Markdown, prints it and tells Prometheus; 1.0 for a success."""
     succeeded = state == SUCCEEDED
-    lines = [f"## {pipeline}: {state.lower()}", "", f"Run `{run}`."]
+    lines = [f"## {as_text(pipeline)}: {as_text(state.lower())}", "", f"Run {as_text(run)}."]
     if not succeeded:
         lines += ["", "The first failed task in the graph says why, in the last lines of its log."]
-        lines += ["", f"> {' '.join(error.split())}"] if error else []
+        lines += ["", f"> {as_text(redact(error))}"] if error else []
         lines += [
             "",
             "Trainings go on from their last checkpoint when the run is started again with the same parameters.",
         ]
-    text = "\n".join(lines) + "\n"
-    Path(summary).parent.mkdir(parents=True, exist_ok=True)
-    Path(summary).write_text(text, encoding="utf-8")
+    write_whole(Path(summary), "\n".join(lines) + "\n")
     write_metrics(Path(metrics), {"succeeded": float(succeeded)})
     print(f"[end] {pipeline}, run {run}: {state.lower()}", flush=True)
+    # Somebody's wish to end a run is no failure of it.
+    if not state.startswith("CANCEL"):
+        tell_run(succeeded, say)
     return float(succeeded)
 
 
@@ -95,5 +100,5 @@ def refuse_parameters(pipeline: str, values: Mapping[str, Any]) -> None:
     """Ends the process with the exit code of bad input when a parameter of a run is out of range."""
     from stillhouse.surfaces.run_parameters import TABLES, check_parameters
 
-    with told_in_a_sentence():
+    with watched_task("check"):
         check_parameters(pipeline, {name: value for name, value in values.items() if name in TABLES[pipeline]})

@@ -48,11 +48,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a promotion ended: `RELEASED`, `ALREADY` or `REFUSED`, the release that it is about, and why."""
+    """How a promotion ended: `RELEASED`, `ALREADY` or `REFUSED`, the release that it is about, and why.
+
+    `in_use` says whether the candidate is the champion now.
+    """
 
     kind: str
     release: Release | None
     reason: str
+    in_use: bool = False
 
 
 def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: bool = True) -> Outcome:
@@ -68,7 +72,8 @@ def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: b
     artifacts = data.artifacts_of(candidate.folder, candidate.paths)
     for release in history.releases:
         if release.identity == identity_of(artifacts):
-            return Outcome(ALREADY, release, _already(release, history.champion))
+            in_use = history.champion is not None and history.champion.tag == release.tag
+            return Outcome(ALREADY, release, _already(release, history.champion), in_use)
     against = history.champion
     if recorded:
         data.refuse_unfinished(candidate.folder)
@@ -92,7 +97,7 @@ def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: b
     refuse_changed(git, base, git.commit_of(f"{REMOTE}/{branch}"), against, branch)
     data.push(candidate.folder)
     release = publish(git, record, candidate.bump, branch, base, against)
-    return Outcome(RELEASED, release, verdict.get("reason", "the first release"))
+    return Outcome(RELEASED, release, verdict.get("reason", "the first release"), in_use=True)
 
 
 def _already(release: Release, champion: Release | None) -> str:

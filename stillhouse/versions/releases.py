@@ -217,6 +217,11 @@ def find_refusal(git: Git, key: str) -> str:
     return git.tags(f"{NAME}#refused#{key}").get(f"{NAME}#refused#{key}", "")
 
 
+def refused_beside(git: Git, release: Release) -> bool:
+    """Whether a challenger of this release, of any corpus, was refused."""
+    return any(git.commit_of(f"refs/tags/{tag}") == release.commit for tag in git.tags(f"{NAME}#refused#*"))
+
+
 def refuse_overtaken(history: History, against: Release | None) -> None:
     """Raises `Overtaken` when the champion is another than the challenger was compared with."""
     now = history.champion

@@ -2,61 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
+from gateway_stand_in import Gateway
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.monitoring.gateway import push
 from stillhouse.monitoring.schedule import tell_schedule, watch_interval
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.spec import Report
-
-Samples = dict[tuple[str, str], float]
-
-
-class Gateway:
-    """Takes pushes as a Pushgateway does, and remembers them: (method, path, samples)."""
-
-    def __init__(self, status: int = 202) -> None:
-        self.pushes: list[tuple[str, str, Samples]] = []
-        pushes = self.pushes
-
-        class Handler(BaseHTTPRequestHandler):
-            def take(self) -> None:
-                text = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                samples: Samples = {}
-                for family in text_string_to_metric_families(text):
-                    for sample in family.samples:
-                        own = {name: value for name, value in sample.labels.items() if name != "run"}
-                        samples[sample.name, next(iter(own.values()), "")] = sample.value
-                pushes.append((self.command, self.path, samples))
-                self.send_response(status)
-                self.end_headers()
-
-            do_PUT = do_POST = take
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-@pytest.fixture
-def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    made = Gateway()
-    monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", made.url)
-    monkeypatch.setenv("STILLHOUSE_PIPELINE", "refresh")
-    monkeypatch.setenv("STILLHOUSE_RUN", "run-1")
-    yield made
-    made.server.shutdown()
 
 
 def test_a_step_pushes_one_group_without_its_run(
@@ -109,10 +67,12 @@ def test_a_failed_validation_pushes_its_verdict(
 
 
 @pytest.mark.parametrize("accepted", [True, False])
-def test_a_promotion_pushes_its_outcome(gateway: Gateway, accepted: bool) -> None:
+def test_a_comparison_pushes_its_verdict(gateway: Gateway, accepted: bool) -> None:
     with watch_step("judge", print) as watched:
         watched.report = Report("refused", facts={"accepted": accepted})
-    assert gateway.pushes[0][2]["stillhouse_promotion_accepted", ""] == float(accepted)
+    samples = gateway.pushes[0][2]
+    assert samples["stillhouse_promotion_accepted", ""] == float(accepted)
+    assert ("stillhouse_promotion_released", "") not in samples, "nothing is released yet"
 
 
 def test_work_pushes_its_throughput(gateway: Gateway) -> None:
@@ -146,6 +106,17 @@ def test_a_failed_push_costs_a_line_and_nothing_more(
     assert url in said[0]
 
 
+@pytest.mark.parametrize(
+    "address", ["http://bob:hush@127.0.0.1", "http://hush@127.0.0.1:1", "http://127.0.0.1:1/?token=hush"]
+)
+def test_a_failed_push_tells_no_password(address: str) -> None:
+    """urllib quotes what it takes for a port, as in `nonnumeric port: 'hush@127.0.0.1'`."""
+    lines: list[str] = []
+    assert not push(address, [], {}, {"step": "mine"}, lines.append)
+    [line] = lines
+    assert "not pushed to http://" in line and "***" in line and "hush" not in line
+
+
 def test_a_taken_port_costs_a_line_and_nothing_more(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_METRICS_PORT", str(gateway.server.server_port))
     lines: list[str] = []
@@ -163,18 +134,19 @@ def test_only_the_first_of_several_processes_pushes(gateway: Gateway, monkeypatc
 
 
 def test_a_schedule_that_is_behind_keeps_the_time_when_it_was_not(gateway: Gateway) -> None:
-    assert tell_schedule("nightly", 3600, True, print)
-    assert tell_schedule("nightly", 3600, False, print)
+    assert tell_schedule("nightly", 3600, True, False, print)
+    assert tell_schedule("nightly", 3600, False, True, print)
     (method, path, fresh), (_, _, behind) = gateway.pushes
     assert (method, path) == ("POST", "/metrics/job/stillhouse/schedule/nightly"), "POST keeps what it does not name"
     assert ("stillhouse_schedule_fresh_timestamp_seconds", "") in fresh
     assert behind.keys() == fresh.keys() - {("stillhouse_schedule_fresh_timestamp_seconds", "")}
     assert behind["stillhouse_schedule_interval_seconds", ""] == 3600
+    assert [told["stillhouse_schedule_in_flight", ""] for told in (fresh, behind)] == [0, 1]
 
 
 def test_a_schedule_tells_nothing_where_no_gateway_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STILLHOUSE_PUSHGATEWAY", raising=False)
-    assert not tell_schedule("nightly", 3600, True, print)
+    assert not tell_schedule("nightly", 3600, True, False, print)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", 3600), ("600", 600)])

@@ -8,24 +8,25 @@ import pytest
 
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.monitoring.settings import LONGEST_LABEL, MonitoringSettings, label, monitoring_settings
-from stillhouse.monitoring.table import LIVE, REASONS, RESULTS, SCHEDULES, Metric, all_metrics, labels_of
+from stillhouse.monitoring.table import LIVE, REASONS, RESULTS, RUNS, SCHEDULES, Metric, all_metrics, labels_of
 from stillhouse.monitoring.watch import reason, watch_step
 
 
 def test_every_metric_is_declared_once() -> None:
-    assert len(all_metrics()) == len(LIVE) + len(RESULTS) + len(SCHEDULES)
+    assert len(all_metrics()) == len(LIVE) + len(RESULTS) + len(RUNS) + len(SCHEDULES)
 
 
 def test_nothing_is_both_served_and_pushed() -> None:
     """Or a sum over all series would count it twice."""
-    assert not {metric.name for metric in LIVE} & {metric.name for metric in (*RESULTS, *SCHEDULES)}
+    assert not {metric.name for metric in LIVE} & {metric.name for metric in (*RESULTS, *RUNS, *SCHEDULES)}
 
 
 @pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.name)
 def test_labels_name_what_a_series_is_of(metric: Metric) -> None:
     labels = labels_of(metric)
     assert len(set(labels)) == len(labels)
-    assert ("schedule" in labels) != ({"pipeline", "step", "run"} <= set(labels))
+    assert ("schedule" in labels) != ({"pipeline", "run"} <= set(labels))
+    assert ("step" in labels) == (metric not in (*RUNS, *SCHEDULES))
 
 
 @pytest.mark.parametrize(
@@ -58,12 +59,19 @@ def test_the_environment_asks(environment: dict[str, str], expected: MonitoringS
         {"STILLHOUSE_METRICS_PORT": "70000"},
         {"STILLHOUSE_PUSHGATEWAY": "gateway:9091"},
         {"STILLHOUSE_PUSHGATEWAY": "http://"},
+        {"STILLHOUSE_PUSHGATEWAY": "http://[::1"},
+        {"STILLHOUSE_PUSHGATEWAY": "http://bob:hush@gateway:9091"},
+        {"STILLHOUSE_PUSHGATEWAY": "http://hush@gateway:9091"},
+        {"STILLHOUSE_PUSHGATEWAY": "bob:hush@gateway:9091"},
+        {"STILLHOUSE_PUSHGATEWAY": "ftp://bob:hush@gateway"},
+        {"STILLHOUSE_PUSHGATEWAY": "http://gateway:9091?token=hush"},
     ],
 )
 def test_a_wrong_environment_is_refused_with_an_example(environment: dict[str, str]) -> None:
     [variable] = environment
-    with pytest.raises(InputError, match=f"as in {variable}="):
+    with pytest.raises(InputError, match=f"as in {variable}=") as error:
         monitoring_settings(environment)
+    assert "hush" not in str(error.value)
 
 
 def test_labels_are_short_and_plain() -> None:

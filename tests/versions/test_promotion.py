@@ -121,7 +121,7 @@ def test_the_same_again_does_nothing(place: Path) -> None:
     release(place / "work")
     before = refs(place)
     outcome = release(place / "work")
-    assert outcome.kind == "already released" and "nothing to do" in outcome.reason
+    assert outcome.kind == "already released" and "nothing to do" in outcome.reason and outcome.in_use
     again = release(clone(place, "another"))
     assert again.kind == "already released" and refs(place) == before
 
@@ -160,9 +160,9 @@ def test_rollbacks_go_back_and_back(place: Path) -> None:
     assert roll_back(git)[1].name == "v1.0.0"
     assert release(folder, 9, "nine").release.name == "v3.1.0"
     assert read_history(git).champion.name == "v3.1.0" and read_history(git).before.name == "v1.0.0"
-    assert release(folder, 4, "2").reason.endswith(
-        "`stillhouse release rollback --to v2.0.0` makes it the champion again"
-    )
+    outcome = release(folder, 4, "2")
+    assert outcome.reason.endswith("`stillhouse release rollback --to v2.0.0` makes it the champion again")
+    assert not outcome.in_use
 
 
 @pytest.mark.usefixtures("git_alone")

@@ -1,0 +1,215 @@
+"""What tasks push that are no steps, or whose step works elsewhere: how they ended, and what was released."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gateway_stand_in import Gateway
+
+from stillhouse import cli
+from stillhouse.artifacts import write_manifest
+from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
+from stillhouse.monitoring.watch import watch_task
+from stillhouse.refresh.parameters import Parameters
+from stillhouse.refresh.plan import Plan, Rung
+from stillhouse.refresh.run import Refreshed
+from stillhouse.steps.registry import find_step
+from stillhouse.steps.spec import Report
+from stillhouse.surfaces import run_control
+from stillhouse.surfaces.component import run_component
+from stillhouse.surfaces.refresh_component import run_check, run_release
+from stillhouse.versions.promotion import ALREADY, REFUSED, RELEASED, Outcome
+from stillhouse.versions.releases import Overtaken
+
+ACCEPTED, SAID_RELEASED = "stillhouse_promotion_accepted", "stillhouse_promotion_released"
+FAILING: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "gate": (lambda folder: run_control.stop_unless_passed(str(folder)), "validation"),
+    "gather-vectors": (lambda folder: run_control.put_together([], str(folder / "all")), "bad_input"),
+    "gather-counts": (lambda folder: run_control.add_up_counts([str(folder / "none")], str(folder)), "bad_input"),
+    "check": (lambda folder: run_control.refuse_parameters("train", {"learning_rate": "fast"}), "bad_input"),
+    "check-refresh": (lambda folder: run_check(vars(Parameters(releases=str(folder / "none.git")))), "bad_input"),
+}
+
+
+def reasons(samples: dict[tuple[str, str], float]) -> list[str]:
+    return [own for (name, own), value in samples.items() if name == "stillhouse_step_failure" and value]
+
+
+@pytest.mark.parametrize("task", FAILING)
+def test_a_small_task_that_fails_says_so(
+    task: str, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_TASK", task)
+    write_manifest(tmp_path, "validate", {}, {}, {"passed": False})
+    call, reason = FAILING[task]
+    with pytest.raises(SystemExit):
+        call(tmp_path)
+    [(method, path, samples)] = gateway.pushes
+    assert (method, path) == ("POST", f"/metrics/job/stillhouse/pipeline/refresh/step/{task}")
+    assert samples["stillhouse_step_success", ""] == 0 and reasons(samples) == [reason]
+
+
+def test_a_small_task_that_ends_well_takes_its_failure_back(gateway: Gateway, tmp_path: Path) -> None:
+    write_manifest(tmp_path, "validate", {}, {}, {"passed": True})
+    run_control.stop_unless_passed(str(tmp_path))
+    [(_, path, samples)] = gateway.pushes
+    assert path.endswith("/step/gate")
+    assert samples["stillhouse_step_success", ""] == 1 and reasons(samples) == []
+    assert ("stillhouse_step_failure", "crash") in samples
+
+
+def pretraining(folder: Path) -> dict[str, Any]:
+    """Arguments of the component `pretrain`."""
+    step = find_step("pretrain")
+    ports = [port.name for port in (*step.inputs, *step.outputs)]
+    values: dict[str, Any] = {name: SimpleNamespace(path=str(folder / name), metadata={}) for name in ports}
+    return values | {field.name: field.default for field in dataclasses.fields(step.config)}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (InputError("this cluster has no TrainJobs"), ["bad_input"]),
+        (CrashElsewhere("node 1 was killed"), None),  # the node has said for which reason, or nobody knows
+        (RuntimeError("broken"), ["crash"]),
+    ],
+)
+def test_the_pod_of_a_step_says_that_its_nodes_failed(
+    error: Exception, expected: list[str] | None, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compute(*_: Any) -> Report:
+        raise error
+
+    monkeypatch.setattr("stillhouse.surfaces.component.through_run_cache", compute)
+    with pytest.raises(BaseException, match=r"\d|broken"):
+        run_component("pretrain", pretraining(tmp_path))
+    [(method, path, samples)] = gateway.pushes
+    assert (method, path.rpartition("/")[2]) == ("POST", "pretrain")
+    assert samples["stillhouse_step_success", ""] == 0
+    told = reasons(samples) if any(name == "stillhouse_step_failure" for name, _ in samples) else None
+    assert told == expected
+
+
+def test_a_pod_that_will_not_do_says_so(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stillhouse.surfaces.component.check_pod", lambda: run_control.read_manifest(tmp_path / "x"))
+    with pytest.raises(SystemExit):
+        run_component("pretrain", pretraining(tmp_path))
+    assert reasons(gateway.pushes[0][2]) == ["bad_input"]
+
+
+def test_of_a_step_that_ended_well_its_pod_adds_nothing(gateway: Gateway) -> None:
+    with watch_task("pretrain", print) as watched:
+        watched.told = True
+    assert gateway.pushes == []
+
+
+CACHED = Report("was there", facts={"passed": True})
+
+
+def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stillhouse.surfaces.component.through_run_cache", lambda *given: CACHED)
+    monkeypatch.setattr("stillhouse.surfaces.component.publish", lambda *given: None)
+    run_component("pretrain", pretraining(tmp_path))
+    [(method, path, samples)] = gateway.pushes
+    assert (method, path.rpartition("/")[2]) == ("POST", "pretrain")
+    assert samples["stillhouse_step_success", ""] == 1 and reasons(samples) == []
+    assert samples["stillhouse_validation_passed", ""] == 1
+
+
+def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | Exception) -> None:
+    """Runs the promotion's component, whose release ends so."""
+
+    def release(*_: Any) -> Outcome:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr("stillhouse.refresh.on_cluster.release_refresh", release)
+    monkeypatch.setenv("STILLHOUSE_TASK", "promote")
+    (folder / "planned").mkdir()
+    known = {"rung": "index", "champion": "v1.0.0", "reason": "one article"}
+    (folder / "planned" / "refresh.json").write_text(json.dumps(known))
+    own = {name: SimpleNamespace(path=str(folder / name)) for name in ("planned", "refreshed", "summary")}
+    own["metrics"] = SimpleNamespace(path=str(folder / "metrics"), log_metric=lambda name, value: None)
+    run_release(vars(Parameters(releases="r.git")) | own | {"recipe": ""})
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_use", "expected"), [(RELEASED, True, 1), (ALREADY, True, 1), (ALREADY, False, 0), (REFUSED, False, 0)]
+)
+def test_a_promotion_says_what_is_released(
+    kind: str, in_use: bool, expected: float, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released(tmp_path, monkeypatch, Outcome(kind, None, "so it is", in_use))
+    [(method, path, samples)] = gateway.pushes
+    assert (method, path.rpartition("/")[2]) == ("POST", "promote"), "POST leaves the verdict of `judge` there"
+    assert samples[SAID_RELEASED, ""] == expected and samples["stillhouse_step_success", ""] == 1
+    assert (ACCEPTED, "") not in samples
+
+
+@pytest.mark.parametrize("error", [Overtaken("v2.0.0 became champion meanwhile"), InputError("the push was refused")])
+def test_what_was_accepted_and_not_released_is_not_told_as_released(
+    error: Exception, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit):
+        released(tmp_path, monkeypatch, error)
+    [(_, _, samples)] = gateway.pushes
+    assert (SAID_RELEASED, "") not in samples and reasons(samples) == ["bad_input"]
+
+
+@pytest.mark.parametrize("in_use", [True, False])
+def test_the_commands_that_release_say_so(
+    in_use: bool, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = Outcome(RELEASED if in_use else REFUSED, None, "so it is", in_use)
+    monkeypatch.setattr("stillhouse.refresh.whole_run.promote_whole_run", lambda *given, **named: outcome)
+    refreshed = Refreshed(Plan(Rung.INDEX, "one article"), outcome)
+    monkeypatch.setattr("stillhouse.refresh.run.refresh", lambda *given: refreshed)
+    cli.main(["release", "promote", "--folder", str(tmp_path)])
+    cli.main(["refresh", "r.git", "--folder", str(tmp_path / "refreshed")])
+    assert [path.rpartition("/")[2] for _, path, _ in gateway.pushes] == ["promote", "refresh"]
+    assert [samples[SAID_RELEASED, ""] for _, _, samples in gateway.pushes] == [in_use, in_use]
+
+
+def end(folder: Path, state: str) -> float:
+    return run_control.tell_end("refresh", "articles-1", state, None, str(folder / "summary"), str(folder / "metrics"))
+
+
+@pytest.mark.parametrize(("state", "expected"), [("SUCCEEDED", 1), ("FAILED", 0)])
+def test_the_end_of_a_run_is_one_group_a_pipeline(
+    state: str, expected: float, gateway: Gateway, tmp_path: Path
+) -> None:
+    assert end(tmp_path, state) == expected
+    [(method, path, samples)] = gateway.pushes
+    assert (method, path) == ("PUT", "/metrics/job/stillhouse/pipeline/refresh")
+    assert samples["stillhouse_run_success", ""] == expected
+    assert samples.keys() == {("stillhouse_run_success", ""), ("stillhouse_run_finished_timestamp_seconds", "")}
+
+
+def test_a_run_that_a_person_ended_is_no_failure(gateway: Gateway, tmp_path: Path) -> None:
+    end(tmp_path, "CANCELLED")
+    assert gateway.pushes == []
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "gateway:9091"])
+def test_the_end_of_a_run_is_said_whatever_the_gateway_is(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", address)
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+    assert end(tmp_path, "FAILED") == 0.0
+    assert "refresh: failed" in (tmp_path / "summary").read_text() and "not pushed" in capsys.readouterr().err
+
+
+def test_a_task_that_fails_for_its_own_reason_ends_with_it(gateway: Gateway) -> None:
+    with pytest.raises(ValidationFailed), watch_task("gate", print):
+        raise ValidationFailed("the corpus did not pass")
+    assert reasons(gateway.pushes[0][2]) == ["validation"]

@@ -38,7 +38,7 @@ def render(parts: Mapping[str, Part], results: Mapping[str, Sequence[Result]]) -
     lines = [
         "# Everything, at three sizes, beside other libraries",
         "",
-        "Command: `python benchmarks/suite.py --folder build/suite`.",
+        f"Command: `python benchmarks/suite.py --folder build/suite --rounds {rounds}`.",
         "",
         machine(*installed),
         "",

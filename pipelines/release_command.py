@@ -84,13 +84,16 @@ def promote_action(argv: Sequence[str]) -> int:
     add_judge_flags(parser.add_argument_group("when it is refused"))
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
+    from stillhouse.monitoring.watch import watch_task
     from stillhouse.refresh.whole_run import promote_whole_run
+    from stillhouse.steps.spec import Report
     from stillhouse.versions.promotion import REFUSED
 
-    with environment(arguments, arguments.folder):
+    with environment(arguments, arguments.folder), watch_task("promote", _log) as watched:
         outcome = promote_whole_run(
             arguments.folder, branch=arguments.branch, bump=arguments.bump, judge=judge_settings(arguments), log=_log
         )
+        watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
     print(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
     return REFUSED_CODE if outcome.kind == REFUSED else 0
 

@@ -104,7 +104,7 @@ def watch_action(argv: Sequence[str]) -> int:
         try:
             seen = look(watch, cluster, again=arguments.again)
             print(seen)
-            tell_schedule(watch.name, watch_interval(), seen.kind == "unchanged", print)
+            tell_schedule(watch.name, watch_interval(), seen.fresh, seen.in_flight, print)
         except InputError as error:  # the others are looked at all the same
             print(f"{watch.name}: not looked at, {error}")
             failed = failed or watch.name

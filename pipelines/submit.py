@@ -40,6 +40,7 @@ class Cluster:
     """Where Kubeflow Pipelines answers. Without a host: the pod's own cluster, or that of the kubeconfig.
 
     `kubeflow` is the namespace that it is installed in, `namespace` that of the runs where it serves several users.
+    `flag` is what the command calls the host, for the remedy.
     """
 
     host: str = ""
@@ -47,6 +48,7 @@ class Cluster:
     namespace: str = ""
     context: str = ""
     ca_file: str = ""
+    flag: str = "--host"
 
     def connect(self) -> Any:
         """A client of kfp that was answered. Raises `InputError` with the remedy where nobody answers."""
@@ -70,7 +72,7 @@ class Cluster:
                     ssl_ca_cert=self.ca_file or None,
                 )
             except Exception as error:
-                raise InputError(_no_answer(host, error)) from None
+                raise InputError(_no_answer(host, error, self.flag)) from None
         if self.namespace:
             client._context_setting["namespace"] = self.namespace  # kfp's own setter writes to the home folder
         return client
@@ -86,7 +88,7 @@ class Cluster:
             pass
 
 
-def _no_answer(host: str, error: Exception) -> str:
+def _no_answer(host: str, error: Exception, flag: str) -> str:
     status = getattr(error, "status", None) or getattr(error, "code", None)
     where = host or "the cluster of this pod or kubeconfig"
     if status in (401, 403):
@@ -97,7 +99,7 @@ def _no_answer(host: str, error: Exception) -> str:
     reason = f"answered {status}" if status else f"does not answer ({_reason(error)})"
     return (
         f"Kubeflow Pipelines at {where} {reason}. Outside the cluster: `kubectl port-forward -n kubeflow "
-        "svc/ml-pipeline 8888:8888` and --host http://localhost:8888, or a kubeconfig that may reach the service"
+        f"svc/ml-pipeline 8888:8888` and {flag} http://localhost:8888, or a kubeconfig that may reach the service"
     )
 
 

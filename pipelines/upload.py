@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.ir import Compiled
+from pipelines.stored import find_pipeline, newest_versions
 from stillhouse.errors import InputError
-
-VERSIONS = 100
-"""How many of the newest versions are looked through for one that is there already."""
 
 
 def upload(client: Any, compiled: Compiled, namespace: str = "") -> bool:
     """Uploads a pipeline as a version named by its content; false where that version is there already.
 
-    Schedules that name no version take the newest. Raises `InputError` for what the API refuses, with its reason.
+    A pipeline of that name that is shared by all stays as it is where a namespace is given. Schedules that name no
+    version take the newest. Raises `InputError` for what the API refuses, with its reason.
     """
     from kfp_server_api import ApiException
 
@@ -28,12 +27,11 @@ def upload(client: Any, compiled: Compiled, namespace: str = "") -> bool:
         path = Path(folder) / f"{compiled.version}.yaml"
         path.write_text(compiled.as_ir(), encoding="utf-8")
         try:
-            pipeline = client.get_pipeline_id(compiled.name)
+            pipeline = find_pipeline(client, compiled.name, namespace, shared=False)
             if not pipeline:
                 made = client.upload_pipeline(str(path), compiled.name, description, namespace or None)
                 pipeline = made.pipeline_id
-            found = client.list_pipeline_versions(pipeline, page_size=VERSIONS, sort_by="created_at desc")
-            if compiled.version in [version.display_name for version in found.pipeline_versions or []]:
+            if compiled.version in [version.display_name for version in newest_versions(client, pipeline)]:
                 return False
             client.upload_pipeline_version(str(path), compiled.version, pipeline_id=pipeline, description=description)
         except ApiException as error:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipelines.schedules.cluster import Run
+from pipelines.schedules.cluster import Run, Version
 from pipelines.schedules.file import Parameter, Watch
 from pipelines.schedules.watch import look
 from stillhouse.versions.dvc_source import look_up
@@ -26,10 +26,12 @@ class Started:
     def runs(self) -> list[Run]:
         return []
 
-    def version_of(self, pipeline: str, version: str) -> str:
-        return version
+    def version_of(self, pipeline: str, version: str) -> Version:
+        return Version(version)
 
-    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str:
+    def start(
+        self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
+    ) -> str:
         self.parameters = parameters
         return name
 

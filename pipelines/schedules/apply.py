@@ -14,6 +14,7 @@ from functools import partial
 
 from pipelines.schedules.cluster import Cluster, Recurring
 from pipelines.schedules.file import Schedule
+from pipelines.schedules.parameters import refuse_default_image
 from stillhouse.errors import InputError
 
 MARK = "stillhouse schedule"
@@ -38,8 +39,8 @@ def name_of(schedule: Schedule) -> str:
 def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False) -> list[Change]:
     """Makes the cluster's schedules those given; with `dry` only says how. Applied twice it does nothing.
 
-    Raises `InputError` before anything is changed for a pipeline or version that is not there. What the cluster refuses
-    is a change `fail`; the others are made all the same.
+    Raises `InputError` before anything is changed for a pipeline or version that is not there, or that has no image to
+    run. What the cluster refuses is a change `fail`; the others are made all the same.
     """
     wanted = {name_of(schedule): schedule for schedule in schedules}
     there: dict[str, Recurring] = {}
@@ -54,7 +55,7 @@ def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False)
             left.append(entry)
     for name, schedule in wanted.items():
         if name not in there:
-            cluster.version_of(schedule.pipeline, schedule.version)
+            refuse_default_image(schedule, cluster.version_of(schedule.pipeline, schedule.version))
     changes = [_hold(name, schedule, there.get(name), cluster, dry) for name, schedule in wanted.items()]
     failed = {change.name for change in changes if change.action == "fail"}
     if failed:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pipelines.schedules.file import Parameter, Schedule
+from pipelines.stored import default_image, find_pipeline, newest_versions
 from stillhouse.errors import InputError
 from stillhouse.versions.address import redact
 
@@ -40,16 +41,26 @@ class Run:
         return self.state not in FINISHED
 
 
+@dataclass(frozen=True)
+class Version:
+    """A version of a pipeline: its name, and the image of runs that name none (`None` = it takes none)."""
+
+    name: str
+    image: str | None = None
+
+
 class Runs(Protocol):
     """What the watcher needs of a cluster."""
 
     def runs(self) -> list[Run]: ...
 
-    def version_of(self, pipeline: str, version: str) -> str:
+    def version_of(self, pipeline: str, version: str) -> Version:
         """The version that a run would be of now; raises `InputError` for a pipeline or version that is not there."""
         ...
 
-    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str: ...
+    def start(
+        self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
+    ) -> str: ...
 
 
 class Cluster(Runs, Protocol):
@@ -72,7 +83,7 @@ class Kubeflow:
 
     def __init__(self, experiment: str, endpoint: str = "", namespace: str = "", client: Any = None) -> None:
         self._client = client or _connect(endpoint, namespace)
-        self._namespace = namespace or None
+        self._namespace = namespace
         self._experiment_name = experiment
         self._experiment = ""
 
@@ -80,7 +91,7 @@ class Kubeflow:
     def experiment(self) -> str:
         if not self._experiment:
             with _told(f"the experiment {self._experiment_name!r}"):
-                made = self._client.create_experiment(self._experiment_name, namespace=self._namespace)
+                made = self._client.create_experiment(self._experiment_name, namespace=self._namespace or None)
             self._experiment = str(made.experiment_id)
         return self._experiment
 
@@ -99,7 +110,7 @@ class Kubeflow:
         ]
 
     def create(self, schedule: Schedule, name: str, description: str) -> str:
-        pipeline, versions = self._find(schedule.pipeline, schedule.version)
+        pipeline, version = self._find(schedule.pipeline, schedule.version)
         with _told("the recurring run"):
             made = self._client.create_recurring_run(
                 experiment_id=self.experiment,
@@ -110,8 +121,10 @@ class Kubeflow:
                 no_catchup=not schedule.catchup,
                 params=dict(schedule.parameters),
                 pipeline_id=pipeline,
-                version_id=versions.get(schedule.version),
+                # kfp wants an id; by an empty one the server takes, at each start, the version that is the newest then.
+                version_id=version.pipeline_version_id if schedule.version else "",
                 enabled=schedule.enabled,
+                service_account=schedule.service_account or None,
             )
         return str(made.recurring_run_id)
 
@@ -124,46 +137,48 @@ class Kubeflow:
         with _told("to delete the recurring run"):
             self._client.delete_recurring_run(recurring)
 
-    def version_of(self, pipeline: str, version: str) -> str:
-        newest_first = self._find(pipeline, version)[1]
-        return version or next(iter(newest_first), "")
+    def version_of(self, pipeline: str, version: str) -> Version:
+        found = self._find(pipeline, version)[1]
+        return Version(found.display_name, default_image(found))
 
-    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str:
-        pipeline_id, versions = self._find(pipeline, version)
+    def start(
+        self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
+    ) -> str:
+        pipeline_id, found = self._find(pipeline, version)
         with _told("the run"):
             made = self._client.run_pipeline(
                 experiment_id=self.experiment,
                 job_name=name,
                 params=dict(parameters),
                 pipeline_id=pipeline_id,
-                version_id=versions.get(version),  # without one it is of the newest, as a recurring run at each start
+                version_id=found.pipeline_version_id,
+                service_account=service_account or None,
             )
         return str(made.run_id)
 
-    def _find(self, pipeline: str, version: str) -> tuple[str, dict[str, str]]:
-        """A pipeline's id, and the ids of its versions by their names, the newest first."""
+    def _find(self, pipeline: str, version: str) -> tuple[str, Any]:
+        """A pipeline's id, and its version of that name, or its newest."""
         with _told(f"a look at the pipeline {pipeline!r}"):
-            pipeline_id = self._client.get_pipeline_id(pipeline)
+            pipeline_id = find_pipeline(self._client, pipeline, self._namespace)
         if not pipeline_id:
             raise InputError(
                 f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` brings one of "
                 "ours, in Kubernetes-native mode the manifests do"
             )
         with _told(f"a look at the pipeline {pipeline!r}"):
-            versions = self._client.list_pipeline_versions(pipeline_id, page_size=PAGE, sort_by="created_at desc")
-        names = {entry.display_name: entry.pipeline_version_id for entry in versions.pipeline_versions or []}
-        if version and version not in names:
-            raise InputError(
-                f"the pipeline {pipeline!r} has no version {version!r}; it has: {', '.join(names) or 'none'}"
-            )
-        return pipeline_id, names
+            versions = newest_versions(self._client, pipeline_id)
+        for found in versions:
+            if version in ("", found.display_name):
+                return pipeline_id, found
+        names = ", ".join(entry.display_name for entry in versions) or "none"
+        raise InputError(f"the pipeline {pipeline!r} has no version {version!r}; it has: {names}")
 
     def _pages(self, ask: Any, field: str) -> list[Any]:
         found: list[Any] = []
         token = ""
         while True:
             with _told("a look at its runs"):
-                answer = ask(page_token=token, page_size=PAGE, namespace=self._namespace)
+                answer = ask(page_token=token, page_size=PAGE, namespace=self._namespace or None)
             found += getattr(answer, field) or []
             token = answer.next_page_token or ""
             if not token:
@@ -184,6 +199,12 @@ def _told(what: str) -> Iterator[None]:
         raise InputError(
             f"Kubeflow Pipelines does not answer ({type(error).__name__}); repeat the command when it does"
         ) from None
+    except InputError:
+        raise
+    except ValueError as error:  # kfp's own, of two experiments of one name for instance
+        raise InputError(
+            f"kfp refuses {what}: {redact(str(error))[:400]} Mend the file, or what the reason names"
+        ) from None
 
 
 def _reason(error: Any) -> str:
@@ -198,15 +219,7 @@ def _reason(error: Any) -> str:
 
 def _connect(endpoint: str, namespace: str) -> Any:
     try:
-        import kfp
+        from pipelines import submit
     except ImportError:
         raise InputError("schedules need kfp: pip install 'stillhouse[platform]'") from None
-    try:
-        client = kfp.Client(host=endpoint or None, namespace=namespace or "kubeflow")
-        client.get_kfp_healthz()
-    except Exception as error:
-        raise InputError(
-            f"cannot reach the Kubeflow API server {endpoint or 'of this cluster'} ({type(error).__name__}); outside "
-            "it: `kubectl port-forward -n kubeflow svc/ml-pipeline 8888` and --endpoint http://localhost:8888"
-        ) from None
-    return client
+    return submit.Cluster(host=endpoint, namespace=namespace, flag="--endpoint").connect()

@@ -1,17 +1,21 @@
 """The file that says which schedules and watches a cluster is to have.
 
 experiment: retraining
+service_account: stillhouse-steps  # of every run's pods; an entry may name another
 schedules:
   nightly:
     pipeline: refresh
     cron: "0 0 3 * * *"          # seconds minutes hours day month weekday
-    parameters: {releases: "https://git.example/search/releases.git"}
+    parameters:
+      releases: https://git.example/search/releases.git
+      image: registry.example/stillhouse@sha256:DIGEST
 watches:
   articles:
     pipeline: refresh
     releases: https://git.example/search/releases.git
     repo: https://git.example/search/articles.git
     path: corpus
+    parameters: {image: registry.example/stillhouse@sha256:DIGEST}
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pipelines.placement import NAME as KUBERNETES_NAME
 from pipelines.schedules.cron import refuse_cron
 from stillhouse.artifacts import digest_json
 from stillhouse.config import nearest
@@ -32,13 +37,17 @@ from stillhouse.yaml_file import read_yaml
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
 """The pipeline that notes what it refused, and has a parameter `again`."""
+PARTS = ("experiment", "service_account", "schedules", "watches")
 Parameter = str | int | float | bool
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A recurring run: a pipeline (`version` "" = its newest), a cron line of six fields, parameters."""
+    """A recurring run: a pipeline (`version` "" = its newest), a cron line of six fields, parameters.
+
+    Its pods run as `service_account` ("" = the one that Kubeflow Pipelines takes by default).
+    """
 
     name: str
     pipeline: str
@@ -48,9 +57,11 @@ class Schedule:
     max_concurrency: int = 1
     catchup: bool = False
     enabled: bool = True
+    service_account: str = ""
 
     def __post_init__(self) -> None:
         refuse_cron(self.cron)
+        _refuse_account(self.service_account)
         if not 1 <= self.max_concurrency <= 10:
             raise InputError(f"max_concurrency must be from 1 to 10, not {self.max_concurrency}")
         _refuse_nested(self.parameters)
@@ -75,9 +86,11 @@ class Watch:
     branch: str = ""
     version: str = ""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    service_account: str = ""
 
     def __post_init__(self) -> None:
         _refuse_nested(self.parameters)
+        _refuse_account(self.service_account)
         refuse_secret(self.releases, "releases")
         refuse_secret(self.repo, "repo")
         own = {"releases", "branch", "repo", "revision", "source"} & set(self.parameters)
@@ -109,26 +122,29 @@ def read_schedules(path: Path) -> Schedules:
     if not isinstance(content, dict):
         raise InputError(f"{path} must map `schedules` and `watches` to entries")
     for key in content:
-        if key not in ("experiment", "schedules", "watches"):
-            raise InputError(
-                f"{path}: unknown entry {key!r}; {nearest(str(key), ['experiment', 'schedules', 'watches'])}"
-            )
+        if key not in PARTS:
+            raise InputError(f"{path}: unknown entry {key!r}; {nearest(str(key), PARTS)}")
+    account = content.get("service_account") or ""
+    try:
+        _refuse_account(account)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     return Schedules(
         str(content.get("experiment") or "stillhouse"),
-        tuple(_entries(Schedule, content.get("schedules"), f"{path}: schedules")),
-        tuple(_entries(Watch, content.get("watches"), f"{path}: watches")),
+        tuple(_entries(Schedule, content.get("schedules"), account, f"{path}: schedules")),
+        tuple(_entries(Watch, content.get("watches"), account, f"{path}: watches")),
     )
 
 
-def _entries(kind: type[T], content: Any, where: str) -> list[T]:
+def _entries(kind: type[T], content: Any, account: str, where: str) -> list[T]:
     if content is None:
         return []
     if not isinstance(content, dict):
         raise InputError(f"{where} must map names to settings")
-    return [_entry(kind, str(name), values, f"{where}: {name}") for name, values in content.items()]
+    return [_entry(kind, str(name), values, account, f"{where}: {name}") for name, values in content.items()]
 
 
-def _entry(kind: type[T], name: str, values: Any, where: str) -> T:
+def _entry(kind: type[T], name: str, values: Any, account: str, where: str) -> T:
     if not NAME.fullmatch(name):
         raise InputError(f"{where}: a name has small letters, digits and dashes, at most 42")
     if not isinstance(values, dict):
@@ -141,7 +157,7 @@ def _entry(kind: type[T], name: str, values: Any, where: str) -> T:
         if type(value) is not expected:
             raise InputError(f"{where}: {key} must be {_words(expected)}, not {value!r}")
     try:
-        return kind(**{"name": name} | values)
+        return kind(**{"name": name, "service_account": account} | values)
     except TypeError:
         needed = [
             part for part in ("pipeline", "cron", "releases", "repo", "path") if part in parts and part not in values
@@ -153,6 +169,11 @@ def _entry(kind: type[T], name: str, values: Any, where: str) -> T:
 
 def _words(kind: type) -> str:
     return {int: "a whole number", bool: "true or false", dict: "a mapping", str: "text (in quotes)"}[kind]
+
+
+def _refuse_account(name: Any) -> None:
+    if name and not (isinstance(name, str) and KUBERNETES_NAME.fullmatch(name)):
+        raise InputError(f"service_account is {name!r}; give the name of a service account of the runs' namespace")
 
 
 def _refuse_nested(parameters: Mapping[str, Any]) -> None:

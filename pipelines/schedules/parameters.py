@@ -1,4 +1,4 @@
-"""The parameters in a file of schedules against the pipelines that they are for, before a cluster is asked."""
+"""The parameters in a file of schedules against the pipelines that they are for, before any run is started."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from pipelines.catalog import RESULTS, Request
 from pipelines.place import IMAGE
+from pipelines.placement import DIGEST
 from pipelines.placement_table import find_table, shipped_tables
-from pipelines.schedules.file import Parameter, Schedules
+from pipelines.schedules.cluster import Version
+from pipelines.schedules.file import Parameter, Schedule, Schedules, Watch
 from pipelines.submit import check_pod_parameters
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
@@ -22,6 +24,20 @@ def refuse_parameters(wanted: Schedules) -> None:
         _check(schedule.pipeline, schedule.parameters, f"schedule {schedule.name}")
     for watch in wanted.watches:
         _check(watch.pipeline, watch.run_parameters(revision="main"), f"watch {watch.name}")
+
+
+def refuse_default_image(entry: Schedule | Watch, version: Version) -> None:
+    """Raises `InputError` where runs would take the image that their version was compiled with, if that is a tag.
+
+    An image that was loaded onto the nodes can be had by no other node, so it is for the file to name one.
+    """
+    if entry.pipeline not in RESULTS or IMAGE in entry.parameters:
+        return
+    if version.image is not None and not DIGEST.fullmatch(version.image):
+        raise InputError(
+            f"{type(entry).__name__.lower()} {entry.name}: the parameter 'image' is missing, and {version.name} was "
+            f"compiled with {version.image or 'none'}; give `image: REGISTRY/NAME@sha256:DIGEST` in `parameters`"
+        )
 
 
 def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.schedules.cluster import Recurring, Run
+from pipelines.schedules.cluster import Recurring, Run, Version
 from pipelines.schedules.file import Parameter, Schedule
 from stillhouse.errors import InputError
 
@@ -18,8 +18,10 @@ class Memory:
         self.recurring: dict[str, tuple[Recurring, Schedule | None]] = {}
         self.started: dict[str, Run] = {}
         self.parameters: dict[str, Mapping[str, Parameter]] = {}
+        self.accounts: dict[str, str] = {}
         self.ended: list[str] = []
         self.newest = "v1"
+        self.image: str | None = None
         self.refused: set[str] = set()
         self._ids = map(str, itertools.count(1))
 
@@ -29,10 +31,10 @@ class Memory:
     def runs(self) -> list[Run]:
         return list(self.started.values())
 
-    def version_of(self, pipeline: str, version: str) -> str:
+    def version_of(self, pipeline: str, version: str) -> Version:
         if version == "nowhere":
             raise InputError("the pipeline has no version 'nowhere'")
-        return version or self.newest
+        return Version(version or self.newest, self.image)
 
     def create(self, schedule: Schedule, name: str, description: str) -> str:
         if schedule.name in self.refused:
@@ -49,10 +51,13 @@ class Memory:
         del self.recurring[recurring]
         self.ended += [run.id for run in self.runs() if run.recurring == recurring and run.in_flight]
 
-    def start(self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter]) -> str:
+    def start(
+        self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
+    ) -> str:
         number = next(self._ids)
         self.started[number] = Run(number, name, "PENDING")
         self.parameters[number] = parameters
+        self.accounts[number] = service_account
         return number
 
     def fire(self, recurring: str, state: str = "RUNNING") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ class Client:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.pipelines = [("p1", "refresh", "")]
 
     def list_recurring_runs(self, page_token: str = "", page_size: int = 10, namespace: str | None = None) -> Any:
         entries = [
@@ -44,11 +46,18 @@ class Client:
     def create_experiment(self, name: str, namespace: str | None = None) -> Any:
         return SimpleNamespace(experiment_id=f"experiment {name}")
 
-    def get_pipeline_id(self, name: str) -> str | None:
-        return "p1" if name == "refresh" else None
+    def list_pipelines(self, filter: str, namespace: str | None = None) -> Any:
+        name = json.loads(filter)["predicates"][0]["stringValue"]
+        entries = [
+            SimpleNamespace(pipeline_id=identifier, namespace=place)
+            for identifier, called, place in self.pipelines
+            if called == name and place == (namespace or "")
+        ]
+        return SimpleNamespace(pipelines=entries or None)
 
     def list_pipeline_versions(self, pipeline: str, page_size: int, sort_by: str) -> Any:
-        return SimpleNamespace(pipeline_versions=[SimpleNamespace(display_name="v1", pipeline_version_id="id1")])
+        version = SimpleNamespace(display_name="v1", pipeline_version_id="id1", pipeline_spec={})
+        return SimpleNamespace(pipeline_versions=[version])
 
     def create_recurring_run(self, **named: Any) -> Any:
         self.calls.append(("create", named))

@@ -30,7 +30,7 @@ def test_kubeflow_is_told_what_the_file_says() -> None:
     wanted = schedule(parameters={"revision": "main"}, max_concurrency=2)
     assert cluster.create(wanted, "n", "d") == "new"
     [(_, named)] = client.calls
-    assert (named["experiment_id"], named["pipeline_id"], named["version_id"]) == ("experiment retraining", "p1", None)
+    assert (named["experiment_id"], named["pipeline_id"], named["version_id"]) == ("experiment retraining", "p1", "")
     assert (named["cron_expression"], named["no_catchup"], named["max_concurrency"]) == ("0 0 3 * * *", True, 2)
     assert named["params"] == {"revision": "main"} and named["enabled"] is True
     cluster.create(schedule(version="v1"), "n", "d")
@@ -41,7 +41,7 @@ def test_kubeflow_is_told_what_the_file_says() -> None:
         cluster.create(schedule(version="v9"), "n", "d")
     with pytest.raises(InputError, match="has no version 'v9'; it has: v1"):
         cluster.version_of("refresh", "v9")
-    assert cluster.version_of("refresh", "") == "v1"
+    assert cluster.version_of("refresh", "").name == "v1"
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,10 @@ def test_the_client_has_the_methods_that_are_called() -> None:
     for name, names in {
         "create_recurring_run": {
             *("experiment_id", "job_name", "description", "cron_expression", "max_concurrency", "no_catchup", "params"),
-            *("pipeline_id", "version_id", "enabled"),
+            *("pipeline_id", "version_id", "enabled", "service_account"),
         },
-        "run_pipeline": {"experiment_id", "job_name", "params", "pipeline_id", "version_id"},
+        "run_pipeline": {"experiment_id", "job_name", "params", "pipeline_id", "version_id", "service_account"},
+        "list_pipelines": {"filter", "namespace"},
         "list_runs": {"page_token", "page_size", "namespace"},
         "list_recurring_runs": {"page_token", "page_size", "namespace"},
         "list_pipeline_versions": {"pipeline_id", "page_size", "sort_by"},
@@ -100,4 +101,5 @@ def test_the_client_has_the_methods_that_are_called() -> None:
 def test_an_unreachable_server_is_named_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "schedules.yaml").write_text("schedules: {}\n")
     assert cli.main(["schedule", "apply", str(tmp_path / "schedules.yaml"), "--endpoint", "http://127.0.0.1:9"]) == 2
-    assert "cannot reach the Kubeflow API server http://127.0.0.1:9" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "Kubeflow Pipelines at http://127.0.0.1:9 does not answer" in said and "--endpoint http://localhost" in said

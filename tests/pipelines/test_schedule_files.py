@@ -51,6 +51,12 @@ BAD = {
         "schedules: a: the parameter 'releases' holds a password or token",
     ),
     "list": ({"watches": ["a"]}, "watches must map names to settings"),
+    "account": ({"service_account": "My Account"}, "schedules.yaml: service_account is 'My Account'; give the name of"),
+    "account of all": ({"service_account": ["a"]}, "service_account is ['a']; give the name of a service account"),
+    "account of one": (
+        {"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "service_account": "a/b"}}},
+        "schedules: a: service_account is 'a/b'",
+    ),
 }
 
 
@@ -111,6 +117,21 @@ def test_parameters_that_a_run_would_refuse_are_refused_here(case: str, tmp_path
         refuse_parameters(read_schedules(path))
 
 
+def test_an_account_is_that_of_the_file_or_of_an_entry(tmp_path: Path) -> None:
+    path = tmp_path / "schedules.yaml"
+    entry = {"pipeline": "p", "cron": "0 0 3 * * *"}
+    watch = {"pipeline": "p", "releases": "r", "repo": "r", "path": "x"}
+    content = {
+        "schedules": {"a": entry, "b": entry | {"service_account": "b"}, "c": entry | {"service_account": ""}},
+        "watches": {"d": watch, "e": watch | {"service_account": "e"}},
+    }
+    for account in ("", "steps"):
+        path.write_text(yaml.safe_dump(content | ({"service_account": account} if account else {})))
+        found = read_schedules(path)
+        assert [one.service_account for one in found.schedules] == [account, "b", ""]
+        assert [one.service_account for one in found.watches] == [account, "e"]
+
+
 def test_pipelines_of_others_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "schedules.yaml"
     entry = {"pipeline": "somebody-s", "cron": "0 0 3 * * *", "parameters": {"x": 1}}
@@ -119,10 +140,22 @@ def test_pipelines_of_others_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
+    """It names an account and, in each entry, an image, as the manifests' cluster needs them."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "releases.md").read_text()
     [text] = [part for part in page.split("```yaml\n")[1:] if part.startswith("experiment:")]
     path = tmp_path / "schedules.yaml"
-    path.write_text(text.split("```")[0])
+    path.write_text(text.split("```")[0].replace("sha256:…", "sha256:" + "0" * 64))
     found = read_schedules(path)
     assert found.schedules and found.watches
     refuse_parameters(found)
+    for entry in (*found.schedules, *found.watches):
+        assert entry.service_account == "stillhouse-steps" and "image" in entry.parameters
+
+
+def test_the_file_of_the_manifests_is_read() -> None:
+    """Its account is one that the manifests make; an overlay's file may say its schedules below."""
+    base = Path(__file__).resolve().parents[2] / "manifests" / "base"
+    content = yaml.safe_load((base / "schedules.yaml").read_text())
+    accounts = yaml.safe_load_all((base / "service-accounts.yaml").read_text())
+    assert content["service_account"] in [account["metadata"]["name"] for account in accounts]
+    assert read_schedules(base / "schedules.yaml").watches == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,21 +13,27 @@ import yaml
 from cluster_in_memory import Memory
 from kubeflow_stand_in import Client, refusal
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
+from repositories import make_repository, release
+
 from pipelines.schedules import watch as watching
 from pipelines.schedules.file import Watch
-from pipelines.schedules.watch import look
+from pipelines.schedules.watch import InUse, in_use, look
 from stillhouse import cli
 from stillhouse.versions.dvc_source import Found
-from stillhouse.versions.releases import Release
+from stillhouse.versions.git import Git
+from stillhouse.versions.releases import Release, note_refusal
 
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A watch whose repository and champion the test sets."""
-    state = SimpleNamespace(digest="one.dir", commit="c1", champion=None, cluster=Memory())
+    state = SimpleNamespace(digest="one.dir", commit="c1", champion=None, refused=False, more=(), cluster=Memory())
     state.watch = Watch(name="articles", pipeline="refresh", releases="r.git", repo="a.git", path="corpus")
     monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, state.commit, state.digest))
-    monkeypatch.setattr(watching, "champion_of", lambda watch: state.champion)
+    monkeypatch.setattr(
+        watching, "in_use", lambda watch: InUse(state.champion, frozenset(state.more), refused=state.refused)
+    )
     return state
 
 
@@ -134,3 +141,54 @@ def test_a_rollback_makes_the_watcher_look_again(watched: SimpleNamespace) -> No
     watched.cluster.finish(look(watched.watch, watched.cluster).run)
     watched.champion = Release((2, 0, 0), "c0", {"source": {"digest": "other.dir"}, "artifacts": {}})
     assert look(watched.watch, watched.cluster).kind == "started"
+
+
+def test_a_release_is_fresh_again_once_the_run_for_a_change_has_ended(watched: SimpleNamespace) -> None:
+    watched.champion = released("one.dir")
+    seen = look(watched.watch, watched.cluster)
+    assert (seen.fresh, seen.in_flight) == (True, False)
+    watched.digest = "two.dir"
+    started = look(watched.watch, watched.cluster)
+    assert (started.fresh, started.in_flight) == (False, True)
+    seen = look(watched.watch, watched.cluster)
+    assert (seen.fresh, seen.in_flight) == (False, True), "somebody is at work on it"
+    watched.cluster.finish(started.run, "FAILED")
+    seen = look(watched.watch, watched.cluster)
+    assert (seen.fresh, seen.in_flight) == (False, False)
+
+
+def test_another_digest_of_the_same_passages_is_no_change(watched: SimpleNamespace) -> None:
+    """The rung is `nothing`, so that no release records the new digest."""
+    watched.champion, watched.digest = released("zero.dir"), "one.dir"
+    watched.cluster.finish(look(watched.watch, watched.cluster).run)
+    seen = look(watched.watch, watched.cluster)
+    assert seen.kind == "known" and seen.fresh and not seen.in_flight
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"refused": True}, {"more": ("one.dir",)}, {"champion": None}],
+    ids=["its challenger was refused", "its release was rolled back", "nothing is released"],
+)
+def test_a_run_that_succeeded_does_not_always_leave_a_fresh_release(
+    change: dict[str, Any], watched: SimpleNamespace
+) -> None:
+    watched.champion = released("zero.dir")
+    vars(watched).update(change)
+    watched.cluster.finish(look(watched.watch, watched.cluster).run)
+    seen = look(watched.watch, watched.cluster)
+    assert seen.kind == "known" and not seen.fresh
+
+
+def test_the_repository_says_whether_a_challenger_of_the_champion_was_refused(tmp_path: Path) -> None:
+    work = make_repository(tmp_path / "work", tmp_path / "shelf")
+    (work / "dvc.yaml").write_text("stages: {}\n")
+    (work / "params.yaml").write_text("{}\n")
+    watch = Watch(name="a", pipeline="refresh", releases=str(tmp_path / "work.git"), repo="a.git", path="corpus")
+    assert in_use(watch) == InUse(None)
+    git = Git.of(work)
+    first = release(work).release
+    note_refusal(git, "key", first, "the challenger is worse")
+    assert in_use(watch) == InUse(first, frozenset({""}), refused=True)
+    second = release(work, 4, "two").release
+    assert in_use(watch) == InUse(second, frozenset({""}), refused=False), "it was the first one's"

@@ -31,6 +31,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "pipeline": {"pipeline": "train"},
     "concurrency": {"max_concurrency": 2},
     "catchup": {"catchup": True},
+    "account": {"service_account": "trainer"},
 }
 
 

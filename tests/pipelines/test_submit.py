@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import pytest
+from kubeflow_server import IMAGE, RUN, Api, serve
 
 from pipelines.submit import Cluster, check_pod_parameters
 from stillhouse import cli
 from stillhouse.errors import InputError
-
-DIGEST = "sha256:" + "0" * 64
-IMAGE = f"registry.example/stillhouse@{DIGEST}"
-RUN = "6a2f"
-
-
-@dataclass
-class Api:
-    """What the server was asked, and the states of the run that it tells one after the other."""
-
-    states: list[dict[str, Any]] = field(default_factory=list)
-    runs: list[dict[str, Any]] = field(default_factory=list)
-    tokens: set[str] = field(default_factory=set)
-    refuse: int = 0
-    asked: int = 0
-    host: str = ""
 
 
 def task(name: str, state: str, error: str = "") -> dict[str, Any]:
@@ -43,47 +23,8 @@ def task(name: str, state: str, error: str = "") -> dict[str, Any]:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
-    known = Api()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known.tokens.add(self.headers.get("authorization", ""))
-            path = urlparse(self.path).path
-            if known.refuse:
-                self.answer({"message": "no"}, known.refuse)
-            elif path.endswith("/healthz"):
-                self.answer({"multi_user": False})
-            elif path.endswith(f"/runs/{RUN}"):
-                state = known.states[min(known.asked, len(known.states) - 1)]
-                known.asked += 1
-                self.answer({"run_id": RUN} | state)
-            else:
-                self.answer({"experiments": [{"experiment_id": "e1", "display_name": "stillhouse"}]})
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            known.runs.append(body)
-            self.answer({"run_id": RUN, "display_name": body["display_name"]})
-
-        def answer(self, content: dict[str, Any], status: int = 200) -> None:
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    known.host = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
-    yield known
-    server.shutdown()
-    server.server_close()
+    with serve(monkeypatch, tmp_path) as known:
+        yield known
 
 
 def submit(api: Api, *words: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,33 +20,37 @@ class Memory:
     """What of kfp's client is used."""
 
     def __init__(self, refuse: int = 0) -> None:
-        self.versions: list[tuple[str, dict[str, Any]]] = []
-        self.named = ""
+        self.versions: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self.pipelines: list[SimpleNamespace] = []
         self.refuse = refuse
 
-    def get_pipeline_id(self, name: str) -> str | None:
-        return "p1" if self.named == name else None
+    def list_pipelines(self, filter: str, namespace: str | None) -> Any:
+        name = json.loads(filter)["predicates"][0]["stringValue"]
+        found = [entry for entry in self.pipelines if (entry.name, entry.namespace) == (name, namespace or "")]
+        return SimpleNamespace(pipelines=found or None)
 
     def upload_pipeline(self, pipeline_package_path: str, pipeline_name: str, description: str, namespace: Any) -> Any:
         if self.refuse:
             from kfp_server_api import ApiException
 
             raise ApiException(status=self.refuse, reason="no")
-        self.named = pipeline_name
-        self._keep(pipeline_name, pipeline_package_path)
-        return SimpleNamespace(pipeline_id="p1")
+        made = SimpleNamespace(pipeline_id=f"p{len(self.pipelines) + 1}", name=pipeline_name, namespace=namespace or "")
+        self.pipelines.append(made)
+        self.versions[made.pipeline_id] = []
+        self._keep(made.pipeline_id, pipeline_name, pipeline_package_path)
+        return made
 
     def upload_pipeline_version(
         self, pipeline_package_path: str, pipeline_version_name: str, pipeline_id: str, description: str
     ) -> None:
-        assert pipeline_id == "p1"
-        self._keep(pipeline_version_name, pipeline_package_path)
+        self._keep(pipeline_id, pipeline_version_name, pipeline_package_path)
 
     def list_pipeline_versions(self, pipeline_id: str, page_size: int, sort_by: str) -> Any:
-        return SimpleNamespace(pipeline_versions=[SimpleNamespace(display_name=name) for name, _ in self.versions])
+        versions = [SimpleNamespace(display_name=name) for name, _ in self.versions[pipeline_id]]
+        return SimpleNamespace(pipeline_versions=versions)
 
-    def _keep(self, name: str, path: str) -> None:
-        self.versions.append((name, yaml.safe_load(Path(path).read_text())))
+    def _keep(self, pipeline: str, name: str, path: str) -> None:
+        self.versions[pipeline].append((name, yaml.safe_load(Path(path).read_text())))
 
 
 def compiled(text: str = "one") -> Compiled:
@@ -54,10 +59,27 @@ def compiled(text: str = "one") -> Compiled:
 
 def test_a_content_is_uploaded_once() -> None:
     client = Memory()
-    assert upload(client, compiled()) and client.named == "refresh"
-    assert client.versions[-1] == (compiled().version, compiled().spec)
+    assert upload(client, compiled()) and [entry.name for entry in client.pipelines] == ["refresh"]
+    assert client.versions["p1"][-1] == (compiled().version, compiled().spec)
     assert not upload(client, compiled())
-    assert upload(client, compiled("two")) and client.versions[-1][0] == compiled("two").version
+    assert upload(client, compiled("two")) and client.versions["p1"][-1][0] == compiled("two").version
+
+
+def test_a_namespace_has_its_own() -> None:
+    """One that all share, and those of other namespaces, are left as they are."""
+    client = Memory()
+    for namespace in ("", "one", "two"):
+        assert upload(client, compiled(), namespace) and not upload(client, compiled(), namespace)
+        assert upload(client, compiled("two"), namespace)
+    assert [entry.namespace for entry in client.pipelines] == ["", "one", "two"]
+    assert [len(versions) for versions in client.versions.values()] == [3, 3, 3]
+
+
+def test_two_of_a_name_are_told() -> None:
+    client = Memory()
+    client.pipelines = [SimpleNamespace(pipeline_id=one, name="refresh", namespace="") for one in ("p1", "p2")]
+    with pytest.raises(InputError, match=r"2 pipelines 'refresh' \(p1 of no namespace, p2.*; give --namespace, or"):
+        upload(client, compiled())
 
 
 def test_a_refusal_is_told() -> None:
@@ -69,6 +91,6 @@ def test_the_client_has_the_methods_that_are_called() -> None:
     """By kfp's own signatures, since the stand-in above takes whatever it is given."""
     from kfp import Client
 
-    for name in ("get_pipeline_id", "upload_pipeline", "upload_pipeline_version", "list_pipeline_versions"):
+    for name in ("list_pipelines", "upload_pipeline", "upload_pipeline_version", "list_pipeline_versions"):
         own = inspect.signature(getattr(Memory, name)).parameters
         assert set(own) <= set(inspect.signature(getattr(Client, name)).parameters), name

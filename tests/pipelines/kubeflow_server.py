@@ -1,0 +1,109 @@
+"""A small server on this machine that answers kfp's own client as Kubeflow's API does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+
+RUN = "6a2f"
+DIGEST = "sha256:" + "0" * 64
+IMAGE = f"registry.example/stillhouse@{DIGEST}"
+
+
+@dataclass
+class Api:
+    """What it was asked and told, the pipelines that it has, and the states of a run that it tells one by one."""
+
+    states: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    recurring: list[dict[str, Any]] = field(default_factory=list)
+    pipelines: list[dict[str, Any]] = field(default_factory=list)
+    image: str | None = IMAGE
+    """What the pipelines' parameter `image` is by default."""
+    tells_all: bool = False
+    """Asked without a namespace it tells the pipelines of all, as a server that keeps them as resources."""
+    tokens: set[str] = field(default_factory=set)
+    refuse: int = 0
+    asked: int = 0
+    host: str = ""
+
+    def keep(self, identifier: str, namespace: str = "", name: str = "refresh") -> None:
+        self.pipelines.append({"pipeline_id": identifier, "display_name": name, "namespace": namespace})
+
+    def get(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        if path.endswith("/healthz"):
+            return {"multi_user": False}
+        if path.endswith(f"/runs/{RUN}"):
+            state = self.states[min(self.asked, len(self.states) - 1)]
+            self.asked += 1
+            return {"run_id": RUN} | state
+        if path.endswith("/pipelines"):
+            [predicate] = json.loads(query["filter"])["predicates"]
+            named = [one for one in self.pipelines if one["display_name"] == predicate["stringValue"]]
+            place = query.get("namespace", "")
+            return {"pipelines": [one for one in named if one["namespace"] == place or (self.tells_all and not place)]}
+        if path.endswith("/versions"):
+            return {"pipeline_versions": [self.version("v2"), self.version("v1")]}
+        if path.endswith("/experiments"):
+            return {"experiments": [{"experiment_id": "e1", "display_name": "stillhouse"}]}
+        return {}
+
+    def version(self, name: str) -> dict[str, Any]:
+        default = {} if self.image is None else {"defaultValue": self.image}
+        spec = {"root": {"inputDefinitions": {"parameters": {"image": {"parameterType": "STRING"} | default}}}}
+        told = {"pipeline_spec": spec, "platform_spec": {"platforms": {}}}
+        return {"display_name": name, "pipeline_version_id": f"id of {name}", "pipeline_spec": told}
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if path.endswith("/recurringruns"):
+            self.recurring.append(body)
+            return {"recurring_run_id": "r1"}
+        self.runs.append(body)
+        return {"run_id": RUN, "display_name": body["display_name"]}
+
+
+@contextmanager
+def serve(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Api]:
+    known = Api()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known.tokens.add(self.headers.get("authorization", ""))
+            asked = urlparse(self.path)
+            query = {name: values[0] for name, values in parse_qs(asked.query).items()}
+            self.answer({"message": "no"} if known.refuse else known.get(asked.path, query))
+
+        def do_POST(self) -> None:
+            known.tokens.add(self.headers.get("authorization", ""))
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            self.answer(known.post(self.path, body))
+
+        def answer(self, content: dict[str, Any]) -> None:
+            data = json.dumps(content).encode()
+            self.send_response(known.refuse or 200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    known.host = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("KF_PIPELINES_ENDPOINT", "KF_PIPELINES_SA_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    yield known
+    server.shutdown()
+    server.server_close()

@@ -1,0 +1,204 @@
+"""What schedules and the watcher send to Kubeflow's API through kfp's own client, to a server on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubeflow_server import IMAGE, Api, serve
+from programs import ROOT
+
+from pipelines.schedules import watch as watching
+from stillhouse import cli
+from stillhouse.versions.dvc_source import Found
+
+SCHEDULE = {"pipeline": "refresh", "cron": "0 0 3 * * *", "parameters": {"releases": "r.git"}}
+WATCH = {"pipeline": "refresh", "releases": "r.git", "repo": "a.git", "path": "corpus"}
+CONTENT = {"service_account": "stillhouse-steps", "schedules": {"nightly": SCHEDULE}, "watches": {"articles": WATCH}}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
+    """A server with a pipeline that all share; the watched corpus was never released."""
+    monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, "c1", "one.dir"))
+    monkeypatch.setattr(watching, "in_use", lambda watch: watching.InUse(None))
+    with serve(monkeypatch, tmp_path) as known:
+        known.keep("shared")
+        monkeypatch.setenv("KF_PIPELINES_ENDPOINT", known.host)
+        yield known
+
+
+def schedule(folder: Path, action: str, *words: str, content: Any = CONTENT) -> int:
+    """`stillhouse schedule ACTION` as in a pod of the manifests, where the environment says where the API is."""
+    path = folder / "schedules.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return cli.main(["schedule", action, *([] if action == "list" else [str(path)]), *words])
+
+
+@pytest.mark.parametrize("action", ["apply", "list", "watch"])
+def test_the_projected_token_is_sent_along(
+    action: str, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
+    assert schedule(tmp_path, action) == 0
+    assert api.tokens == {"Bearer secret"}
+
+
+@pytest.mark.parametrize("action", ["apply", "watch"])
+def test_a_server_that_refuses_is_told_with_the_remedy(
+    action: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.refuse = 401
+    assert schedule(tmp_path, action) == 2
+    assert "refuses access (401): in a pod, mount a token projected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("version", "told"), [("", ""), ("v1", "id of v1")])
+def test_a_recurring_run_is_told_its_account_and_version(version: str, told: str, api: Api, tmp_path: Path) -> None:
+    """Without a version it is of the newest at each start, which the server takes where it is given no id."""
+    content = CONTENT | {"schedules": {"nightly": SCHEDULE | {"version": version}}}
+    assert schedule(tmp_path, "apply", content=content) == 0
+    [made] = api.recurring
+    assert made["service_account"] == "stillhouse-steps"
+    assert made["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": told}
+
+
+@pytest.mark.parametrize(("version", "told"), [("", "id of v2"), ("v1", "id of v1")])
+def test_a_watch_s_run_is_told_its_account_and_version(version: str, told: str, api: Api, tmp_path: Path) -> None:
+    watches = {"articles": WATCH | {"version": version, "service_account": "trainer"}}
+    assert schedule(tmp_path, "watch", content=CONTENT | {"watches": watches}) == 0
+    [run] = api.runs
+    assert run["service_account"] == "trainer", "an entry's own comes before that of the file"
+    assert run["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": told}
+
+
+def test_without_an_account_the_server_takes_its_own(api: Api, tmp_path: Path) -> None:
+    content = CONTENT | {"service_account": ""}
+    assert schedule(tmp_path, "apply", content=content) == schedule(tmp_path, "watch", content=content) == 0
+    assert not any("service_account" in made for made in api.recurring + api.runs)
+
+
+IMAGES = {
+    "compiled with a tag": ("stillhouse:0.1.0", {}, False),
+    "compiled with a tag of a registry": ("registry.example/stillhouse:1", {}, False),
+    "compiled without": (None, {}, False),
+    "compiled by digest": (IMAGE, {}, True),
+    "given by digest": ("stillhouse:0.1.0", {"image": IMAGE}, True),
+    "given as one that was loaded onto the nodes, as to `pipeline submit`": (None, {"image": "stillhouse:0.1.0"}, True),
+}
+
+
+@pytest.mark.parametrize("action", ["apply", "watch"])
+@pytest.mark.parametrize("case", IMAGES)
+def test_runs_without_an_image_are_refused_before_they_start(
+    case: str, action: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.image, given, taken = IMAGES[case]
+    content = {
+        "schedules": {"nightly": SCHEDULE | {"parameters": {"releases": "r.git"} | given}},
+        "watches": {"articles": WATCH | {"parameters": given}},
+    }
+    code = schedule(tmp_path, action, content=content)
+    said = capsys.readouterr()
+    assert len(api.recurring + api.runs) == (1 if taken else 0)
+    assert code == (0 if taken else 2), said
+    if not taken:
+        entry = "schedule nightly" if action == "apply" else "watch articles"
+        told = (
+            f"{entry}: the parameter 'image' is missing, and v2 was compiled with {api.image or 'none'}; give `image:"
+        )
+        assert told in said.out + said.err
+
+
+def test_the_pipelines_of_others_take_what_they_take(api: Api, tmp_path: Path) -> None:
+    api.image = "python:3"
+    api.keep("theirs", name="somebody-s")
+    watches = {"articles": WATCH | {"pipeline": "somebody-s"}}
+    assert schedule(tmp_path, "watch", content={"watches": watches}) == 0 and len(api.runs) == 1
+
+
+PLACES = {
+    "of the namespace": (["one", ""], "one"),
+    "of the namespace, though another has one too": (["two", "one"], "one"),
+    "of all": (["", "two"], ""),
+    "of others": (["two"], None),
+}
+
+
+@pytest.mark.parametrize(("action", "tells_all"), [("apply", False), ("watch", False), ("watch", True)])
+@pytest.mark.parametrize("case", PLACES)
+def test_a_pipeline_is_found_in_its_namespace(
+    case: str, action: str, tells_all: bool, api: Api, tmp_path: Path
+) -> None:
+    there, found = PLACES[case]
+    api.tells_all = tells_all
+    api.pipelines.clear()
+    for namespace in there:
+        api.keep(f"id in {namespace}", namespace)
+    assert schedule(tmp_path, action, "--namespace", "one") == (2 if found is None else 0)
+    used = [made["pipeline_version_reference"]["pipeline_id"] for made in api.recurring + api.runs]
+    assert used == ([] if found is None else [f"id in {found}"])
+
+
+def test_the_manifests_watcher_looks_in_its_own_namespace(api: Api, tmp_path: Path) -> None:
+    manifest = yaml.safe_load((ROOT / "manifests" / "base" / "watcher.yaml").read_text())
+    [container] = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    [variable] = [one for one in container["env"] if one["name"] == "POD_NAMESPACE"]
+    assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    _, action, _, *words = container["args"]
+    api.keep("own", "stillhouse")
+    words = [word.replace("$(POD_NAMESPACE)", "stillhouse") for word in words]
+    assert schedule(tmp_path, action, *words) == 0
+    assert [run["pipeline_version_reference"]["pipeline_id"] for run in api.runs] == ["own"]
+
+
+def test_another_account_starts_another_run(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that failed for want of an account is tried again once the file names one."""
+    monkeypatch.setattr(Api, "get", with_runs)
+    for account, started in (("", 1), ("", 1), ("stillhouse-steps", 2), ("stillhouse-steps", 2)):
+        assert schedule(tmp_path, "watch", content=CONTENT | {"service_account": account}) == 0
+        assert len(api.runs) == started
+
+
+def with_runs(api: Api, path: str, query: dict[str, str], answer: Any = Api.get) -> dict[str, Any]:
+    """What the API says when the runs that it was told to start have failed."""
+    if not path.endswith("/runs"):
+        return answer(api, path, query)
+    failed = [{"run_id": run["display_name"], "display_name": run["display_name"]} for run in api.runs]
+    return {"runs": [run | {"state": "FAILED"} for run in failed]}
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"), [([], "give --namespace, or"), (["--namespace", "one"], "delete all but")]
+)
+def test_two_pipelines_of_a_name_stop_no_other_watch(
+    words: list[str], remedy: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.pipelines.clear()
+    namespace = words[-1] if words else ""
+    for identifier in ("p1", "p2"):
+        api.keep(identifier, namespace)
+    api.keep("p3", namespace, name="somebody-s")
+    watches = {"articles": WATCH, "books": WATCH | {"pipeline": "somebody-s"}}
+    assert schedule(tmp_path, "watch", *words, content={"watches": watches}) == 2
+    said = capsys.readouterr()
+    assert "articles: not looked at, the cluster has 2 pipelines 'refresh' (p1 of" in said.out and remedy in said.out
+    assert "books: started" in said.out and len(api.runs) == 1 and "Traceback" not in said.err
+
+
+def test_two_experiments_of_a_name_stop_no_other_watch(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """kfp says so by an error of its own."""
+    two = {"experiments": [{"experiment_id": one, "display_name": "stillhouse"} for one in "ab"]}
+    answer = Api.get
+    monkeypatch.setattr(
+        Api, "get", lambda self, path, query: two if path.endswith("/experiments") else answer(self, path, query)
+    )
+    assert schedule(tmp_path, "watch", content={"watches": {"articles": WATCH, "books": WATCH}}) == 2
+    said = capsys.readouterr().out
+    assert said.count("not looked at, kfp refuses the experiment 'stillhouse': Multiple experiments") == 2

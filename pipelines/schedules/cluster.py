@@ -13,7 +13,8 @@ from pipelines.stored import default_image, find_pipeline, newest_versions
 from stillhouse.errors import InputError
 from stillhouse.versions.address import redact
 
-FINISHED = frozenset({"SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"})
+FAILED = "FAILED"
+FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})
 PAGE = 100
 
 

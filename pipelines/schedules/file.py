@@ -75,7 +75,11 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """A path of a DVC repository (`revision` "" = its default branch), and the pipeline that refreshes `releases`."""
+    """A path of a DVC repository (`revision` "" = its default branch), and the pipeline that refreshes `releases`.
+
+    Runs that fail are started anew until there were so many `attempts`: Kubeflow itself gives up a run one of whose
+    pods was preempted or evicted, and the next one goes on from the last checkpoint.
+    """
 
     name: str
     pipeline: str
@@ -87,10 +91,13 @@ class Watch:
     version: str = ""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     service_account: str = ""
+    attempts: int = 2
 
     def __post_init__(self) -> None:
         _refuse_nested(self.parameters)
         _refuse_account(self.service_account)
+        if not 1 <= self.attempts <= 10:
+            raise InputError(f"attempts must be from 1 to 10, not {self.attempts}")
         refuse_secret(self.releases, "releases")
         refuse_secret(self.repo, "repo")
         own = {"releases", "branch", "repo", "revision", "source"} & set(self.parameters)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipelines.schedules.cluster import Runs
+from pipelines.schedules.cluster import FAILED, Runs
 from pipelines.schedules.file import Watch
 from pipelines.schedules.parameters import refuse_default_image
 from stillhouse.artifacts import digest_json
@@ -49,8 +49,8 @@ def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
     """Compares DVC's digest of the watched path with that of the champion's corpus, and starts the pipeline.
 
     The run's name is made of both, of the pipeline's version and of its parameters, so that of two looks one starts it,
-    and other rules start another. One that has ended is not repeated unless `again`: it failed, and its log says why,
-    or its challenger was refused. Raises `InputError` for repositories that cannot be read, and for a watch whose runs
+    and other rules start another. One that failed is started anew until the watch's `attempts` are spent. Otherwise one
+    that has ended is not repeated unless `again`: its log says why it failed, or its challenger was refused. Raises `InputError` for repositories that cannot be read, and for a watch whose runs
     would fail for want of an image, whether one is due or not.
     """
     version = cluster.version_of(watch.pipeline, watch.version)
@@ -68,7 +68,8 @@ def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
         if run.in_flight:
             return Seen(watch.name, "known", f"run {run.name} is {run.state}", run.id, in_flight=True)
     attempts = [run for run in for_change if run.name.startswith(name)]
-    if attempts and not again:
+    failed = all(run.state == FAILED for run in attempts)
+    if attempts and not again and not (failed and len(attempts) < watch.attempts):
         why = f"run {name} {attempts[0].state}; --again starts another"
         # One that released nothing and was refused nothing has found the release's own passages under another digest.
         succeeded = any(run.state == "SUCCEEDED" for run in for_change)

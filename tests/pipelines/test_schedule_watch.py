@@ -69,13 +69,27 @@ def test_a_watch_s_branch_is_the_run_s(watched: SimpleNamespace) -> None:
     assert watched.cluster.parameters[seen.run]["branch"] == "production"
 
 
-def test_a_run_that_failed_is_started_again_only_when_asked(watched: SimpleNamespace) -> None:
-    first = look(watched.watch, watched.cluster)
-    watched.cluster.finish(first.run, "FAILED")
+@pytest.mark.parametrize("attempts", [1, 2, 3])
+def test_a_run_that_failed_is_started_anew_until_its_attempts_are_spent(
+    attempts: int, watched: SimpleNamespace
+) -> None:
+    watch = replace(watched.watch, attempts=attempts)
+    for _ in range(attempts):
+        seen = look(watch, watched.cluster)
+        assert seen.kind == "started" and "again" not in watched.cluster.parameters[seen.run]
+        assert look(watch, watched.cluster).kind == "known", "it is in flight"
+        watched.cluster.finish(seen.run, "FAILED")
+    assert look(watch, watched.cluster).kind == "known"
+    again = look(watch, watched.cluster, again=True)
+    assert again.kind == "started" and len(watched.cluster.started) == attempts + 1
+    assert look(watch, watched.cluster, again=True).kind == "known", "that attempt is in flight"
+
+
+@pytest.mark.parametrize("state", ["CANCELED", "SUCCEEDED", "SKIPPED"])
+def test_a_run_that_did_not_fail_is_not_started_anew(state: str, watched: SimpleNamespace) -> None:
+    seen = look(watched.watch, watched.cluster)
+    watched.cluster.finish(seen.run, state)
     assert look(watched.watch, watched.cluster).kind == "known"
-    again = look(watched.watch, watched.cluster, again=True)
-    assert again.kind == "started" and again.run != first.run
-    assert look(watched.watch, watched.cluster, again=True).kind == "known", "the second attempt is in flight"
 
 
 @pytest.mark.parametrize("change", [{"most_loss": 0.1}, {"again": True}])

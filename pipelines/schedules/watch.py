@@ -50,8 +50,9 @@ def look(watch: Watch, cluster: Runs, *, again: bool = False) -> Seen:
 
     The run's name is made of both, of the pipeline's version and of its parameters, so that of two looks one starts it,
     and other rules start another. One that failed is started anew until the watch's `attempts` are spent. Otherwise one
-    that has ended is not repeated unless `again`: its log says why it failed, or its challenger was refused. Raises `InputError` for repositories that cannot be read, and for a watch whose runs
-    would fail for want of an image, whether one is due or not.
+    that has ended is not repeated unless `again`: its log says why it failed, or its challenger was refused. Raises
+    `InputError` for repositories that cannot be read, and for a watch whose runs would fail for want of an image,
+    whether one is due or not.
     """
     version = cluster.version_of(watch.pipeline, watch.version)
     refuse_default_image(watch, version)

@@ -158,7 +158,7 @@ def test_a_rollback_makes_the_watcher_look_again(watched: SimpleNamespace) -> No
 
 
 def test_a_release_is_fresh_again_once_the_run_for_a_change_has_ended(watched: SimpleNamespace) -> None:
-    watched.champion = released("one.dir")
+    watched.champion, watched.watch = released("one.dir"), replace(watched.watch, attempts=1)
     seen = look(watched.watch, watched.cluster)
     assert (seen.fresh, seen.in_flight) == (True, False)
     watched.digest = "two.dir"

@@ -159,8 +159,9 @@ def test_the_manifests_watcher_looks_in_its_own_namespace(api: Api, tmp_path: Pa
 def test_another_account_starts_another_run(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that failed for want of an account is tried again once the file names one."""
     monkeypatch.setattr(Api, "get", with_runs)
+    once = CONTENT | {"watches": {"articles": WATCH | {"attempts": 1}}}
     for account, started in (("", 1), ("", 1), ("stillhouse-steps", 2), ("stillhouse-steps", 2)):
-        assert schedule(tmp_path, "watch", content=CONTENT | {"service_account": account}) == 0
+        assert schedule(tmp_path, "watch", content=once | {"service_account": account}) == 0
         assert len(api.runs) == started
 
 

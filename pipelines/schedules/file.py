@@ -38,6 +38,8 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
 """The pipeline that notes what it refused, and has a parameter `again`."""
 PARTS = ("experiment", "service_account", "schedules", "watches")
+KINDS = {"max_concurrency": int, "attempts": int, "catchup": bool, "enabled": bool, "parameters": dict}
+"""Settings of entries that are not text."""
 Parameter = str | int | float | bool
 T = TypeVar("T")
 
@@ -160,7 +162,7 @@ def _entry(kind: type[T], name: str, values: Any, account: str, where: str) -> T
     for key, value in values.items():
         if key not in parts:
             raise InputError(f"{where}: unknown setting {key!r}; {nearest(str(key), parts)}")
-        expected = {"max_concurrency": int, "catchup": bool, "enabled": bool, "parameters": dict}.get(key, str)
+        expected = KINDS.get(key, str)
         if type(value) is not expected:
             raise InputError(f"{where}: {key} must be {_words(expected)}, not {value!r}")
     try:

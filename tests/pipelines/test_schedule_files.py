@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 import yaml
 from cluster_in_memory import schedule
 
-from pipelines.schedules.file import read_schedules
+from pipelines.schedules.file import Schedule, Watch, read_schedules
 from pipelines.schedules.parameters import refuse_parameters
 from stillhouse import cli
 from stillhouse.errors import InputError
@@ -50,6 +51,14 @@ BAD = {
         },
         "schedules: a: the parameter 'releases' holds a password or token",
     ),
+    "no attempt": (
+        {"watches": {"a": {"pipeline": "p", "releases": "r", "repo": "r", "path": "x", "attempts": 0}}},
+        "watches: a: attempts must be from 1 to 10, not 0",
+    ),
+    "attempts in words": (
+        {"watches": {"a": {"pipeline": "p", "releases": "r", "repo": "r", "path": "x", "attempts": "two"}}},
+        "attempts must be a whole number, not 'two'",
+    ),
     "list": ({"watches": ["a"]}, "watches must map names to settings"),
     "account": ({"service_account": "My Account"}, "schedules.yaml: service_account is 'My Account'; give the name of"),
     "account of all": ({"service_account": ["a"]}, "service_account is ['a']; give the name of a service account"),
@@ -58,6 +67,17 @@ BAD = {
         "schedules: a: service_account is 'a/b'",
     ),
 }
+
+
+@pytest.mark.parametrize("kind", [Schedule, Watch])
+def test_every_setting_may_stand_in_a_file(kind: type, tmp_path: Path) -> None:
+    values = {part.name: part.default for part in fields(kind) if part.name not in ("name", "cron", "parameters")}
+    values = {name: "x" if value in (MISSING, "") else value for name, value in values.items()} | {"parameters": {}}
+    values |= {"cron": "0 0 3 * * *"} if kind is Schedule else {}
+    section = "schedules" if kind is Schedule else "watches"
+    path = tmp_path / "schedules.yaml"
+    path.write_text(yaml.safe_dump({section: {"a": values}}))
+    assert getattr(read_schedules(path), section) == (kind(name="a", **values),)
 
 
 CRON = {

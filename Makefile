@@ -28,7 +28,7 @@ reproduce: install  ## the built-in sample, from articles to a distilled retriev
 test: lint  ## lint, types and every test but the longest
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS) -m "not sample and not long"
 
-test-full: lint  ## the same, the longest too: the whole sample, every rung of a refresh, a sharded pipeline
+test-full: lint  ## the same, the longest too: the whole sample, a refresh of every rung, a disk that is full at every moment
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS)
 
 KILLS ?= 20

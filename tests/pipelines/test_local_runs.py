@@ -94,7 +94,6 @@ def test_a_loop_in_an_exit_handler_hands_each_part_of_an_item_to_its_task(tmp_pa
     assert "loop: succeeded" in (run / "report-end" / "summary").read_text()
 
 
-@pytest.mark.long
 def test_objectives_are_compared(tmp_path: Path) -> None:
     """The whole comparison with the recipe `micro`: both loops, the page, the report at the end."""
     sweep = {"variants": [{"name": "none", "pretraining": False}, {"name": "bow", "overrides": BOW}], "seeds": [1, 2]}
@@ -111,7 +110,6 @@ def test_objectives_are_compared(tmp_path: Path) -> None:
     assert sorted(m.config["seed"] for m in trained if m.config["objective"] == "bow") == [1, 2]
 
 
-@pytest.mark.long
 def test_shards_are_encoded_apart_and_indexed_together(settings: dict[str, Any], tmp_path: Path) -> None:
     run_pipeline(part_of_a_run(["zero_shot_index"], settings, 3), {}, tmp_path)
     output = outputs_of(tmp_path)
@@ -125,7 +123,6 @@ def test_shards_are_encoded_apart_and_indexed_together(settings: dict[str, Any],
     assert "part: succeeded" in (output("report-end/summary")).read_text()
 
 
-@pytest.mark.long
 def test_shards_are_counted_apart_and_scored_together(settings: dict[str, Any], tmp_path: Path) -> None:
     made = {}
     for shards in (3, 1):

@@ -65,7 +65,7 @@ def _spread(frame: pd.DataFrame) -> pd.DataFrame:
 def _spread_passages(corpus: Corpus) -> pd.DataFrame:
     count = corpus.passage_count
     rows = np.arange(count) if count <= SAMPLED_ROWS else _spread_rows(count)
-    return corpus.passages_at(rows, *SCHEMAS["passages"].names).reset_index(drop=True)
+    return corpus.passages_at(rows, *SCHEMAS["passages"].names)
 
 
 def _spread_rows(count: int) -> NDArray[np.int64]:

@@ -137,11 +137,11 @@ class Corpus:
                 first = end
 
     def passages_at(self, rows: NDArray[np.integer], *columns: str) -> pd.DataFrame:
-        """Some columns of the passages `rows`, in their order, from the row groups that hold any of them."""
+        """Some columns of the passages `rows`, in their order, from the row groups that hold any; numbered from 0."""
         wanted = np.unique(rows)
         nothing = SCHEMAS["passages"].empty_table().select(list(columns)).to_pandas()
         found = pd.concat([nothing, *self.passage_blocks(*columns, among=wanted)], ignore_index=True)
-        return found.iloc[np.searchsorted(wanted, rows)]
+        return found.iloc[np.searchsorted(wanted, rows)].reset_index(drop=True)
 
     @cached_property
     def titles(self) -> str:

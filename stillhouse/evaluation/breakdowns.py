@@ -138,9 +138,7 @@ def _asked(corpus: Corpus, measured: Measured, query_ids: pd.Index, what: str) -
     def key(qrels: pd.DataFrame) -> pd.Series:
         if what == "passage":
             return qrels["passage_id"]
-        return corpus.passages_at(corpus.rows_of(qrels["passage_id"]), "article_id")["article_id"].reset_index(
-            drop=True
-        )
+        return corpus.passages_at(corpus.rows_of(qrels["passage_id"]), "article_id")["article_id"]
 
     asked = pd.DataFrame({"query_id": train["query_id"], "key": key(train)}).drop_duplicates()["key"].value_counts()
     times = pd.Series(key(test).map(asked).fillna(0).to_numpy(dtype=np.int64))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from stillhouse.config import build, field_types
 from stillhouse.context import say
-from stillhouse.errors import CRASH, FULL_DISK, CrashElsewhere, InputError, ValidationFailed, access_told
+from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_told, is_full_disk
 from stillhouse.monitoring.watch import Watched, watch_task
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
@@ -49,7 +49,7 @@ def told_in_a_sentence() -> Iterator[None]:
         print(f"stillhouse: {error}", file=sys.stderr, flush=True)
         raise SystemExit(error.exit_code) from None
     except OSError as error:
-        if error.errno not in FULL_DISK:
+        if not is_full_disk(error):
             raise
         where = f" ({error.filename})" if error.filename else ""
         remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are as they were"

@@ -1,12 +1,8 @@
-"""A refresh is killed at random moments and run again: it releases once, and what it releases is a calm refresh's.
-
-`STILLHOUSE_KILLS` says how often (`make test-kill` raises it), `STILLHOUSE_KILL_SEED` repeats the moments.
-"""
+"""A refresh is killed at random moments and run again: it releases once, and what it releases is a calm refresh's."""
 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -18,14 +14,14 @@ import pytest
 from release_repositories import LIGHT, Source, first_release
 from repositories import call, surroundings
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "survival"))
+from kills import land_kills
+
 from stillhouse.versions.data import fetch_release
 from stillhouse.versions.git import Git
 from stillhouse.versions.releases import Release, read_history
 
 pytestmark = pytest.mark.slow
-
-KILLS = int(os.environ.get("STILLHOUSE_KILLS", "1"))
-SEED = int(os.environ.get("STILLHOUSE_KILL_SEED") or random.SystemRandom().randrange(2**32))
 
 
 def begin(releases: Path, revision: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -65,26 +61,19 @@ def test_a_killed_refresh_releases_once_and_the_same(tmp_path: Path, monkeypatch
     shutil.rmtree(tmp_path / "shelf")
     (tmp_path / "calm-shelf").rename(tmp_path / "shelf")
 
-    chance = random.Random(SEED)
-    moments: list[float] = []
-    for _ in range(20 * KILLS):
-        if len(moments) == KILLS:
-            break
-        moment = chance.uniform(0, seconds)
+    def kill(moment: float) -> bool:
         process = begin(releases, little, tmp_path / "killed")
         try:
             process.wait(moment)
-            seconds = moment  # it went on from where the last one had come to, and was done before
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            moments.append(moment)
         found = releases_of(releases, tmp_path / "look")
         assert [each.name for each in found] in (["v1.0.0"], ["v1.0.0", "v1.0.1"])
         fetch_release(Git.of(tmp_path / "look"), found[-1], tmp_path / "fetched" / found[-1].name)
+        return process.returncode == -signal.SIGKILL
 
-    print(f"seed {SEED}: killed after {', '.join(f'{moment:.3f}' for moment in moments)} s")
-    assert len(moments) == KILLS, "it was done before each kill"
+    land_kills("refresh", seconds, kill)
     assert begin(releases, little, tmp_path / "killed").wait() == 0
     found = releases_of(releases, tmp_path / "look")
     assert [each.name for each in found] == ["v1.0.0", "v1.0.1"], "released once"

@@ -48,7 +48,7 @@ def settings_of(use: Use) -> Any:
     """A use's section of the recipe micro, in fp32; trainings are looked at on their way."""
     recipe = find_recipe("micro")
     config: Any = configs(load_recipe(recipe), str(recipe)).get(use.name) or use.step.config()
-    changes = EXACT | (TRAINED if hasattr(config, "heldout_every") else {}) | TOO_FAST.get(use.name, {})
+    changes = EXACT | TRAINED | TOO_FAST.get(use.name, {})
     return replace(config, **{name: value for name, value in changes.items() if hasattr(config, name)})
 
 

@@ -1,0 +1,33 @@
+"""When tests kill: at random moments, until so many kills have met a process at work.
+
+`STILLHOUSE_KILLS` says how many (`make test-kill` raises it). Moments are drawn from a seed that is printed and that
+`STILLHOUSE_KILL_SEED` repeats; what the system makes of them differs all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+KILLS = int(os.environ.get("STILLHOUSE_KILLS", "1"))
+SEED = int(os.environ.get("STILLHOUSE_KILL_SEED") or random.SystemRandom().randrange(2**32))
+
+
+def land_kills(name: str, seconds: float, kill: Callable[[float], bool]) -> None:
+    """Calls `kill` with moments up to `seconds`, what a calm run takes, until `KILLS` of its kills have landed.
+
+    `kill(moment)` begins the work called `name`, kills it after `moment` seconds, looks at what is left, and returns
+    whether it was still at work.
+    """
+    chance, moments = random.Random(f"{SEED} {name}"), list[float]()
+    for _ in range(20 * KILLS):
+        if len(moments) == KILLS:
+            break
+        moment = chance.uniform(0, seconds)
+        if kill(moment):
+            moments.append(moment)
+        else:  # it went on from where the last one had come to, and was done before
+            seconds = moment
+    print(f"seed {SEED}: killed after {', '.join(f'{moment:.3f}' for moment in moments)} s")
+    assert len(moments) == KILLS, "it was done before each kill"

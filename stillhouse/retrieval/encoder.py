@@ -27,6 +27,7 @@ from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.side_by_side import side_by_side, threads_of
 from stillhouse.retrieval.tokenizer_files import load_tokenizer
 from stillhouse.retrieval.towers import Role, Tower
+from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.precision import autocast, computed_in
 
 PADDED_TO = 8
@@ -238,5 +239,10 @@ def inference(model: nn.Module, context: Context, config: InferenceConfig) -> It
     device = context.torch_device()
     model.to(device).eval()
     dtype = computed_in(config.precision, device)
-    with torch.inference_mode(), autocast(config.precision, device), packed_linears(model, dtype, device):
+    with (
+        torch.inference_mode(),
+        autocast(config.precision, device),
+        packed_linears(model, dtype, device),
+        freed_memory_kept(),
+    ):
         yield device

@@ -26,6 +26,7 @@ def pretrain(
     clip: float = 1.0,
     heldout_every: int = 0,
     precision: str = "auto",
+    padding: str = "auto",
     seed: int = 42,
     query_length: int = 64,
     passage_length: int = 288,
@@ -84,6 +85,8 @@ def pretrain(
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
+            longest of their batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
         query_length: pair tasks: tokens of a query, [CLS] and [SEP] included.
         passage_length: pair tasks: tokens of a passage, [CLS] and [SEP] included.

@@ -26,6 +26,7 @@ def train_reranker(
     clip: float = 1.0,
     heldout_every: int = 0,
     precision: str = "auto",
+    padding: str = "auto",
     seed: int = 42,
     negatives_per_query: int = 63,
     negatives_depth: int = 200,
@@ -58,6 +59,8 @@ def train_reranker(
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
+            longest of their batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
         negatives_per_query: negatives that a query is trained on each time it is seen.
         negatives_depth: draw them from the best so many.

@@ -26,6 +26,7 @@ def train_retriever(
     clip: float = 1.0,
     heldout_every: int = 0,
     precision: str = "auto",
+    padding: str = "auto",
     seed: int = 42,
     temperature: float = 0.02,
     alpha: float = 0.2,
@@ -61,6 +62,8 @@ def train_retriever(
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
+            longest of their batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
         temperature: scores are divided by it.
         alpha: weight of the contrastive loss beside the teacher's (001 eq. 5).

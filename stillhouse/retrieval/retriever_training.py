@@ -29,6 +29,7 @@ from stillhouse.retrieval.teacher import Teacher, TeacherScores
 from stillhouse.training.batches import cheapest_parts, length_parts
 from stillhouse.training.curves import CurveRow
 from stillhouse.training.joint_loss import Part, joint_loss, joint_losses
+from stillhouse.training.unpadded import leaves_padding_out
 
 PART_COST = {"cpu": 128, "cuda": 4096}
 """The tokens that are computed in the time that one part more takes, whatever is in it."""
@@ -97,6 +98,8 @@ class RetrieverLoss:
         lengths = texts.lengths()
         if self._config.texts_at_once or world_size() > 1:
             parts = length_parts(lengths, self._config.texts_at_once or -(-len(texts) // world_size()))
+        elif leaves_padding_out(self._encoder, self._config.padding, self._device):
+            parts = length_parts(lengths, len(texts))
         else:
             parts = cheapest_parts(lengths, PART_COST[self._device.type])
         return [(first + rows, partial(self._encode, texts, rows)) for rows in parts]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.settings import TrainingConfig
+from stillhouse.training.unpadded import leaves_padding_out, without_padding
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -88,7 +90,8 @@ def train(
             f"{what} at step {step}{some}; {kept if saved_step else none}; lower the learning rate"
         )
 
-    with freed_memory_kept(), fast_linear_layers(model, device):
+    unpadded = without_padding(model) if leaves_padding_out(model, config.padding, device) else nullcontext()
+    with freed_memory_kept(), fast_linear_layers(model, device), unpadded:
         checkpoint = Checkpoint(context.work, model, optimizer, schedule, context.log)
         rows, best, losses, start = checkpoint.restore()
         saved_step = start

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 
+PADDING = ("auto", "none", "kept")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
@@ -29,5 +31,11 @@ class TrainingConfig:
     heldout_every: int = setting(0, "steps between two held-out losses; 0 = ten times a training", minimum=0)
     precision: str = setting(
         "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
+    )
+    padding: str = setting(
+        "auto",
+        "none = no padding is computed, attention is within each text; kept = texts are padded to the longest of their "
+        "batch; auto = none on a CPU, kept on a GPU",
+        choices=PADDING,
     )
     seed: int = setting(42, "seed of every random choice", minimum=0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
 from stillhouse.pretraining.heads import head_parameters
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import TABLE, Objective, find_objective
+from stillhouse.training.unpadded import without_padding
 
 CLS, SEP, PAD = 2, 3, 0
 VOCABULARY, WIDTH, HEADS = 50, 16, 2
@@ -198,16 +201,19 @@ def slow_loss(training: BottleneckPretraining, batch: CorruptedBatch, name: str,
     return total / len(batch.ids_BL)
 
 
+@pytest.mark.parametrize("padded", [nullcontext, without_padding], ids=["padded", "unpadded"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("objective", TABLE, ids=lambda objective: objective.name)
-def test_loss_and_gradient(objective: Objective, pooling: str) -> None:
+def test_loss_and_gradient(objective: Objective, pooling: str, padded: Callable[..., AbstractContextManager]) -> None:
     training = BottleneckPretraining(tiny_model(), objective, pooling).double()
     # A trained head has a bias, and a copied decoder drifts from the layers that it was copied from.
     with torch.no_grad():
         for parameter in training.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
     batch = batch_of(objective)
-    loss, slow = training(batch), slow_loss(training, batch, objective.name, pooling)
+    with padded(training):
+        loss = training(batch)
+    slow = slow_loss(training, batch, objective.name, pooling)
     torch.testing.assert_close(loss, slow, rtol=0, atol=1e-5)
     parameters = dict(training.named_parameters())
     got = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)

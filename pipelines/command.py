@@ -168,7 +168,8 @@ def submit_action(argv: Sequence[str]) -> int:
     from components.image import image
     from pipelines.catalog import Request
     from pipelines.ir import compile_small
-    from pipelines.submit import check_pod_parameters, submit, watch
+    from pipelines.pods import watch_pods
+    from pipelines.submit import check_pod_parameters, namespace_of, submit, watch
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
     table = _placements(arguments)
@@ -178,17 +179,23 @@ def submit_action(argv: Sequence[str]) -> int:
     check_pod_parameters(pod, table.parameters)
     values = _values(request, given)
     compiled = compile_small(request.build(table))
-    client = _cluster(arguments).connect()
+    cluster = _cluster(arguments)
+    client = cluster.connect()
     name = arguments.run_name or f"{request.pipeline} {datetime.now():%Y-%m-%d %H:%M:%S}"
     run = submit(client, compiled, values | pod, name, arguments.experiment, arguments.service_account)
     print(f"run {run}, version {compiled.version}", flush=True)
     if not arguments.wait:
         return 0
     try:
-        return 0 if watch(client, run, lambda line: print(line, flush=True), arguments.every) else 1
+        pods = watch_pods(run, namespace_of(client, arguments.experiment, cluster), arguments.context, _show)
+        return 0 if watch(client, run, _show, arguments.every, pods) else 1
     except KeyboardInterrupt:
         print(f"the run goes on; `kfp run get {run}` shows it", file=sys.stderr)
         raise
+
+
+def _show(line: str) -> None:
+    print(line, flush=True)
 
 
 def upload_action(argv: Sequence[str]) -> int:

@@ -69,7 +69,7 @@ class PodWatch:
         self._gone.add(name)
         said = waiting.said(self._ask("logs", lambda: self.api.last_lines(name, CONTAINER, LINES)))
         if said:
-            self._tell(said, f"  {task_of(pod)} says: {said}")
+            self._tell(said, f"  {task_of(pod)} says: {said}".replace("\n", "\n  "))
 
     def _ask(self, what: str, ask: Callable[[], list[Any]]) -> list[Any]:
         """What Kubernetes answers; nothing where it does not, which is told once."""

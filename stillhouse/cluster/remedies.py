@@ -112,7 +112,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     # Kueue, in the condition QuotaReserved of a workload.
     (r"LocalQueue (\S+) (?:doesn't|does not) exist", "Kueue has no LocalQueue {0} in this namespace", CREATE_QUEUE),
     (
-        r"insufficient quota for (\S+) in flavor [^,]*?> maximum capacity \((\d+)\)",
+        r"insufficient quota for (\S+) in flavor .*?> maximum capacity \(([^)]+)\)",
         "it asks for more {0} than its queue may ever hand out ({1})",
         "raise `nominalQuota` of the ClusterQueue, or lower what the placement asks for",
     ),
@@ -164,6 +164,11 @@ IMAGE_ROWS: tuple[tuple[str, str, str], ...] = (
         r"(?i)invalid reference format|couldn't parse image",
         "that is no name of an image",
         "write REGISTRY/NAME@sha256:…",
+    ),
+    (
+        r"^ImagePullBackOff: Back-off pulling image \S+$",
+        "it could not be pulled",
+        "see that the registry has it, by this digest, and lets the nodes pull it",
     ),
 )
 """The same for images, whose registries say `not found` and `connection refused` too."""

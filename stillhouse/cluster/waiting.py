@@ -71,7 +71,7 @@ def reasons(pod: Plain, events: Sequence[Plain] = (), workloads: Sequence[Plain]
     found = []
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            found.append(of_message(_without_preemption(condition.get("message", "")), "it finds no node"))
+            found.append(of_message(_without_preemption(condition.get("message") or "it finds no node")))
     for state in _waiting(pod):
         reason, words = state.get("reason", ""), state.get("message", "")
         if reason in IMAGE_TROUBLE:
@@ -89,7 +89,7 @@ def refusals(workflow: Plain) -> list[Reason]:
     for node in _argo_nodes(workflow).values():
         words = node.get("message", "")
         if node.get("phase") in ("Pending", "Error") and REFUSED.search(words):
-            found.append(of_message(words, "a pod is not let in"))
+            found.append(of_message(words))
     return list(dict.fromkeys(found))
 
 

@@ -9,7 +9,6 @@ from stillhouse.cluster.admission import check
 from stillhouse.cluster.api import Api, connect
 from stillhouse.cluster.readings import take_readings
 from stillhouse.cluster.wanted import read_wanted
-from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.surfaces.component import watched_task
 from stillhouse.trainjob.settings import POD_NAMESPACE, pipeline_parameters
@@ -29,7 +28,7 @@ def refuse_missing(text: str) -> None:
                 raise InputError(f"not looked at: ${POD_NAMESPACE} does not say in which namespace this pod is")
             api = Api(connect("not looked at: that needs"), namespace)
         except InputError as nowhere:
-            say(f"[cluster] {nowhere}")
+            print(f"[cluster] {nowhere}", flush=True)
         for notice in check(wanted, take_readings(wanted, api)):
-            say(f"[cluster] {notice}")
-        say("[cluster] nothing that this run asks for was found missing")
+            print(f"[cluster] {notice}", flush=True)
+        print("[cluster] nothing that this run asks for was found missing", flush=True)

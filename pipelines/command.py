@@ -159,7 +159,9 @@ def submit_action(argv: Sequence[str]) -> int:
     parser.add_argument("--experiment", metavar="NAME", default="stillhouse", help="default: stillhouse")
     parser.add_argument("--service-account", metavar="NAME", default="", help="of the run's pods")
     _add_cluster(parser)
-    parser.add_argument("--wait", action="store_true", help="show the tasks as they go; exit code 1 if the run fails")
+    parser.add_argument(
+        "--wait", action="store_true", help="show the tasks, and why pods wait; exit code 1 if it fails"
+    )
     parser.add_argument(
         "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait asks (default: 5)"
     )

@@ -1,9 +1,21 @@
 # No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
-"""The first task of a run: refuses parameters that are out of range, before the tasks that take hours."""
+"""The first tasks of a run: they refuse what the cluster lacks and what is out of range, before tasks of hours."""
 
 from kfp import dsl
 
 from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def check_cluster(wanted: str):
+    """Refuses a run whose pods would wait in vain: for a GPU type, a claim, a secret, quota or a queue.
+
+    Args:
+        wanted: what the pods of the run ask of the cluster, as JSON.
+    """
+    from stillhouse.surfaces.cluster_check import refuse_missing
+
+    refuse_missing(wanted)
 
 
 @dsl.component(base_image=image(), install_kfp_package=False)

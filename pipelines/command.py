@@ -159,7 +159,9 @@ def submit_action(argv: Sequence[str]) -> int:
     parser.add_argument("--experiment", metavar="NAME", default="stillhouse", help="default: stillhouse")
     parser.add_argument("--service-account", metavar="NAME", default="", help="of the run's pods")
     _add_cluster(parser)
-    parser.add_argument("--wait", action="store_true", help="show the tasks as they go; exit code 1 if the run fails")
+    parser.add_argument(
+        "--wait", action="store_true", help="show the tasks, and why pods wait; exit code 1 if it fails"
+    )
     parser.add_argument(
         "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait asks (default: 5)"
     )
@@ -168,7 +170,8 @@ def submit_action(argv: Sequence[str]) -> int:
     from components.image import image
     from pipelines.catalog import Request
     from pipelines.ir import compile_small
-    from pipelines.submit import check_pod_parameters, submit, watch
+    from pipelines.pods import watch_pods
+    from pipelines.submit import check_pod_parameters, namespace_of, submit, watch
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
     table = _placements(arguments)
@@ -178,17 +181,23 @@ def submit_action(argv: Sequence[str]) -> int:
     check_pod_parameters(pod, table.parameters)
     values = _values(request, given)
     compiled = compile_small(request.build(table))
-    client = _cluster(arguments).connect()
+    cluster = _cluster(arguments)
+    client = cluster.connect()
     name = arguments.run_name or f"{request.pipeline} {datetime.now():%Y-%m-%d %H:%M:%S}"
     run = submit(client, compiled, values | pod, name, arguments.experiment, arguments.service_account)
     print(f"run {run}, version {compiled.version}", flush=True)
     if not arguments.wait:
         return 0
     try:
-        return 0 if watch(client, run, lambda line: print(line, flush=True), arguments.every) else 1
+        pods = watch_pods(run, namespace_of(client, arguments.experiment, cluster), arguments.context, _show)
+        return 0 if watch(client, run, _show, arguments.every, pods) else 1
     except KeyboardInterrupt:
         print(f"the run goes on; `kfp run get {run}` shows it", file=sys.stderr)
         raise
+
+
+def _show(line: str) -> None:
+    print(line, flush=True)
 
 
 def upload_action(argv: Sequence[str]) -> int:

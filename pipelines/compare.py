@@ -63,7 +63,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=plan.recipe)
         chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
-        check = pods.place(
+        check = pods.place_first(
             check_compare_objectives(**{name: given[name] for name in COMMON}), "check", "check_parameters"
         )
         shared: dict[str, PipelineTask] = {}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
 from components.image import image
+from pipelines.admission import END, LOOK, ask_for_look
+from pipelines.check import check_cluster
 from pipelines.control import report_end
 from pipelines.place import IMAGE
 from pipelines.placement_table import PlacementTable
@@ -56,8 +58,9 @@ def make_pipeline(
 ) -> BaseComponent:
     """A pipeline whose tasks `body` makes, given the parameters by name, and where they run.
 
-    A last task says how the run ended, whatever happened. With a table of placements the image and what the placements
-    leave open are parameters too; the table says in how many shards a corpus is encoded, unless `shards` does.
+    A last task says how the run ended, whatever happened. With a table of placements a first one looks whether the
+    cluster has what they ask for, and the image and what they leave open are parameters too; the table says in how many
+    shards a corpus is encoded, unless `shards` does.
     """
     every = [*inputs, *(placement_inputs(table) if table else [])]
     names = [entry.name for entry in every]
@@ -67,8 +70,13 @@ def make_pipeline(
         given = dict(zip(names, arguments))
         pods = Pods(table, given, shards or (table.shards if table else 1), name)
         end = report_end(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        with dsl.ExitHandler(pods.place(end, "report-end", "report_end"), name=name):
-            body(given, pods)
+        with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
+            if table is None:
+                body(given, pods)
+                return
+            look = pods.place_bare(check_cluster(wanted=""), LOOK, "check_cluster", once=True)
+            body(given, replace(pods, look=look))
+            ask_for_look(look, pods.asked, table.default, given)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     # kfp reads a pipeline's interface from its signature and its descriptions from its docstring.

@@ -168,6 +168,8 @@ class Placement:
     user: int = 10001
     group: int = 10001
     preflight: bool = False
+    scales_from_zero: bool = False
+    """Nodes come when they are asked for: what no node has now is no reason to refuse a run."""
     free_gib: int = 0
     """What the preflight asks of the work folder's disk."""
 

@@ -50,6 +50,11 @@ class PlacementTable:
         """The placement of a step by its name, or of a component that is no step."""
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
 
+    @property
+    def default(self) -> Placement:
+        """The placement of every step that has none of its own."""
+        return self.kinds[DEFAULT_KIND]
+
     def on_nodes(self, nodes: int) -> PlacementTable:
         """The same table with the trainings that can on so many nodes each."""
         steps, kinds = dict(self.steps), dict(self.kinds)

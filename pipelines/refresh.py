@@ -45,7 +45,7 @@ def build_refresh(
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=recipe)
         asked = {name: given[name] for name in field_types(Parameters)}
-        check = pods.place(check_refresh(**asked), "check-refresh", "check_parameters")
+        check = pods.place_first(check_refresh(**asked), "check-refresh", "check_parameters")
         tasks: dict[str, PipelineTask] = {}
         for use in BEFORE:
             own = {name: given[name] for name in SOURCE} if use.name == "ingest" else {}

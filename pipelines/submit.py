@@ -22,6 +22,7 @@ from typing import Any
 from pipelines.ir import Compiled
 from pipelines.place import IMAGE
 from pipelines.placement import NAME, RESOURCE, refuse_image
+from pipelines.pods import PodWatch
 from stillhouse.errors import InputError
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
@@ -147,8 +148,21 @@ def submit(
     return str(run.run_id)
 
 
-def watch(client: Any, run_id: str, log: Log, every_seconds: float = 5.0) -> bool:
-    """Tells every change of the run's tasks until it has ended; whether it succeeded.
+def namespace_of(client: Any, experiment: str, cluster: Cluster) -> str:
+    """Where a run's pods are: in the namespace that was given, that of its experiment, or Kubeflow's own."""
+    if cluster.namespace:
+        return cluster.namespace
+    from kfp_server_api import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        return str(client.get_experiment(experiment_name=experiment).namespace or cluster.kubeflow)
+    except (ApiException, HTTPError, ValueError):  # the run is more than where to look for its pods
+        return cluster.kubeflow
+
+
+def watch(client: Any, run_id: str, log: Log, every_seconds: float = 5.0, pods: PodWatch | None = None) -> bool:
+    """Tells every change of the run's tasks until it has ended, and why `pods` wait; whether it succeeded.
 
     An API server that does not answer for a while is asked again: the run goes on without it.
     """
@@ -167,6 +181,8 @@ def watch(client: Any, run_id: str, log: Log, every_seconds: float = 5.0) -> boo
             time.sleep(every_seconds)
             continue
         _tell(run, seen, log)
+        if pods:
+            pods.look(now=run.state in DONE)
         if run.state in DONE:
             log(f"run {run_id}: {run.state.lower()}")
             return bool(run.state == "SUCCEEDED")

@@ -11,8 +11,10 @@ from kfp import dsl
 from kfp.dsl.pipeline_task import PipelineTask
 
 from components.catalog import find_component
+from pipelines.admission import bare
 from pipelines.control import gate, gather_counts, gather_vectors
 from pipelines.place import place
+from pipelines.placement import Placement
 from pipelines.placement_table import PlacementTable
 from pipelines.several_nodes import ask_for_nodes, launcher_of
 from pipelines.watched import watch
@@ -41,6 +43,10 @@ class Pods:
     shards: int = 1
     pipeline: str = ""
     recipe: Recipe = field(default_factory=dict)
+    look: PipelineTask | None = None
+    """The task that looks at the cluster before all others; it waits for nothing that may be missing."""
+    asked: dict[str, Placement] = field(default_factory=dict)
+    """The placements of the steps that tasks were made of; what that task looks for."""
 
     @property
     def unsharded(self) -> Pods:
@@ -56,11 +62,29 @@ class Pods:
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
             return task
-        placement = self.table.of(step)
+        return self._put(task, self.asked.setdefault(step, self.table.of(step)), step, label)
+
+    def place_bare(self, task: PipelineTask, step: str, label: str, *, once: bool = False) -> PipelineTask:
+        """The same for a task that must begin whatever is missing: without volumes, secrets and queue.
+
+        One that is to be tried `once` says at once what it found, and not after the pauses of its retries.
+        """
+        task.set_display_name(label).set_caching_options(False)
+        if not self.table:
+            return task
+        placement = bare(self.table.of(step))
+        return self._put(task, replace(placement, retries=0) if once else placement, step, label)
+
+    def _put(self, task: PipelineTask, placement: Placement, step: str, label: str) -> PipelineTask:
         several = placement.nodes > 1
         place(task, launcher_of(placement) if several else placement, step, self.chosen)
         watch(task, placement.environment, self.pipeline, label, scraped=not several)
         return ask_for_nodes(task, placement, step, label, self.chosen) if several else task
+
+    def place_first(self, task: PipelineTask, step: str, label: str) -> PipelineTask:
+        """The same for the first task of a pipeline's own, which begins once the cluster was looked at."""
+        placed = self.place(task, step, label)
+        return placed.after(self.look) if self.look else placed
 
     def place_use(self, task: PipelineTask, use: Use) -> PipelineTask:
         """The same for the task of a use, which finds itself in DVC's run cache where its environment names one."""

@@ -40,7 +40,7 @@ def build_pipeline(
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=recipe)
         chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
-        check = pods.place(check_train(**{name: given[name] for name in TRAIN}), "check", "check_parameters")
+        check = pods.place_first(check_train(**{name: given[name] for name in TRAIN}), "check", "check_parameters")
         tasks: dict[str, PipelineTask] = {}
         for use in USES:
             task = make_task(use, _settings(use, settings[use.name], chosen), tasks, pods)

@@ -26,7 +26,7 @@ def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
         def arguments(component: BaseComponent) -> dict[str, Any]:
             return {name: given[name] for name in component.component_spec.inputs or {} if name in kinds}
 
-        plan = pods.place(plan_zero_shot(**arguments(plan_zero_shot)), "check", "plan")
+        plan = pods.place_first(plan_zero_shot(**arguments(plan_zero_shot)), "check", "plan")
         with dsl.ParallelFor(plan.output, name="corpora") as corpus:
             part = measure_corpus(corpus=corpus, **arguments(measure_corpus))
             pods.place(part, "index", "measure_corpus")

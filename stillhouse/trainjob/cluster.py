@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from stillhouse.cluster.api import message
+from stillhouse.cluster.remedies import with_remedy
 from stillhouse.errors import InputError
 from stillhouse.trainjob.manifest import GROUP, NODE, PLURAL, VERSION
 
@@ -102,14 +104,15 @@ class Cluster:
         return (found or "").splitlines()
 
     def warnings(self, job: str) -> list[str]:
-        """What Kubernetes warns of about the job, its parts and pods: no quota, no node, an image that is not there."""
+        """What Kubernetes warns of about the job, its parts and pods, with the remedy: no quota, no node, no image."""
         found = self._read(self._core.list_namespaced_event, self.namespace, field_selector="type=Warning")
         told = []
         for event in json.loads(found or "{}").get("items", []):
             about = event.get("involvedObject", {})
             name = about.get("name", "")
             if name == job or name.startswith(f"{job}-"):
-                told.append(f"{about.get('kind')} {name}: {event.get('reason')}: {event.get('message')}")
+                words = with_remedy(f"{event.get('reason')}: {event.get('message')}")
+                told.append(f"{about.get('kind')} {name}: {words}")
         return list(dict.fromkeys(told))
 
     def _read(self, call: Callable[..., Any], *given: Any, **more: Any) -> str | None:
@@ -150,32 +153,3 @@ class Cluster:
                 self.log(f"Kubernetes does not answer ({what}); the nodes go on, asking again")
             self.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def message(error: Any) -> str:
-    """What the API server says in words."""
-    try:
-        told = json.loads(error.body).get("message")
-    except (TypeError, ValueError, AttributeError):
-        told = None
-    return str(told or error.reason or error.status)
-
-
-def connect() -> Any:
-    """A client of this pod's cluster; outside a cluster, of the kubeconfig's. Raises `InputError` without either."""
-    try:
-        from kubernetes import client, config
-    except ImportError:
-        raise InputError(
-            "several nodes need the Kubernetes client: pip install 'stillhouse[platform]', or an image that has it"
-        ) from None
-    settings = client.Configuration()
-    try:
-        try:
-            config.load_incluster_config(client_configuration=settings)
-        except config.ConfigException:
-            config.load_kube_config(client_configuration=settings)
-    except config.ConfigException as error:
-        raise InputError(f"several nodes need a Kubernetes cluster, and this is none: {error}") from None
-    settings.retries = False  # `Cluster` asks again by itself, and says so
-    return client.ApiClient(settings)

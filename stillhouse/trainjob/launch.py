@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stillhouse.cluster.api import connect
 from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.steps.execute import open_inputs, refuse_mismatch, refuse_outputs, work_name
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.several_processes import step_words
-from stillhouse.trainjob.cluster import Cluster, connect
+from stillhouse.trainjob.cluster import Cluster
 from stillhouse.trainjob.exchange import Exchange, exchange_root, prune
 from stillhouse.trainjob.follow import find_or_start, follow, left_for_the_retry
 from stillhouse.trainjob.manifest import job_name, train_job
@@ -45,7 +46,7 @@ def execute_on_nodes(
     own, namespace = os.environ.get(POD, ""), os.environ.get(POD_NAMESPACE, "")
     if not own or not namespace:
         raise InputError(f"${POD} and ${POD_NAMESPACE} do not say which pod this is; compile the pipeline again")
-    cluster = cluster or Cluster(connect(), namespace, say)
+    cluster = cluster or Cluster(connect("several nodes need"), namespace, say)
     log = cluster.log
     pod = describe(cluster.pod(own))
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})

@@ -102,6 +102,7 @@ def test_the_checks_see_a_wrong_field() -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_no_resource_is_there_twice_and_each_is_in_its_namespace(overlay: str) -> None:
     cluster_wide = {"Namespace", "ResourceFlavor", "ClusterQueue", "WorkloadPriorityClass"}
+    cluster_wide |= {"ClusterRole", "ClusterRoleBinding"}
     resources = rendered(overlay)
     names = [(key(one), one["metadata"]["name"]) for one in resources]
     assert len(set(names)) == len(names)

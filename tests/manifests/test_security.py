@@ -72,9 +72,11 @@ def test_the_namespace_enforces_the_level(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_accounts_have_few_rights(overlay: str) -> None:
-    """No right over everything of a kind, none beyond the namespace, and single secrets by name."""
+    """No right over everything of a kind, and single secrets by name; beyond the namespace, to list nodes for GPUs."""
     resources = rendered(overlay)
-    assert not [one for one in resources if one["kind"] in ("ClusterRole", "ClusterRoleBinding")]
+    beyond = [rule for one in resources if one["kind"] == "ClusterRole" for rule in one["rules"]]
+    nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}
+    assert beyond == ([nodes] if overlay == "gpu" else [])
     for role in (one for one in resources if one["kind"] == "Role"):
         for rule in role["rules"]:
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]], role["metadata"]["name"]
@@ -89,13 +91,14 @@ def test_roles_are_bound_to_accounts_that_are_there(overlay: str) -> None:
     resources = rendered(overlay)
     there = {(one["kind"], one["metadata"]["name"]) for one in resources}
     bound = set()
-    for binding in (one for one in resources if one["kind"] == "RoleBinding"):
+    [namespace] = {one["metadata"]["namespace"] for one in resources if one["kind"] == "ServiceAccount"}
+    for binding in (one for one in resources if one["kind"] in ("RoleBinding", "ClusterRoleBinding")):
         bound.add(binding["roleRef"]["name"])
-        assert ("Role", binding["roleRef"]["name"]) in there
+        assert (binding["kind"].removesuffix("Binding"), binding["roleRef"]["name"]) in there
         for subject in binding["subjects"]:
             assert ("ServiceAccount", subject["name"]) in there
-            assert subject["namespace"] == binding["metadata"]["namespace"]
-    assert bound == {name for kind, name in there if kind == "Role"}
+            assert subject["namespace"] == binding["metadata"].get("namespace", namespace)
+    assert bound == {name for kind, name in there if kind in ("Role", "ClusterRole")}
 
 
 def test_the_watcher_cannot_delete() -> None:

@@ -8,8 +8,8 @@ import certifi
 import pytest
 from kubernetes.config import incluster_config
 
+from stillhouse.cluster.api import connect
 from stillhouse.errors import InputError
-from stillhouse.trainjob.cluster import connect
 
 
 def test_a_pod_talks_to_its_own_cluster_with_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_a_pod_talks_to_its_own_cluster_with_its_token(tmp_path: Path, monkeypat
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", certifi.where())
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    settings = connect().configuration
+    settings = connect("several nodes need").configuration
     assert settings.host == "https://10.0.0.1:443" and settings.verify_ssl
     assert settings.get_api_key_with_prefix("authorization") == "bearer of this pod"
 
@@ -27,4 +27,4 @@ def test_without_a_cluster_it_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
     with pytest.raises(InputError, match="several nodes need a Kubernetes cluster"):
-        connect()
+        connect("several nodes need")

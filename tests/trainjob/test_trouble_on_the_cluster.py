@@ -96,7 +96,9 @@ def test_why_nodes_do_not_begin_is_told(
     def warn() -> None:
         about = {"kind": "Job", "name": f"{name()}-node-0"}
         other = {"kind": "Job", "name": "somebody-else"}
-        words = "exceeded quota: stillhouse, requested: nvidia.com/gpu=8"
+        words = (
+            "exceeded quota: stillhouse, requested: nvidia.com/gpu=8, used: nvidia.com/gpu=4, limited: nvidia.com/gpu=8"
+        )
         fake.events = [
             {"involvedObject": about, "reason": "FailedCreate", "message": words},
             {"involvedObject": other, "reason": "FailedCreate", "message": "no concern of ours"},
@@ -106,6 +108,7 @@ def test_why_nodes_do_not_begin_is_told(
     run(cluster, tokens, tmp_path / "out")
     [line] = [line for line in told if "exceeded quota" in line]
     assert f"Job {name()}-node-0: FailedCreate: exceeded quota: stillhouse" in line and "somebody" not in line
+    assert "raise the ResourceQuota" in line, "and what to do about it"
 
 
 def test_nodes_with_another_volume_are_found_out(

@@ -1,0 +1,111 @@
+"""Tells why the pods of a run do not begin, and what one that failed has said, while `submit --wait` waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pipelines.place import TASK_LABEL
+from pipelines.watched import RUN_LABEL
+from stillhouse.cluster import waiting
+from stillhouse.cluster.api import Api, NoSuchKind, Unseen, connect
+from stillhouse.errors import InputError
+
+Log = Callable[[str], None]
+Plain = dict[str, Any]
+
+LINES = 200
+"""Of a failed pod's log, from its end."""
+CONTAINER = "main"
+
+
+class PodWatch:
+    """The pods of one run. Each reason is told once, however many pods it holds back, and nothing is told twice.
+
+    Where Kubernetes cannot be asked, or not about something, that is told once too, and the rest goes on.
+    """
+
+    def __init__(
+        self, api: Api, run_id: str, log: Log, every_seconds: float = 15.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.api, self.log, self.every_seconds, self.clock = api, log, every_seconds, clock
+        self._label = f"{RUN_LABEL}={run_id}"
+        self._told: set[str] = set()
+        self._gone: set[str] = set()
+        """What could not be looked at, and is not asked for again."""
+        self._next = 0.0
+        self._answered = False
+
+    def look(self, now: bool = False) -> None:
+        """Looks, unless it did so a moment ago; `now` it does in any case."""
+        if not now and self.clock() < self._next:
+            return
+        self._next = self.clock() + self.every_seconds
+        pods = self._ask("pods", lambda: self.api.pods(self._label))
+        gated = any(waiting.waits(pod) and waiting.is_gated(pod) for pod in pods)
+        workloads = self._ask("workloads of Kueue", self.api.workloads) if gated else []
+        starting = any(waiting.is_starting(pod) for pod in pods)
+        events = self._ask("events", self.api.warnings) if starting else []
+        held: dict[waiting.Reason, list[str]] = {}
+        for pod in pods:
+            for reason in waiting.reasons(pod, events, workloads):
+                held.setdefault(reason, []).append(task_of(pod))
+        for workflow in self._ask("workflows", lambda: self.api.workflows(self._label)):
+            for reason in waiting.refusals(workflow):
+                held.setdefault(reason, []).append("a task")
+        for reason, tasks in held.items():
+            more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+            self._tell(reason.cause, f"  {tasks[0]}{more} cannot begin: {reason}")
+        for pod in pods:
+            if pod.get("status", {}).get("phase") == "Failed":
+                self._tell_end(pod)
+
+    def _tell_end(self, pod: Plain) -> None:
+        """What a step that failed said for a person: its tries say the same, so it is told once."""
+        name = pod["metadata"]["name"]
+        if name in self._gone:
+            return
+        self._gone.add(name)
+        said = waiting.said(self._ask("logs", lambda: self.api.last_lines(name, CONTAINER, LINES)))
+        if said:
+            self._tell(said, f"  {task_of(pod)} says: {said}".replace("\n", "\n  "))
+
+    def _ask(self, what: str, ask: Callable[[], list[Any]]) -> list[Any]:
+        """What Kubernetes answers; nothing where it does not, which is told once."""
+        if "all" in self._gone or what in self._gone:
+            return []
+        try:
+            found = ask()
+            self._answered = True
+            return found
+        except NoSuchKind:
+            self._gone.add(what)
+        except Unseen as error:
+            if error.reached:
+                self._gone.add(what)
+                self._tell(what, f"  the {what} of namespace {self.api.namespace} cannot be looked at: {error}")
+            elif not self._answered:  # later on it is a bad moment, and the next look may be better
+                self._gone.add("all")
+                self._tell("all", f"  why pods wait is not told: {error}")
+        return []
+
+    def _tell(self, key: str, line: str) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            self.log(line)
+
+
+def task_of(pod: Plain) -> str:
+    """The step that a pod is of; the pod's name where it is Kubeflow's own."""
+    metadata = pod["metadata"]
+    return str(metadata.get("labels", {}).get(TASK_LABEL) or metadata["name"])
+
+
+def watch_pods(run_id: str, namespace: str, context: str, log: Log) -> PodWatch | None:
+    """A watch over a run's pods; None, which is told, where no Kubernetes is known."""
+    try:
+        return PodWatch(Api(connect("why pods wait is not told, which needs", context), namespace), run_id, log)
+    except InputError as error:
+        log(f"  {error}")
+        return None

@@ -1,0 +1,168 @@
+"""Reads a Kubernetes cluster's API, in a pod by its account, elsewhere by the kubeconfig; nothing is changed.
+
+A question that is not answered is no error of the run: `Unseen` says in words what could not be looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stillhouse.errors import InputError
+
+REQUEST_TIMEOUT = (4, 20)
+"""Seconds to connect, and to wait for a part of an answer."""
+PAGE = 250
+"""Objects of one answer: a node's description takes tens of kilobytes."""
+KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+
+Plain = dict[str, Any]
+
+
+class Unseen(Exception):
+    """Something could not be looked at; the text says why. Not `reached` where nobody answers at all."""
+
+    def __init__(self, why: str, reached: bool = True) -> None:
+        super().__init__(why)
+        self.reached = reached
+
+
+class NoSuchKind(Unseen):
+    """The cluster has no objects of this kind: what brings them is not installed."""
+
+
+def connect(what_for: str, context: str = "") -> Any:
+    """A client of this pod's cluster; outside one, or with a `context`, of the kubeconfig's.
+
+    `what_for` begins the sentence of the `InputError` that is raised without either.
+    """
+    try:
+        from kubernetes import client, config
+    except ImportError:
+        raise InputError(
+            f"{what_for} the Kubernetes client: pip install 'stillhouse[platform]', or an image that has it"
+        ) from None
+    settings = client.Configuration()
+    try:
+        try:
+            if context:
+                raise config.ConfigException
+            config.load_incluster_config(client_configuration=settings)
+        except config.ConfigException:
+            config.load_kube_config(context=context or None, client_configuration=settings)
+    except config.ConfigException as error:
+        raise InputError(f"{what_for} a Kubernetes cluster, and this is none: {error}") from None
+    settings.retries = False  # who asks again does so by itself, and says so
+    return client.ApiClient(settings)
+
+
+def message(error: Any) -> str:
+    """What the API server says in words."""
+    try:
+        told = json.loads(error.body).get("message")
+    except (TypeError, ValueError, AttributeError):
+        told = None
+    return str(told or error.reason or error.status)
+
+
+class Api:
+    """One namespace and the nodes, through a `kubernetes.client.ApiClient`. Every call may raise `Unseen`."""
+
+    def __init__(self, client: Any, namespace: str) -> None:
+        self.namespace, self._client = namespace, client
+        self._here = f"/api/v1/namespaces/{namespace}"
+
+    def nodes(self) -> list[Plain]:
+        return self._list("/api/v1/nodes")
+
+    def claim(self, name: str) -> Plain | None:
+        return self._get(f"{self._here}/persistentvolumeclaims/{name}")
+
+    def quotas(self) -> list[Plain]:
+        return self._list(f"{self._here}/resourcequotas")
+
+    def local_queue(self, name: str) -> Plain | None:
+        return self._of_kueue(lambda folder: self._get(f"{folder}/localqueues/{name}"))
+
+    def workloads(self) -> list[Plain]:
+        """What Kueue holds back, or has let in."""
+        return self._of_kueue(lambda folder: self._list(f"{folder}/workloads"))
+
+    def pods(self, label: str) -> list[Plain]:
+        return self._list(f"{self._here}/pods", labelSelector=label)
+
+    def warnings(self) -> list[Plain]:
+        return self._list(f"{self._here}/events", fieldSelector="type=Warning")
+
+    def workflows(self, label: str) -> list[Plain]:
+        """Argo's own account of runs."""
+        return self._list(f"/apis/argoproj.io/v1alpha1/namespaces/{self.namespace}/workflows", labelSelector=label)
+
+    def last_lines(self, pod: str, container: str, count: int) -> list[str]:
+        return self._read(f"{self._here}/pods/{pod}/log", container=container, tailLines=count).splitlines()
+
+    def _of_kueue(self, ask: Any) -> Any:
+        for version in KUEUE_VERSIONS:
+            try:
+                return ask(f"/apis/kueue.x-k8s.io/{version}/namespaces/{self.namespace}")
+            except NoSuchKind as error:
+                told = error
+        raise told
+
+    def _get(self, path: str) -> Plain | None:
+        """An object; None where there is none of this name."""
+        try:
+            return dict(json.loads(self._read(path)))
+        except _NotThere:
+            return None
+
+    def _list(self, path: str, **query: str) -> list[Plain]:
+        found: list[Plain] = []
+        pages = {"limit": str(PAGE)}
+        while True:
+            answer = json.loads(self._read(path, **query, **pages))
+            found += answer.get("items") or []
+            token = answer.get("metadata", {}).get("continue")
+            if not token:
+                return found
+            pages["continue"] = token
+
+    def _read(self, path: str, **query: Any) -> str:
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            answer = self._client.call_api(
+                path,
+                "GET",
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json, */*"},
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _return_http_data_only=True,
+                _request_timeout=REQUEST_TIMEOUT,
+            )
+            return str(answer.data.decode("utf-8", errors="replace"))
+        except ApiException as error:
+            if error.status == 404:
+                raise _absence(path, error) from None
+            if not error.status:  # of the connection: a certificate that is not trusted, for instance
+                raise Unseen(str(error.reason), reached=False) from None
+            raise Unseen(f"Kubernetes answers {error.status}: {message(error)}") from None
+        except (HTTPError, OSError) as error:
+            raise Unseen(f"Kubernetes does not answer ({type(error).__name__})", reached=False) from None
+
+
+class _NotThere(Unseen):
+    """There is no object of this name."""
+
+
+def _absence(path: str, error: Any) -> Unseen:
+    """Whether an object is missing, or its whole kind: of an object the server says which."""
+    try:
+        named = json.loads(error.body).get("details", {}).get("name")
+    except (TypeError, ValueError, AttributeError):
+        named = None
+    if named:
+        return _NotThere(message(error))
+    return NoSuchKind(f"the cluster has no {path.split('/namespaces/')[0].removeprefix('/apis/')}")

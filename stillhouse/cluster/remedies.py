@@ -1,0 +1,194 @@
+"""What Kubernetes, Argo and Kueue say when a pod cannot begin, and what to do about it.
+
+Each row knows a message by a pattern; `{0}`, `{1}` are what the pattern's groups found. The patterns are those of
+Kubernetes 1.30 to 1.37 and Kueue 0.10 to 0.20, whose words change little; a message that no row knows is told as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+CREATE_CLAIM = (
+    "create it in the run's namespace (manifests/base/volumes.yaml has one), or give the run the name of one that is "
+    "there"
+)
+CREATE_SECRET = (
+    "create it in the run's namespace with `kubectl create secret generic` (docs/cluster.md says with which keys), or "
+    "give the run the name of one that is there"
+)
+CREATE_QUEUE = (
+    "create it (manifests/components/kueue), or set `queue` in the placements to one of `kubectl get localqueues`"
+)
+WAITS = "it begins when other pods have ended"
+
+ROWS: tuple[tuple[str, str, str], ...] = (
+    # The scheduler, of volumes.
+    (r'persistentvolumeclaim "([^"]+)" not found', "volume claim {0} does not exist", CREATE_CLAIM),
+    (
+        r"unbound immediate PersistentVolumeClaims",
+        "its volume claim has no volume",
+        "`kubectl describe pvc` says why: a storage class that is missing, or one that cannot do the access mode",
+    ),
+    (
+        r"volume node affinity conflict",
+        "its volume lies where no node has room for it",
+        "free or add a node in the volume's zone, or take a claim that every node can mount (ReadWriteMany)",
+    ),
+    # The scheduler, of nodes.
+    (
+        r"Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9._-]+[A-Za-z0-9])",
+        "no node has enough {0} free",
+        f"{WAITS}; where no node has so many at all, give another `accelerator_type` or a lower `accelerator_count`",
+    ),
+    (
+        r"Insufficient (cpu|memory|ephemeral-storage)\b",
+        "no node has enough {0} free",
+        f"{WAITS}; where no node has so much at all, lower what the placement asks for, or add a larger node",
+    ),
+    (r"Too many pods", "the nodes have as many pods as they may", f"{WAITS}, or add a node"),
+    (
+        r"didn't match Pod's node affinity/selector",
+        "nodes lack the labels that it asks for",
+        "correct `node_selector` of the placement, or label a node",
+    ),
+    (
+        r"untolerated taint \{((?!node-role\.kubernetes\.io/|node\.kubernetes\.io/)[^}]+)\}",
+        "nodes are kept for other pods by the taint {0}",
+        "add it to `tolerations` of the placement, where those nodes are meant",
+    ),
+    (
+        r"untolerated taint \{(node\.kubernetes\.io/[^}]+)\}|node\(s\) were unschedulable",
+        "nodes are not ready, full, or cordoned",
+        "`kubectl describe nodes` says which; `kubectl uncordon` lets pods in again",
+    ),
+    # The kubelet.
+    (r'secret "([^"]+)" not found', "secret {0} does not exist", CREATE_SECRET),
+    (
+        r"couldn't find key (\S+) in Secret (?:\S+/)?([^\s/]+)|references non-existent secret key: (\S+)",
+        "its secret lacks the key {key}",
+        "add the key to the secret, or correct `keys` of the placement",
+    ),
+    (
+        r'configmap "([^"]+)" not found',
+        "config map {0} does not exist",
+        "Kubeflow Pipelines makes `kfp-launcher` in a namespace that its profile controller knows; create it there",
+    ),
+    (
+        r"runAsNonRoot|run as root",
+        "the image would run as root, and may not",
+        "set `user` of the placement to a number above 0, or take an image that names its user by number",
+    ),
+    (
+        r"Multi-Attach error",
+        "its volume is attached to another node",
+        "it begins when the pod there has ended; a claim of ReadWriteMany can be mounted by several nodes",
+    ),
+    # What refuses to create a pod at all.
+    (
+        r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)",
+        "quota {0} has no room: {1} is asked for, {2} of {3} is used",
+        f"{WAITS}; where one pod asks for more than the limit, raise the ResourceQuota or lower the placement",
+    ),
+    (
+        r"failed quota: ([^:]+): must specify (.+)",
+        "quota {0} takes no pod that does not say its {1}",
+        "set it in the placement, or a default by a LimitRange of the namespace",
+    ),
+    (
+        r"(minimum|maximum) (\S+) usage per (Container|Pod) is ([^,.]+)",
+        "the namespace's LimitRange allows a pod a {0} {1} of {3}",
+        "change the LimitRange, or what the placement asks for",
+    ),
+    (
+        r'violates PodSecurity "([^"]+)"',
+        "the namespace's Pod Security level {0} refuses it",
+        "run in a namespace whose level it meets; Stillhouse's own pods meet `restricted`",
+    ),
+    (
+        r'serviceaccount "?([^"\s]+)"? (?:was )?not found|error looking up service account [^/]*/([^:\s]+)',
+        "its service account does not exist",
+        "give the run `--service-account stillhouse-steps`, which manifests/base makes",
+    ),
+    # Kueue, in the condition QuotaReserved of a workload.
+    (r"LocalQueue (\S+) (?:doesn't|does not) exist", "Kueue has no LocalQueue {0} in this namespace", CREATE_QUEUE),
+    (
+        r"insufficient quota for (\S+) in flavor .*?> maximum capacity \(([^)]+)\)",
+        "it asks for more {0} than its queue may ever hand out ({1})",
+        "raise `nominalQuota` of the ClusterQueue, or lower what the placement asks for",
+    ),
+    (
+        r"insufficient unused quota for (\S+) in flavor|borrowing limit for (\S+) in flavor",
+        "its queue has no quota left now",
+        "it begins when other work of the queue has ended, or with a higher `nominalQuota` or `priority`",
+    ),
+    (
+        r"resource (\S+) unavailable in ClusterQueue",
+        "its queue hands out no {0}",
+        "add it to `coveredResources` of the ClusterQueue, or correct `accelerator_type`",
+    ),
+    (
+        r"ClusterQueue (\S+) (?:doesn't|does not) exist|ClusterQueue .*inactive",
+        "its queue belongs to no ClusterQueue that works",
+        "`kubectl describe localqueue,clusterqueue` says what it lacks",
+    ),
+    (
+        r"namespace doesn't match ClusterQueue selector",
+        "its ClusterQueue does not take work of this namespace",
+        "label the namespace as `namespaceSelector` of the ClusterQueue asks",
+    ),
+)
+
+
+IMAGE_ROWS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"(?i)unauthorized|authentication required|access denied|pull access|403 Forbidden|no basic auth",
+        "the registry refuses the image",
+        "give the run's service account a pull secret (`imagePullSecrets`), or take an image that it may pull",
+    ),
+    (
+        r"(?i)manifest unknown|not found: manifest|manifest.* not found|failed to resolve reference .*: not found",
+        "the registry has no such image",
+        "push it, or name by its digest one that is there (`image`)",
+    ),
+    (
+        r"(?i)no such host|i/o timeout|connection refused|dial tcp|TLS handshake",
+        "the nodes cannot reach it",
+        "correct the name of the registry in `image`, or let the nodes through to it",
+    ),
+    (
+        r"is not present with pull policy of Never|ErrImageNeverPull",
+        "the node has no such image",
+        "load it onto every node, or name one of a registry by its digest (`image`)",
+    ),
+    (
+        r"(?i)invalid reference format|couldn't parse image",
+        "that is no name of an image",
+        "write REGISTRY/NAME@sha256:…",
+    ),
+    (
+        r"^ImagePullBackOff: Back-off pulling image \S+$",
+        "it could not be pulled",
+        "see that the registry has it, by this digest, and lets the nodes pull it",
+    ),
+)
+"""The same for images, whose registries say `not found` and `connection refused` too."""
+OF_IMAGES = re.compile(r"(?i)pull|ErrImage|InvalidImageName|parse image")
+
+
+def explain(words: str) -> tuple[str, str]:
+    """The causes that a message names, joined to a clause, and the remedies; both empty for an unknown message."""
+    causes, remedies = [], []
+    for pattern, cause, remedy in IMAGE_ROWS if OF_IMAGES.search(words) else ROWS:
+        match = re.search(pattern, words)
+        if match:
+            groups = [group or "" for group in match.groups()]
+            key = next((group for group in groups if group), "")
+            causes.append(cause.format(*groups, key=key.strip(" ,.")))
+            remedies.append(remedy)
+    return ", and ".join(dict.fromkeys(causes)), "; ".join(dict.fromkeys(remedies))
+
+
+def with_remedy(words: str) -> str:
+    """A message and what to do about it, where that is known."""
+    _, remedy = explain(words)
+    return f"{words}: {remedy}" if remedy else words

@@ -1,0 +1,34 @@
+"""What the first task of a Kubeflow run calls: a look at the cluster, before pods that would wait there in vain."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from stillhouse.cluster.admission import check
+from stillhouse.cluster.api import Api, connect
+from stillhouse.cluster.readings import take_readings
+from stillhouse.cluster.wanted import read_wanted
+from stillhouse.errors import InputError
+from stillhouse.surfaces.component import watched_task
+from stillhouse.trainjob.settings import POD_NAMESPACE, pipeline_parameters
+
+
+def refuse_missing(text: str) -> None:
+    """Ends the process with the exit code of bad input where the cluster lacks what the run's pods ask for.
+
+    `text` is what they ask for, as the pipeline was compiled; what was chosen for the run is among the task's inputs.
+    """
+    with watched_task("check-cluster"):
+        wanted = read_wanted(text).with_chosen(pipeline_parameters(sys.argv))
+        api = None
+        try:
+            namespace = os.environ.get(POD_NAMESPACE, "")
+            if not namespace:
+                raise InputError(f"not looked at: ${POD_NAMESPACE} does not say in which namespace this pod is")
+            api = Api(connect("not looked at: that needs"), namespace)
+        except InputError as nowhere:
+            print(f"[cluster] {nowhere}", flush=True)
+        for notice in check(wanted, take_readings(wanted, api)):
+            print(f"[cluster] {notice}", flush=True)
+        print("[cluster] nothing that this run asks for was found missing", flush=True)

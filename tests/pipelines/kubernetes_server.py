@@ -1,0 +1,147 @@
+"""A small server on this machine that answers the real Kubernetes client as an API server does: reads alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+NAMESPACE = "stillhouse"
+HERE = f"/api/v1/namespaces/{NAMESPACE}"
+KUEUE = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{NAMESPACE}"
+WORKFLOWS = f"/apis/argoproj.io/v1alpha1/namespaces/{NAMESPACE}/workflows"
+Plain = dict[str, Any]
+
+
+@dataclass
+class Kubernetes:
+    """`objects` has lists by their paths: a path that is left out is a kind that the cluster does not have.
+
+    `logs` are texts by pod. `refused` are resources that the account may not read, by the last part of a list's path.
+    """
+
+    objects: dict[str, list[Plain]] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    calls: list[tuple[str, str, str]] = field(default_factory=list)
+    """Verb, group and resource, as roles name them."""
+    host: str = ""
+
+    def answer(self, path: str, query: dict[str, str]) -> tuple[int, Plain | str]:
+        listed = path in self.objects
+        folder, _, name = (path, "", "") if listed else path.rpartition("/")
+        if name == "log":
+            folder, _, name = folder.rpartition("/")
+            return self._log(folder, name, query)
+        kind = folder.rpartition("/")[2]
+        group = folder.split("/")[2] if folder.startswith("/apis/") else ""
+        self.calls.append(("list" if listed else "get", group, kind))
+        if kind in self.refused:
+            return 403, status(
+                f'{kind} is forbidden: User "me" cannot read resource "{kind}"', "Forbidden", {"kind": kind}
+            )
+        if folder not in self.objects:
+            return 404, "404 page not found\n"
+        if listed:
+            return 200, self._page(folder, query)
+        for one in self.objects[folder]:
+            if one["metadata"]["name"] == name:
+                return 200, one
+        return 404, status(f'{kind} "{name}" not found', "NotFound", {"name": name, "kind": kind})
+
+    def _page(self, folder: str, query: dict[str, str]) -> Plain:
+        key, _, value = query.get("labelSelector", "").partition("=")
+        found = [one for one in self.objects[folder] if not key or one["metadata"]["labels"].get(key) == value]
+        begin, limit = int(query.get("continue", "0")), int(query["limit"])
+        more = {"continue": str(begin + limit)} if begin + limit < len(found) else {}
+        return {"kind": "List", "apiVersion": "v1", "metadata": more, "items": found[begin : begin + limit]}
+
+    def _log(self, folder: str, pod: str, query: dict[str, str]) -> tuple[int, Plain | str]:
+        self.calls.append(("get", "", "pods/log"))
+        assert folder == f"{HERE}/pods" and query["container"] == "main"
+        return 200, "".join(self.logs.get(pod, "").splitlines(keepends=True)[-int(query["tailLines"]) :])
+
+
+def status(words: str, reason: str, details: Plain) -> Plain:
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": words, "reason": reason} | {
+        "details": details
+    }
+
+
+@contextmanager
+def serve() -> Iterator[Kubernetes]:
+    known = Kubernetes()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            code, content = known.answer(asked.path, {name: one[0] for name, one in parse_qs(asked.query).items()})
+            data = (content if isinstance(content, str) else json.dumps(content)).encode()
+            self.send_response(code)
+            self.send_header("content-type", "text/plain" if isinstance(content, str) else "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    known.host = f"http://127.0.0.1:{server.server_port}"
+    yield known
+    server.shutdown()
+    server.server_close()
+
+
+def write_kubeconfig(path: Path, host: str) -> Path:
+    """A kubeconfig of a person who may talk to the server at `host`."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": host}}],
+        "users": [{"name": "me", "user": {"token": "mine"}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "current-context": "here",
+    }
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+def node(name: str, taints: tuple[Plain, ...] = (), labels: Plain | None = None, **allocatable: str) -> Plain:
+    """A node; `gpu` stands for nvidia.com/gpu."""
+    amounts = {"cpu": "31850m", "memory": "129010544Ki", "pods": "110", "ephemeral-storage": "95491281146"}
+    amounts |= {"nvidia.com/gpu" if key == "gpu" else key: value for key, value in allocatable.items()}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | (labels or {})},
+        "spec": {"taints": list(taints)} if taints else {},
+        "status": {"allocatable": amounts, "capacity": amounts, "images": []},
+    }
+
+
+def claim(name: str, phase: str = "Bound") -> Plain:
+    return {"kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {}, "status": {"phase": phase}}
+
+
+def quota(name: str, hard: dict[str, str], used: dict[str, str] | None = None) -> Plain:
+    status = {"hard": hard, "used": used or dict.fromkeys(hard, "0")}
+    return {"kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": hard}, "status": status}
+
+
+def local_queue(name: str, active: str = "True", words: str = "Can submit new workloads to localQueue") -> Plain:
+    condition = {"type": "Active", "status": active, "reason": "Ready", "message": words}
+    return {
+        "kind": "LocalQueue",
+        "metadata": {"name": name},
+        "spec": {"clusterQueue": "stillhouse"},
+        "status": {"conditions": [condition]},
+    }

@@ -1,0 +1,171 @@
+"""A run's first task in the compiled pipelines: what it is told, and that nothing can keep it waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_server import (
+    NAMESPACE,
+    node,
+    serve,
+    write_kubeconfig,
+)
+
+from pipelines.admission import END, LOOK, wanted_of
+from pipelines.catalog import RESULTS, Request
+from pipelines.ir import Compiled, compile_small
+from pipelines.placement import Placement, Secret
+from pipelines.placement_table import find_table, read_table
+from stillhouse.cluster.wanted import read_wanted
+
+Plain = dict[str, Any]
+CASES = [("cpu", name) for name in RESULTS] + [("gpu", "train"), ("gpu", "zero-shot")]
+
+
+def compiled(table: str, pipeline: str) -> Compiled:
+    return compile_small(Request(pipeline, "sample").build(find_table(table)))
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(case))
+def pipeline(request: pytest.FixtureRequest) -> Compiled:
+    return compiled(*request.param)
+
+
+def group_of(pipeline: Compiled) -> Plain:
+    """The tasks that end in the report: all but that one."""
+    [group] = [part for name, part in pipeline.spec["components"].items() if name.startswith("comp-exit-handler")]
+    return dict(group["dag"]["tasks"])
+
+
+def pod_of(pipeline: Compiled, component: str) -> tuple[Plain, Plain]:
+    """A component's container, and what Kubernetes is told of its pod."""
+    label = pipeline.spec["components"][f"comp-{component}"]["executorLabel"]
+    pods = pipeline.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    return pipeline.spec["deploymentSpec"]["executors"][label]["container"], pods[label]
+
+
+def before(tasks: Plain, name: str) -> set[str]:
+    """Every task of a group that one waits for."""
+    found: set[str] = set()
+    for other in tasks[name].get("dependentTasks", []):
+        found |= {other} | before(tasks, other)
+    return found
+
+
+def test_everything_waits_for_the_look_at_the_cluster(pipeline: Compiled) -> None:
+    tasks = group_of(pipeline)
+    assert not tasks[LOOK].get("dependentTasks")
+    assert [name for name in tasks if name != LOOK and LOOK not in before(tasks, name)] == []
+
+
+@pytest.mark.parametrize("component", [LOOK, END])
+def test_nothing_that_may_be_missing_keeps_the_first_and_the_last_task_waiting(
+    pipeline: Compiled, component: str
+) -> None:
+    container, pod = pod_of(pipeline, component)
+    assert not pod.get("pvcMount") and "accelerator" not in container["resources"]
+    assert not [label for label in pod["podMetadata"]["labels"] if label.startswith("kueue")]
+    for secret in [*pod.get("secretAsEnv", []), *pod.get("secretAsVolume", [])]:
+        assert secret["optional"] is True
+
+
+def test_the_look_is_told_at_once_and_not_after_retries(pipeline: Compiled) -> None:
+    assert "retryPolicy" not in group_of(pipeline)[LOOK]
+
+
+def test_the_runs_own_values_reach_the_look(pipeline: Compiled) -> None:
+    given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
+    wanted = read_wanted(given["wanted"]["runtimeValue"]["constant"])
+    names = {*wanted.claims, *(secret.parameter for secret in wanted.secrets)}
+    names |= {"accelerator_type", "accelerator_count"} if wanted.accelerator_type else set()
+    assert {"work_claim", "data_secret"} <= names
+    for name in names:
+        assert given[f"pipelinechannel--{name}"] == {"componentInputParameter": f"pipelinechannel--{name}"}
+
+
+def test_every_kind_of_pod_of_the_pipeline_is_looked_at(pipeline: Compiled) -> None:
+    """The amounts that any task of the pipeline asks for, and those of the steps, are the ones that are looked for."""
+    given = group_of(pipeline)[LOOK]["inputs"]["parameters"]
+    wanted = read_wanted(given["wanted"]["runtimeValue"]["constant"])
+    asked = {(kind.cpu, kind.cpu_limit, kind.memory, kind.memory_limit, kind.accelerator) for kind in wanted.pods}
+    pods = pipeline.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    found = set()
+    for label, pod in pods.items():
+        resources = pipeline.spec["deploymentSpec"]["executors"][label]["container"]["resources"]
+        amounts = [f"resource{name}" for name in ("CpuRequest", "CpuLimit", "MemoryRequest", "MemoryLimit")]
+        if pod["podMetadata"]["labels"]["stillhouse.io/task"] not in (LOOK, END):
+            found.add((*(resources[name] for name in amounts), "accelerator" in resources))
+    assert asked == found
+
+
+def test_a_pipeline_without_trainings_asks_for_no_node_of_theirs(tmp_path: Path) -> None:
+    """A table may have kinds that no GPU of this cluster can hold, for steps that a pipeline does not have."""
+    text = "kinds: {default: {}, big: {memory: 900Gi}}\nsteps: {pretrain: big}"
+    (tmp_path / "mine.yaml").write_text(text)
+    table = read_table(tmp_path / "mine.yaml")
+    sizes = {}
+    for name in ("zero-shot", "train"):
+        made = compile_small(Request(name, "sample").build(table))
+        wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
+        sizes[name] = {kind.memory for kind in wanted.pods}
+    assert sizes == {"zero-shot": {"2Gi"}, "train": {"2Gi", "900Gi"}}
+
+
+def test_scales_from_zero_reaches_the_look(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "kinds: {default: {}, gpu: {accelerator: {count: 1}, preflight: true, scales_from_zero: true}}\n"
+        "steps: {index: gpu}"
+    )
+    made = compile_small(Request("zero-shot").build(read_table(tmp_path / "mine.yaml")))
+    wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
+    assert {kind.tasks: kind.scales_from_zero for kind in wanted.pods if kind.accelerator} == {("index",): True}
+
+
+def test_which_secrets_the_look_is_given() -> None:
+    """Those that every pod has, and those that must be there; an optional one of few pods stays with them."""
+    shared = Secret(parameter="data_secret", name="data", keys={"id": "ID"})
+    more = Secret(parameter="data_secret", name="data", keys={"key": "KEY"}, optional=False)
+    few = Secret(parameter="git_secret", name="git", path="/etc/git")
+    must = Secret(parameter="hub_secret", name="hub", path="/etc/hub", optional=False)
+    default = Placement(secrets=(shared,))
+    asked = {"gate": default, "ingest": Placement(secrets=(shared, few)), "index": Placement(secrets=(more, must))}
+    found = {secret.parameter: secret for secret in wanted_of(asked, default).secrets}
+    assert found.keys() == {"data_secret", "hub_secret"}
+    assert set(found["data_secret"].keys) == {"id", "key"} and not found["data_secret"].optional
+    assert found["hub_secret"].path == "/look/hub_secret" and not found["hub_secret"].optional
+
+
+def test_a_training_on_several_nodes_is_looked_at_as_its_nodes() -> None:
+    made = compile_small(Request("train", "sample").build(find_table("gpu").on_nodes(4)))
+    wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
+    several = [kind for kind in wanted.pods if kind.nodes == 4]
+    assert {task for kind in several for task in kind.tasks} == {"pretrain", "train-retriever"}
+    assert all(kind.accelerator and kind.memory == "64Gi" for kind in several)
+
+
+def test_the_compiled_task_does_it_as_kubeflow_starts_it(tmp_path: Path) -> None:
+    """Its own command line, with the inputs that the compiled pipeline names: also those that kfp adds by itself."""
+    pipeline = compiled("gpu", "zero-shot")
+    values = {"work_claim": "stillhouse-work", "data_secret": "mine", "accelerator_type": "nvidia.com/mig-1g.5gb"}
+    values |= {"accelerator_count": "1", "image": "stillhouse:0.1.0"}
+    inputs = {}
+    for name, value in group_of(pipeline)[LOOK]["inputs"]["parameters"].items():
+        chosen = values.get(name.removeprefix("pipelinechannel--"), "stillhouse:0.1.0")
+        inputs[name] = value["runtimeValue"]["constant"] if name == "wanted" else chosen
+    given = {"inputs": {"parameterValues": inputs}, "outputs": {"outputFile": str(tmp_path / "out.json")}}
+    container, _ = pod_of(pipeline, LOOK)
+    words = [*container["command"], *container["args"]]
+    words = [json.dumps(given) if word == "{{$}}" else word for word in words]
+    environment = os.environ | {"KUBECONFIG": str(tmp_path / "config"), "STILLHOUSE_POD_NAMESPACE": NAMESPACE}
+    with serve() as cluster:
+        cluster.objects = {"/api/v1/nodes": [node("small"), node("large", gpu="8")]}
+        write_kubeconfig(tmp_path / "config", cluster.host)
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "none of the cluster's 2 nodes has nvidia.com/mig-1g.5gb; they have nvidia.com/gpu" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,201 @@
+"""What a run's first task says of a cluster: the real client against an API server on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes_server import (
+    HERE,
+    KUEUE,
+    NAMESPACE,
+    Kubernetes,
+    claim,
+    local_queue,
+    node,
+    quota,
+    serve,
+    write_kubeconfig,
+)
+
+from pipelines.admission import wanted_of
+from pipelines.check import check_cluster
+from pipelines.placement import Accelerator, Claim, Placement, Secret
+from stillhouse.cluster import api
+from stillhouse.cluster.wanted import Wanted
+
+GPU_POD = Placement(
+    cpu="8",
+    memory="64Gi",
+    accelerator=Accelerator(type="nvidia.com/gpu", count=1),
+    preflight=True,
+    queue="stillhouse",
+    claims=(Claim(parameter="work_claim", name="stillhouse-work", path="/volume"),),
+    secrets=(Secret(parameter="data_secret", name="stillhouse-data", keys={"access-key-id": "AWS_ACCESS_KEY_ID"}),),
+)
+WANTED = wanted_of({"pretrain": GPU_POD}, GPU_POD)
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kubernetes]:
+    """A cluster that has everything, as this process sees it."""
+    with serve() as known:
+        config = write_kubeconfig(tmp_path / "config", known.host)
+        monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        monkeypatch.setenv("STILLHOUSE_POD_NAMESPACE", NAMESPACE)
+        monkeypatch.setenv("LOOK_DATA_SECRET_0", "given")
+        known.objects = {
+            "/api/v1/nodes": [node("small"), node("large", gpu="8")],
+            f"{HERE}/persistentvolumeclaims": [claim("stillhouse-work")],
+            f"{HERE}/resourcequotas": [quota("stillhouse", {"pods": "50", "requests.nvidia.com/gpu": "8"})],
+            f"{KUEUE}/localqueues": [local_queue("stillhouse")],
+        }
+        yield known
+
+
+def look(monkeypatch: pytest.MonkeyPatch, wanted: Wanted = WANTED, **chosen: str) -> int:
+    """The task's exit code, with the run's parameters as kfp's executor has them on its command line."""
+    values = {f"pipelinechannel--{name}": value for name, value in chosen.items()}
+    given = json.dumps({"inputs": {"parameterValues": values}})
+    monkeypatch.setattr(sys, "argv", ["executor", "--executor_input", given])
+    try:
+        check_cluster.python_func(wanted=wanted.to_json())
+    except SystemExit as end:
+        assert isinstance(end.code, int)
+        return end.code
+    return 0
+
+
+def test_a_cluster_that_has_everything_is_taken(
+    kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(api, "PAGE", 1)  # nodes come in several answers
+    assert look(monkeypatch) == 0
+    assert capsys.readouterr().out == "[cluster] nothing that this run asks for was found missing\n"
+
+
+CHOSEN = {
+    "accelerator_type": ("amd.com/gpu", "none of the cluster's 2 nodes has amd.com/gpu; they have nvidia.com/gpu"),
+    "accelerator_count": ("16", "no node has 16 nvidia.com/gpu, the largest has 8"),
+    "work_claim": ("mine", "volume claim mine does not exist"),
+}
+
+
+@pytest.mark.parametrize("parameter", CHOSEN)
+def test_what_a_person_chose_is_what_is_looked_for(
+    parameter: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of the user interface whose parameters name what is not there ends with the sentence, and exit code 2."""
+    value, words = CHOSEN[parameter]
+    assert look(monkeypatch, **{parameter: value}) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("stillhouse: this cluster cannot run the pipeline as it is asked to:\n  - ")
+    assert words in told and "Traceback" not in told
+
+
+MISSING = {
+    "/api/v1/nodes": "none of the cluster's 0 nodes",
+    f"{HERE}/persistentvolumeclaims": "volume claim stillhouse-work does not exist",
+    f"{KUEUE}/localqueues": "Kueue has no LocalQueue stillhouse",
+}
+
+
+@pytest.mark.parametrize("path", MISSING)
+def test_what_is_not_there_ends_the_run(
+    path: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes.objects[path] = []
+    assert look(monkeypatch) == 2
+    assert MISSING[path] in capsys.readouterr().err
+
+
+def test_a_secret_that_must_be_there_ends_the_run(
+    kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kubernetes gave this pod no variable: the secret is missing, and nobody needed a right to read it."""
+    monkeypatch.delenv("LOOK_DATA_SECRET_0")
+    assert look(monkeypatch) == 0
+    assert "secret stillhouse-data does not exist" in capsys.readouterr().out
+    must = Secret(parameter="data_secret", name="stillhouse-data", keys={"access-key-id": "A"}, optional=False)
+    asked = {"pretrain": Placement(secrets=(must,))}
+    assert look(monkeypatch, wanted_of(asked, Placement()), data_secret="ours") == 2
+    assert "secret ours does not exist" in capsys.readouterr().err
+    assert "secrets" not in {resource for _, _, resource in kubernetes.calls}
+
+
+@pytest.mark.parametrize("resource", ["nodes", "persistentvolumeclaims", "resourcequotas", "localqueues"])
+def test_what_the_account_may_not_look_at_is_told_and_passed_over(
+    resource: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes.refused = {resource}
+    assert look(monkeypatch) == 0
+    [notice, end] = capsys.readouterr().out.splitlines()
+    assert notice.startswith("[cluster] not looked at: ") and f"403: {resource} is forbidden" in notice
+    assert end.startswith("[cluster] nothing")
+
+
+def test_a_cluster_without_kueue_is_told_of_and_taken(
+    kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del kubernetes.objects[f"{KUEUE}/localqueues"]
+    assert look(monkeypatch) == 0
+    assert "this cluster has no Kueue" in capsys.readouterr().out
+
+
+def test_an_older_kueue_is_asked_too(kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    older = KUEUE.replace("v1beta2", "v1beta1")
+    kubernetes.objects[f"{older}/localqueues"] = kubernetes.objects.pop(f"{KUEUE}/localqueues")
+    monkeypatch.setattr(sys, "argv", [])
+    assert look(monkeypatch) == 0
+    kubernetes.objects[f"{older}/localqueues"] = []
+    assert look(monkeypatch) == 2
+
+
+@pytest.mark.parametrize("how", ["no server", "no kubeconfig", "no namespace"])
+def test_without_an_api_that_is_told_once_and_the_run_goes_on(
+    how: str,
+    kubernetes: Kubernetes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if how == "no server":
+        write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
+    elif how == "no kubeconfig":
+        (tmp_path / "config").unlink()
+    else:
+        monkeypatch.delenv("STILLHOUSE_POD_NAMESPACE")
+    assert look(monkeypatch) == 0
+    [notice, _] = capsys.readouterr().out.splitlines()
+    assert notice.startswith("[cluster] not looked at")
+    assert not kubernetes.calls
+
+
+def test_roles_allow_what_is_asked_and_nothing_else(kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look(monkeypatch) == 0
+    manifests = Path(__file__).resolve().parents[2] / "manifests"
+    texts = [manifests / "base" / "roles.yaml", manifests / "components" / "nodes" / "roles.yaml"]
+    roles = [role for path in texts for role in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+    rules = [
+        rule
+        for role in roles
+        if role["kind"] in ("Role", "ClusterRole")
+        and role["metadata"]["name"] in ("stillhouse-steps", "stillhouse-nodes")
+        for rule in role["rules"]
+    ]
+    allowed = {
+        (verb, group, resource)
+        for rule in rules
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    asked = set(kubernetes.calls)
+    assert asked <= allowed
+    looked = {"nodes", "persistentvolumeclaims", "resourcequotas", "localqueues"}
+    assert {right for right in allowed if right[2] in looked} == asked

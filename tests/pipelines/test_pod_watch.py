@@ -1,0 +1,196 @@
+"""`submit --wait` says why pods do not begin and why they failed: real clients, Kubeflow and Kubernetes on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubeflow_server import IMAGE, RUN, Api
+from kubeflow_server import serve as serve_kubeflow
+from kubernetes_server import HERE, KUEUE, NAMESPACE, WORKFLOWS, Kubernetes, serve, write_kubeconfig
+
+from pipelines.pods import PodWatch
+from stillhouse import cli
+from stillhouse.cluster.api import Api as ClusterApi
+from stillhouse.cluster.api import connect
+
+Plain = dict[str, Any]
+RUNNING: Plain = {"state": "RUNNING", "run_details": {"task_details": []}}
+ENDED: Plain = {"state": "FAILED", "run_details": {"task_details": []}}
+NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: 3 No victims."
+QUOTA = 'pods "t-1" is forbidden: exceeded quota: stillhouse, requested: pods=1, used: pods=50, limited: pods=50'
+
+
+def pod(name: str, task: str, run: str = RUN, **status: Any) -> Plain:
+    labels = {"pipeline/runid": run, "stillhouse.io/task": task}
+    spec: Plain = {"containers": [{"name": "main"}]}
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "spec": spec} | {
+        "status": {"phase": "Pending"} | status
+    }
+
+
+def unschedulable(name: str, task: str, words: str = NO_GPU, run: str = RUN) -> Plain:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    return pod(name, task, run, conditions=[condition])
+
+
+def waiting(name: str, task: str, reason: str, words: str = "") -> Plain:
+    state = {"waiting": {"reason": reason, "message": words}}
+    return pod(name, task, containerStatuses=[{"name": "main", "image": IMAGE, "state": state}])
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with serve_kubeflow(monkeypatch, tmp_path) as known:
+        known.states = [RUNNING, RUNNING, ENDED]
+        yield known
+
+
+@pytest.fixture
+def kubernetes(api: Api, tmp_path: Path) -> Iterator[Kubernetes]:
+    """A cluster with Argo and without Kueue, that the kubeconfig names."""
+    with serve() as known:
+        write_kubeconfig(tmp_path / "config", known.host)
+        known.objects = {f"{HERE}/pods": [], f"{HERE}/events": [], WORKFLOWS: []}
+        yield known
+
+
+def wait(api: Api, *words: str) -> int:
+    """Waits for a run in the namespace of the tests."""
+    asked = ["--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait", "--namespace", NAMESPACE]
+    return cli.main(["pipeline", "submit", "zero-shot", *asked, *words])
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines about pods."""
+    lines = capsys.readouterr().out.splitlines()
+    [begun] = [number for number, line in enumerate(lines) if line.startswith(f"run {RUN}, version")]
+    assert lines[-1] == f"run {RUN}: failed"
+    return lines[begun + 1 : -1]
+
+
+def test_why_pods_wait_is_told_once_for_all_of_them(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each look sees the same, and the words of the scheduler change with the number of nodes."""
+    kubernetes.objects[f"{HERE}/pods"] = [
+        unschedulable("p1", "encode"),
+        unschedulable("p2", "encode"),
+        unschedulable("other", "of another run", "0/3 nodes are available: 3 Insufficient memory.", run="another"),
+        waiting("p3", "mine", "CreateContainerConfigError", 'secret "keys" not found'),
+    ]
+    assert wait(api) == 1
+    gpu, secret = told(capsys)
+    assert gpu.startswith("  encode and 1 more cannot begin: no node has enough nvidia.com/gpu free: it begins when")
+    assert gpu.endswith("(0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)")
+    assert secret.startswith("  mine cannot begin: secret keys does not exist: create it")
+
+
+def test_events_are_read_for_a_pod_whose_volumes_are_not_mounted(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes.objects[f"{HERE}/pods"] = [waiting("p1", "ingest", "ContainerCreating")]
+    words = 'MountVolume.SetUp failed for volume "git" : secret "stillhouse-git" not found'
+    event = {"involvedObject": {"kind": "Pod", "uid": "uid-p1"}, "reason": "FailedMount", "message": words}
+    kubernetes.objects[f"{HERE}/events"] = [event | {"metadata": {"name": "e1"}, "type": "Warning"}]
+    assert wait(api) == 1
+    [line] = told(capsys)
+    assert line.startswith("  ingest cannot begin: secret stillhouse-git does not exist")
+
+
+def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no pod, and no event either: Argo keeps the refusal with its task, and tries again."""
+    nodes = {"n1": {"type": "Pod", "phase": "Pending", "message": QUOTA}}
+    metadata = {"name": "w", "labels": {"pipeline/runid": RUN}}
+    kubernetes.objects[WORKFLOWS] = [{"metadata": metadata, "status": {"nodes": nodes}}]
+    assert wait(api) == 1
+    [line] = told(capsys)
+    assert "quota stillhouse has no room: pods=1 is asked for, pods=50 of pods=50 is used" in line
+    assert "raise the ResourceQuota" in line
+
+
+def test_a_pod_that_a_queue_holds_back_says_what_the_queue_waits_for(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gated = pod("p1", "pretrain")
+    gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    gated["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "missing"
+    kubernetes.objects[f"{HERE}/pods"] = [gated]
+    condition = {"type": "QuotaReserved", "status": "False", "message": "LocalQueue missing doesn't exist"}
+    owners = [{"kind": "Pod", "uid": "uid-p1"}]
+    workload = {"metadata": {"name": "pod-p1", "ownerReferences": owners}, "status": {"conditions": [condition]}}
+    kubernetes.objects[f"{KUEUE}/workloads"] = [workload]
+    assert wait(api) == 1
+    [line] = told(capsys)
+    assert "Kueue's queue missing holds it back: Kueue has no LocalQueue missing" in line
+
+
+def test_what_a_failed_step_said_is_shown_once(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two tries of one task said the same; Kubeflow itself tells their exit code alone."""
+    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "check-cluster", phase="Failed"), pod("p2", "x", phase="Failed")]
+    said = "noise\nstillhouse: this cluster cannot run it:\n  - no claim: create it\nmain failed\n"
+    kubernetes.logs = {"p1": said, "p2": said}
+    assert wait(api) == 1
+    assert told(capsys) == ["  check-cluster says: this cluster cannot run it:", "    - no claim: create it"]
+    assert kubernetes.calls.count(("get", "", "pods/log")) == 2, "each log is read once, however often it is looked"
+
+
+def test_what_may_not_be_looked_at_is_told_once_and_the_rest_goes_on(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode")]
+    kubernetes.refused = {"workflows"}
+    assert wait(api) == 1
+    lines = told(capsys)
+    assert [line for line in lines if "workflows is forbidden" in line] == lines[:1]
+    assert lines[1].startswith("  encode cannot begin: no node has enough")
+
+
+def test_without_a_kubeconfig_that_is_told_once_and_the_run_is_watched(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert wait(api) == 1
+    [line] = told(capsys)
+    assert line.startswith("  why pods wait is not told, which needs a Kubernetes cluster")
+
+
+def test_a_kubernetes_that_does_not_answer_is_told_once(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
+    assert wait(api) == 1
+    [line] = told(capsys)
+    assert line.startswith("  why pods wait is not told: Kubernetes does not answer")
+
+
+def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:
+    """Without a namespace in that of the experiment; Kubeflow for one user names none, and runs are beside it."""
+    seen: list[str] = []
+    monkeypatch.setattr("pipelines.pods.watch_pods", lambda run, namespace, context, log: seen.append(namespace))
+    words = ["pipeline", "submit", "zero-shot", "--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait"]
+    cli.main(words)
+    found = api.get
+    theirs = {"experiments": [{"experiment_id": "e1", "display_name": "stillhouse", "namespace": "team"}]}
+    monkeypatch.setattr(api, "get", lambda path, query: theirs if "experiments" in path else found(path, query))
+    cli.main(words)
+    cli.main([*words, "--namespace", "mine"])
+    assert seen == ["kubeflow", "team", "mine"]
+
+
+def test_a_look_is_taken_now_and_then(kubernetes: Kubernetes) -> None:
+    now = [0.0]
+    pods = PodWatch(ClusterApi(connect("tests need"), NAMESPACE), RUN, print, 15.0, lambda: now[0])
+    for moment in (1.0, 2.0, 14.0, 17.0):
+        now[0] = moment
+        pods.look()
+    pods.look(now=True)
+    assert kubernetes.calls.count(("list", "", "pods")) == 3
+    assert ("list", "", "events") not in kubernetes.calls, "nothing is starting"

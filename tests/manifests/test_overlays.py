@@ -130,19 +130,6 @@ def test_what_a_pod_names_is_there(overlay: str) -> None:
         assert wanted <= there, f"{name}: {wanted - there}"
 
 
-def test_the_queue_of_placements_is_there() -> None:
-    [queue] = [one for one in rendered("gpu") if one["kind"] == "LocalQueue"]
-    [cluster] = [one for one in rendered("gpu") if one["kind"] == "ClusterQueue"]
-    [flavor] = [one for one in rendered("gpu") if one["kind"] == "ResourceFlavor"]
-    [namespace] = [one for one in rendered("gpu") if one["kind"] == "Namespace"]
-    assert queue["spec"]["clusterQueue"] == cluster["metadata"]["name"]
-    [group] = cluster["spec"]["resourceGroups"]
-    assert [one["name"] for one in group["flavors"]] == [flavor["metadata"]["name"]]
-    for one in group["flavors"]:
-        assert [resource["name"] for resource in one["resources"]] == group["coveredResources"]
-    assert cluster["spec"]["namespaceSelector"]["matchLabels"].items() <= namespace["metadata"]["labels"].items()
-
-
 def test_the_gpu_overlay_has_every_compiled_pipeline_unchanged() -> None:
     """Versions are named by their content and cannot be changed, so kustomize must leave them as they were compiled."""
     compiled = {

@@ -43,7 +43,7 @@ def kustomize() -> tuple[str, ...]:
     return ("kubectl", "kustomize")
 
 
-class Go(yaml.SafeLoader):
+class Go(yaml.CSafeLoader):
     """Reads numbers as Kubernetes does: PyYAML takes 2e-05 for text, as YAML 1.1 has no such number."""
 
 

@@ -23,7 +23,7 @@ REQUEST_TIMEOUT = (10, 60)
 """Seconds to connect, and to wait for a part of an answer."""
 ASK_AGAIN = (408, 410, 425, 429)
 BRIEF_TIMEOUT, BRIEF_TRIES = (2, 4), 3
-"""The same for a pod that is told to end: with the pauses at most 20 of the 30 seconds that it has."""
+"""The same for a pod that is told to end, and how many times in all it may get no answer: 20 of its 30 seconds."""
 WORKFLOWS = ("argoproj.io", "v1alpha1", "workflows")
 """The kind by which Kubeflow Pipelines runs a pipeline: group, version and plural."""
 
@@ -49,12 +49,12 @@ class Cluster:
         self.namespace, self.log, self.sleep = namespace, log, sleep
         self._core, self._custom = CoreV1Api(client), CustomObjectsApi(client)
         self._kind = (GROUP, VERSION, namespace, PLURAL)
-        self._brief = False
+        self._tries_left: int | None = None
 
     def brief(self) -> Self:
         """The same for a pod that has seconds left: what is not answered soon raises `NoAnswer`."""
         other = copy.copy(self)
-        other._brief = True
+        other._tries_left = BRIEF_TRIES
         return other
 
     def pod(self, name: str) -> Plain:
@@ -152,8 +152,8 @@ class Cluster:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        pause, tries = 0.5, 0
-        timeout = BRIEF_TIMEOUT if self._brief else REQUEST_TIMEOUT
+        pause = 0.5
+        timeout = REQUEST_TIMEOUT if self._tries_left is None else BRIEF_TIMEOUT
         while True:
             try:
                 return call(*given, _request_timeout=timeout, **more)
@@ -170,10 +170,11 @@ class Cluster:
                 what = f"it answered {error.status}" if error.status else str(error.reason)
             except (HTTPError, OSError) as error:
                 what = f"{type(error).__name__}"
-            tries += 1
-            if self._brief and tries == BRIEF_TRIES:
-                raise NoAnswer(what)
-            if tries == 1:
+            if self._tries_left is not None:
+                self._tries_left -= 1
+                if not self._tries_left:
+                    raise NoAnswer(what)
+            if pause == 0.5:
                 self.log(f"Kubernetes does not answer ({what}); the nodes go on, asking again")
             self.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -80,6 +80,6 @@ def _leave_or_delete(cluster: Cluster, name: str, owner: Plain, log: Log) -> Non
             cluster.delete(job)
         log(f"this pod is told to end, as {over}: TrainJob {name} is deleted")
     except NoAnswer as error:
-        log(f"this pod is told to end, and Kubernetes does not say why ({error}); {left}; {remedy}")
+        log(f"this pod is told to end, and Kubernetes does not answer in time ({error}); {left}; {remedy}")
     except InputError as error:  # no right to look
         log(f"this pod is told to end; {left}; {remedy}. {error}")

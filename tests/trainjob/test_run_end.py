@@ -89,6 +89,29 @@ def test_where_nobody_says_whether_the_run_is_over_the_job_goes_on_and_the_remed
     assert sum(pauses) + BRIEF_TRIES * sum(BRIEF_TIMEOUT) < GRACE_SECONDS
 
 
+def test_what_is_answered_badly_now_and_then_counts_in_all(
+    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    """Each question of the three that deleting a job takes is answered at the second time of asking."""
+    fake.workflow = None
+    act = fake._act
+
+    def end() -> None:
+        fake.weather = [503]
+        fake._act = every_other  # type: ignore[method-assign]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def every_other(*request: Any) -> Any:
+        fake.weather.append(503)
+        return act(*request)
+
+    fake.script = [*good_course(fake)[:4], end]
+    with pytest.raises(SystemExit):
+        run(cluster, tokens, tmp_path / "out")
+    assert "Kubernetes does not answer in time" in told[-1]
+    assert "deletionTimestamp" not in fake.only_job()["metadata"]
+
+
 def test_a_pod_that_is_told_to_end_before_it_has_found_its_job_deletes_it_too(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,9 @@
 """Makes a cluster's recurring runs equal to a file, by the only changes that Kubeflow allows: create, disable, delete.
 
-A recurring run cannot be changed, and deleting one ends the runs that it started. So for one that is to be another its
-successor is made first; then it is disabled, and deleted once none of its runs is in flight: now, or by a later
-`apply`. Where the successor cannot be made it stays in use.
+A recurring run cannot be changed, and deleting one may end the runs that it started. So for one that is to be another
+its successor is made first; then it is disabled, and deleted once none of its runs is in flight: now, or by a later
+`apply`. Kubeflow may be starting a run while it is told to disable; so it gets time to notice, and the look at the runs
+comes then, anew before each deletion. Where the successor cannot be made it stays in use.
 Whose a recurring run is stands in its description; those of others are never touched.
 """
 
@@ -77,14 +78,29 @@ def _retire(left: list[Recurring], held: set[str], cluster: Cluster, dry: bool) 
             changes.append(_do(change, partial(cluster.set_enabled, entry.id, False), dry))
             if changes[-1].action == "fail":
                 failed.add(entry.id)
-    # Looked at after they were disabled: none can start a run between the look and the deletion.
-    in_flight = {run.recurring for run in cluster.runs() if run.in_flight} if left else set()
+    if changes and not dry:
+        cluster.settle()
     for entry in left:
-        if entry.id in in_flight:
-            changes.append(Change("wait", entry.name, "a run of it is in flight; the next `apply` deletes it"))
-        elif entry.id not in failed:
+        if entry.id in failed:
+            continue
+        kept = _reason_to_keep(entry, cluster, dry)
+        if kept:
+            changes.append(Change("wait", entry.name, f"{kept}; the next `apply` deletes it"))
+        else:
             changes.append(_do(Change("delete", entry.name), partial(cluster.delete, entry.id), dry))
     return changes
+
+
+def _reason_to_keep(entry: Recurring, cluster: Cluster, dry: bool) -> str:
+    """Why a recurring run must not be deleted now; "" where it may.
+
+    One whose run is in flight is not enabled again: its successor is there already, or the file has it no more.
+    """
+    if not dry and any(other.id == entry.id and other.enabled for other in cluster.recurring_runs()):
+        return "somebody enabled it again"
+    if any(run.recurring == entry.id and run.in_flight for run in cluster.runs()):
+        return "a run of it is in flight"
+    return ""
 
 
 def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Cluster, dry: bool) -> Change:

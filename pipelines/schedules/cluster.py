@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from stillhouse.versions.address import redact
 FAILED = "FAILED"
 FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})
 PAGE = 100
+SETTLE_SECONDS = 5.0
+"""How long a recurring run that was disabled may still start a run: Kubeflow's controller hears of it by a watch."""
+ORPHAN = "ORPHAN"
+"""What is deleted leaves what it made. Servers before 2.16 know no such policy, and end the runs."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,10 @@ class Cluster(Runs, Protocol):
     def create(self, schedule: Schedule, name: str, description: str) -> str: ...
 
     def set_enabled(self, recurring: str, enabled: bool) -> None: ...
+
+    def settle(self) -> None:
+        """Waits until what was disabled starts nothing more, and what it had begun to start is among the runs."""
+        ...
 
     def delete(self, recurring: str) -> None: ...
 
@@ -134,9 +143,15 @@ class Kubeflow:
         with _told(f"to {'enable' if enabled else 'disable'} the recurring run"):
             change(recurring)
 
+    def settle(self) -> None:
+        time.sleep(SETTLE_SECONDS)
+
     def delete(self, recurring: str) -> None:
+        """Deletes a recurring run; a run of it that nobody has seen yet goes on."""
         with _told("to delete the recurring run"):
-            self._client.delete_recurring_run(recurring)
+            # The client's own method of 2.17 has no way to name a policy.
+            delete = self._client._recurring_run_api.recurring_run_service_delete_recurring_run
+            delete(recurring, propagation_policy=ORPHAN)
 
     def version_of(self, pipeline: str, version: str) -> Version:
         found = self._find(pipeline, version)[1]

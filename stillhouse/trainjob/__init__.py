@@ -10,6 +10,7 @@
 | `logs` | the lines of the nodes, each told once |
 | `outcome` | whether the job has ended, and why it failed |
 | `follow` | finds or starts the job, and stays with it to its end |
+| `run_end` | what becomes of the job when the step's pod is told to end |
 | `launch` | all of it, for one step |
 | `node` | what runs on each node |
 """

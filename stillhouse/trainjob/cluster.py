@@ -7,10 +7,11 @@ take) is told with the remedy.
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from stillhouse.cluster.api import message
 from stillhouse.cluster.remedies import with_remedy
@@ -23,8 +24,16 @@ LONGEST_PAUSE = 60.0
 REQUEST_TIMEOUT = (10, 60)
 """Seconds to connect, and to wait for a part of an answer."""
 ASK_AGAIN = (408, 410, 425, 429)
+BRIEF_TIMEOUT, BRIEF_TRIES = (2, 4), 3
+"""The same for a pod that is told to end, and how many times in all it may get no answer: 20 of its 30 seconds."""
+WORKFLOWS = ("argoproj.io", "v1alpha1", "workflows")
+"""The kind by which Kubeflow Pipelines runs a pipeline: group, version and plural."""
 
 Plain = dict[str, Any]
+
+
+class NoAnswer(Exception):
+    """Kubernetes did not answer in the little time that there was."""
 
 
 class Cluster:
@@ -42,11 +51,25 @@ class Cluster:
         self.namespace, self.log, self.sleep = namespace, log, sleep
         self._core, self._custom = CoreV1Api(client), CustomObjectsApi(client)
         self._kind = (GROUP, VERSION, namespace, PLURAL)
+        self._tries_left: int | None = None
+
+    def brief(self) -> Self:
+        """The same for a pod that has seconds left: what is not answered soon raises `NoAnswer`."""
+        other = copy.copy(self)
+        other._tries_left = BRIEF_TRIES
+        return other
 
     def pod(self, name: str) -> Plain:
         found = self._read(self._core.read_namespaced_pod, name, self.namespace)
         assert found is not None
         return dict(json.loads(found))
+
+    def workflow(self, name: str) -> Plain | None:
+        """The workflow of a pipeline's run, or None."""
+        group, version, plural = WORKFLOWS
+        read = self._custom.get_namespaced_custom_object
+        found = self._ask(read, group, version, self.namespace, plural, name, absent=True)
+        return None if found is None else dict(found)
 
     def find(self, name: str) -> Plain | None:
         """The job, or None."""
@@ -125,7 +148,7 @@ class Cluster:
         return None if answer is None else str(answer)
 
     def _ask(self, call: Callable[..., Any], *given: Any, absent: bool = False, **more: Any) -> Any:
-        """An answer, however long it takes. With `absent`, None for what is not there.
+        """An answer, however long it takes unless `brief`. With `absent`, None for what is not there.
 
         Raises `InputError` where the step's account lacks the right, and `ApiException` for what is wrong in the call.
         """
@@ -133,9 +156,10 @@ class Cluster:
         from urllib3.exceptions import HTTPError
 
         pause = 0.5
+        timeout = REQUEST_TIMEOUT if self._tries_left is None else BRIEF_TIMEOUT
         while True:
             try:
-                return call(*given, _request_timeout=REQUEST_TIMEOUT, **more)
+                return call(*given, _request_timeout=timeout, **more)
             except ApiException as error:
                 if error.status == 404 and absent:
                     return None
@@ -149,6 +173,10 @@ class Cluster:
                 what = f"it answered {error.status}" if error.status else str(error.reason)
             except (HTTPError, OSError) as error:
                 what = f"{type(error).__name__}"
+            if self._tries_left is not None:
+                self._tries_left -= 1
+                if not self._tries_left:
+                    raise NoAnswer(what)
             if pause == 0.5:
                 self.log(f"Kubernetes does not answer ({what}); the nodes go on, asking again")
             self.sleep(pause)

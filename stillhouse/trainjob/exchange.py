@@ -57,9 +57,35 @@ class Exchange:
         (self.folder / "outputs").mkdir(exist_ok=True)
         return there
 
+    @property
+    def _nothing_came(self) -> Path:
+        """Marks that the job has ended well and that nothing of it had come to this volume."""
+        return self.folder / "nothing-came"
+
     def done(self) -> bool:
-        """Whether the nodes have written all outputs."""
-        return self.metrics.is_file() and all(path.is_dir() for path in self.outputs.values())
+        """Whether all that the nodes write is there, and as they wrote it."""
+        if not self.metrics.is_file():
+            return False
+        try:
+            for path in self.outputs.values():
+                read_manifest(path)
+        except InputError:
+            return False
+        return True
+
+    def lost(self) -> bool:
+        """Whether the outputs of a job that ended well were here, and are so no more.
+
+        Those that never came would not come from another job either: its nodes have another volume.
+        """
+        return not self._nothing_came.exists() and not self.done()
+
+    def clear(self) -> None:
+        """Removes what is left of outputs, so that nobody takes it for those of a new job."""
+        self._nothing_came.unlink(missing_ok=True)
+        self.metrics.unlink(missing_ok=True)
+        for path in self.outputs.values():
+            shutil.rmtree(path, ignore_errors=True)
 
     def collect(self, outputs: Mapping[str, Path], nodes: int) -> Report:
         """Copies the outputs to where the step's pod has them. They stay here too, until the job is deleted.
@@ -67,14 +93,13 @@ class Exchange:
         A pod that is killed while Kubeflow takes its outputs is tried again, and finds them.
         """
         if not self.done():
+            self._nothing_came.touch()
             raise InputError(
                 f"the nodes ended well but left no outputs in {self.folder}: they have another volume at this path. "
-                "Give the placement a claim that every node can mount (ReadWriteMany)"
+                "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
             )
         figures = json.loads(self.metrics.read_text(encoding="utf-8"))
-        facts = read_manifest(next(iter(self.outputs.values()))).facts
-        for source in self.outputs.values():
-            read_manifest(source)
+        facts = read_manifest(next(iter(self.outputs.values())), verify=False).facts
         with whole_folders([outputs[name] for name in self.outputs]) as stagings:
             for source, staging in zip(self.outputs.values(), stagings):
                 shutil.copytree(source, staging, dirs_exist_ok=True)

@@ -6,27 +6,25 @@ about every second while it has something to say, and less and less often while 
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.errors import CrashElsewhere
 from stillhouse.trainjob.cluster import Cluster
+from stillhouse.trainjob.exchange import Exchange
 from stillhouse.trainjob.logs import NodeLogs, container_state
 from stillhouse.trainjob.outcome import COMPLETE, FAILED, SUSPENDED, failure, state
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
-TERMINATED = 128 + signal.SIGTERM
 
 Plain = dict[str, Any]
 Log = Callable[[str], None]
 
 
-def find_or_start(cluster: Cluster, job: Plain, log: Log) -> None:
-    """Leaves a job of this name that runs, waits or has ended well. One that failed is deleted and started anew.
+def find_or_start(cluster: Cluster, job: Plain, exchange: Exchange, log: Log) -> None:
+    """Leaves a job of this name that runs, waits or has ended well. One that failed is deleted and started anew, and so
+    is one that ended well but whose outputs were lost.
 
     Raises `InputError` for a job that the cluster refuses.
     """
@@ -34,17 +32,20 @@ def find_or_start(cluster: Cluster, job: Plain, log: Log) -> None:
     while True:
         there = cluster.find(name)
         if there is None:
+            exchange.clear()
             if cluster.create(job):
                 log(f"TrainJob {name}: started, {sizes(job)}")
                 return
             continue  # another try was faster
         going = "deletionTimestamp" in there["metadata"]
-        if not going and state(there) != FAILED:
+        lost = not going and state(there) == COMPLETE and exchange.lost()
+        if not going and not lost and state(there) != FAILED:
             log(f"TrainJob {name}: an earlier try of this step had started it; following it")
             return
         if deleted != there["metadata"]["uid"]:
             deleted = there["metadata"]["uid"]
-            log(f"TrainJob {name}: an earlier try of it failed or is being deleted; starting it anew")
+            why = "ended well, but its outputs are gone from the volume" if lost else "failed or is being deleted"
+            log(f"TrainJob {name}: an earlier try of it {why}; starting it anew")
             if not going:
                 cluster.delete(there)
         cluster.sleep(pause)
@@ -100,24 +101,3 @@ def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
             raise failure(job, pods)
         pause = SHORTEST_PAUSE if any(news) else min(1.5 * pause, LONGEST_PAUSE)
         cluster.sleep(pause)
-
-
-@contextmanager
-def left_for_the_retry(name: str, log: Log) -> Iterator[None]:
-    """While the block runs, SIGTERM ends this process and leaves the job: the next try of the step finds it.
-
-    Signals reach the main thread alone; in another one nothing is done about them.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        log(f"this pod is told to end; TrainJob {name} goes on, and the next try of this step finds it")
-        raise SystemExit(TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -15,9 +15,10 @@ from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.several_processes import step_words
 from stillhouse.trainjob.cluster import Cluster
 from stillhouse.trainjob.exchange import Exchange, exchange_root, prune
-from stillhouse.trainjob.follow import find_or_start, follow, left_for_the_retry
+from stillhouse.trainjob.follow import find_or_start, follow
 from stillhouse.trainjob.manifest import job_name, train_job
 from stillhouse.trainjob.own_pod import describe
+from stillhouse.trainjob.run_end import left_for_the_retry
 from stillhouse.trainjob.settings import POD, POD_NAMESPACE, NodeSettings
 
 NODE_PROGRAM = ("python3", "-m", "stillhouse.trainjob.node")
@@ -52,14 +53,15 @@ def execute_on_nodes(
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
     name = job_name(step.name, pod.run, settings.task, work)
     exchange = Exchange(exchange_root() / name, step)
-    for gone in prune(name, lambda other: cluster.find(other) is not None):
-        log(f"removed what {gone} had left: its run is deleted")
-    if exchange.done():
-        log(f"TrainJob {name}: an earlier try of this step has seen it done")
-    else:
-        there = exchange.put(inputs)
-        command = [*NODE_PROGRAM, *step_words(step, config, there, exchange.outputs), f"--metrics={exchange.metrics}"]
-        with left_for_the_retry(name, log):
-            find_or_start(cluster, train_job(name, step.name, command, settings, pod, os.environ), log)
+    with left_for_the_retry(cluster, name, pod.owner):
+        for gone in prune(name, lambda other: cluster.find(other) is not None):
+            log(f"removed what {gone} had left: its run is deleted")
+        if exchange.done():
+            log(f"TrainJob {name}: an earlier try of this step has seen it done")
+        else:
+            there = exchange.put(inputs)
+            flags = step_words(step, config, there, exchange.outputs)
+            command = [*NODE_PROGRAM, *flags, f"--metrics={exchange.metrics}"]
+            find_or_start(cluster, train_job(name, step.name, command, settings, pod, os.environ), exchange, log)
             follow(cluster, name, settings.nodes, log)
     return exchange.collect(outputs, settings.nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -42,7 +43,7 @@ def kustomize() -> tuple[str, ...]:
     return ("kubectl", "kustomize")
 
 
-class Go(yaml.SafeLoader):
+class Go(yaml.CSafeLoader):
     """Reads numbers as Kubernetes does: PyYAML takes 2e-05 for text, as YAML 1.1 has no such number."""
 
 
@@ -52,9 +53,25 @@ Go.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)
 @cache
 def rendered(overlay: str) -> tuple[Resource, ...]:
     """Every resource of an overlay."""
-    made = subprocess.run(
-        [*kustomize(), str(MANIFESTS / "overlays" / overlay)], capture_output=True, text=True, check=False
-    )
+    return render(MANIFESTS / "overlays" / overlay)
+
+
+def with_component(folder: Path, overlay: str, *components: str, **more: Any) -> tuple[Resource, ...]:
+    """Every resource of an overlay of one's own in `folder`: one of ours with components, and `more` as it stands."""
+    there = os.path.relpath(MANIFESTS, folder.resolve())
+    content = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [f"{there}/overlays/{overlay}"],
+        "components": [f"{there}/components/{name}" for name in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content | more), encoding="utf-8")
+    return render(folder)
+
+
+def render(folder: Path) -> tuple[Resource, ...]:
+    """Every resource that kustomize makes of a folder."""
+    made = subprocess.run([*kustomize(), str(folder)], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     assert "deprecated" not in made.stderr.lower(), made.stderr
     return tuple(yaml.load_all(made.stdout, Loader=Go))

@@ -9,7 +9,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from rendered_overlays import MANIFESTS, OVERLAYS, Resource, pod_specs, rendered
+from rendered_overlays import MANIFESTS, OVERLAYS, Go, Resource, pod_specs, rendered, with_component
 
 CUSTOM = yaml.safe_load((Path(__file__).parent / "custom_resources.yaml").read_text(encoding="utf-8"))
 KUBERNETES = ("1.30", "1.37")
@@ -82,6 +82,7 @@ def test_custom_resources_have_the_fields_of_their_kinds(overlay: str) -> None:
 
 
 def test_the_single_node_needs_no_operator() -> None:
+    """Nor Kubernetes-native mode: a kind that is not there would be refused."""
     for overlay in ("single-node", "shared-namespace"):
         assert not [key(resource) for resource in rendered(overlay) if is_custom(resource) or is_kueue(resource)]
 
@@ -131,26 +132,35 @@ def test_what_a_pod_names_is_there(overlay: str) -> None:
         assert wanted <= there, f"{name}: {wanted - there}"
 
 
-def test_the_queue_of_placements_is_there() -> None:
-    [queue] = [one for one in rendered("gpu") if one["kind"] == "LocalQueue"]
-    [cluster] = [one for one in rendered("gpu") if one["kind"] == "ClusterQueue"]
-    [flavor] = [one for one in rendered("gpu") if one["kind"] == "ResourceFlavor"]
-    [namespace] = [one for one in rendered("gpu") if one["kind"] == "Namespace"]
-    assert queue["spec"]["clusterQueue"] == cluster["metadata"]["name"]
-    [group] = cluster["spec"]["resourceGroups"]
-    assert [one["name"] for one in group["flavors"]] == [flavor["metadata"]["name"]]
-    for one in group["flavors"]:
-        assert [resource["name"] for resource in one["resources"]] == group["coveredResources"]
-    assert cluster["spec"]["namespaceSelector"]["matchLabels"].items() <= namespace["metadata"]["labels"].items()
+PIPELINES = {"gpu": "gpu", "single-node-pipelines": "cpu", "single-node": "", "shared-namespace": ""}
+"""Which compiled pipelines each overlay installs; the kinds are there only in Kubernetes-native mode."""
 
 
-def test_the_gpu_overlay_has_every_compiled_pipeline_unchanged() -> None:
+def compiled(table: str) -> list[Resource]:
+    """Every resource of the compiled pipelines of a table; none of no table."""
+    paths = sorted((MANIFESTS / "pipelines" / table).glob("*.yaml")) if table else []
+    found = [one for path in paths for one in yaml.load_all(path.read_text(encoding="utf-8"), Loader=Go)]
+    return [one for one in found if one["kind"] != "Kustomization"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_has_every_compiled_pipeline_of_its_table_unchanged(overlay: str) -> None:
     """Versions are named by their content and cannot be changed, so kustomize must leave them as they were compiled."""
-    compiled = {
-        resource["metadata"]["name"]: resource["spec"]
-        for path in (MANIFESTS / "pipelines" / "gpu").glob("*.yaml")
-        for resource in yaml.safe_load_all(path.read_text(encoding="utf-8"))
-        if resource["kind"] == "PipelineVersion"
-    }
-    there = {one["metadata"]["name"]: one["spec"] for one in rendered("gpu") if one["kind"] == "PipelineVersion"}
-    assert there == compiled
+    own = compiled(PIPELINES[overlay])
+    assert {one["kind"] for one in own} == ({"Pipeline", "PipelineVersion"} if own else set())
+    there = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in rendered(overlay) if "spec" in one}
+    there = {name: spec for name, spec in there.items() if name[0].startswith("Pipeline")}
+    assert there == {(one["kind"], one["metadata"]["name"]): one["spec"] for one in own}
+
+
+def test_what_the_single_node_has_stays_beside_its_pipelines() -> None:
+    more = [one for one in rendered("single-node-pipelines") if one not in rendered("single-node")]
+    assert {one["apiVersion"] for one in more} == {"pipelines.kubeflow.org/v2beta1"}
+    assert len(rendered("single-node-pipelines")) == len(rendered("single-node")) + len(more)
+
+
+def test_the_page_shows_how_gpus_are_installed_without_the_kind_pipeline(tmp_path: Path) -> None:
+    page = (MANIFESTS.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+    [text] = [part for part in page.split("```")[1::2] if "kind: Pipeline" in part]
+    left = with_component(tmp_path, "gpu", **yaml.safe_load(text.removeprefix("yaml")))
+    assert [one for one in rendered("gpu") if not key(one).startswith("pipelines.kubeflow.org/")] == list(left)

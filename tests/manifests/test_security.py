@@ -16,7 +16,7 @@ ALLOWED_VOLUMES = {
     "secret",
 }
 """The volumes of the restricted level (https://kubernetes.io/docs/concepts/security/pod-security-standards/)."""
-OWN_NAMESPACE = ("gpu", "single-node")
+OWN_NAMESPACE = ("gpu", "single-node", "single-node-pipelines")
 
 
 def violations(spec: Resource) -> list[str]:

@@ -23,6 +23,8 @@ class Memory:
         self.newest = "v1"
         self.image: str | None = None
         self.refused: set[str] = set()
+        self.starting: list[str] = []
+        """Recurring runs of which Kubeflow's controller is starting a run, whatever it is told now."""
         self._ids = map(str, itertools.count(1))
 
     def recurring_runs(self) -> list[Recurring]:
@@ -46,6 +48,10 @@ class Memory:
     def set_enabled(self, recurring: str, enabled: bool) -> None:
         entry, schedule = self.recurring[recurring]
         self.recurring[recurring] = (Recurring(entry.id, entry.name, entry.description, enabled), schedule)
+
+    def settle(self) -> None:
+        while self.starting:
+            self.fire(self.starting.pop())
 
     def delete(self, recurring: str) -> None:
         del self.recurring[recurring]

@@ -26,6 +26,10 @@ class Api:
     states: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     recurring: list[dict[str, Any]] = field(default_factory=list)
+    kept: list[dict[str, Any]] = field(default_factory=list)
+    """The recurring runs that it has."""
+    told: list[str] = field(default_factory=list)
+    """What it was told to do to recurring runs, in order."""
     pipelines: list[dict[str, Any]] = field(default_factory=list)
     image: str | None = IMAGE
     """What the pipelines' parameter `image` is by default."""
@@ -53,6 +57,8 @@ class Api:
             return {"pipelines": [one for one in named if one["namespace"] == place or (self.tells_all and not place)]}
         if path.endswith("/versions"):
             return {"pipeline_versions": [self.version("v2"), self.version("v1")]}
+        if path.endswith("/recurringruns"):
+            return {"recurringRuns": self.kept}
         if path.endswith("/experiments"):
             return {"experiments": [{"experiment_id": "e1", "display_name": "stillhouse"}]}
         return {}
@@ -62,6 +68,17 @@ class Api:
         spec = {"root": {"inputDefinitions": {"parameters": {"image": {"parameterType": "STRING"} | default}}}}
         told = {"pipeline_spec": spec, "platform_spec": {"platforms": {}}}
         return {"display_name": name, "pipeline_version_id": f"id of {name}", "pipeline_spec": told}
+
+    def change(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        """Disables or deletes a recurring run."""
+        name, _, action = path.rpartition("/")[2].partition(":")
+        [entry] = [one for one in self.kept if one["recurring_run_id"] == name]
+        self.told.append(f"{action or 'delete'} {name} {query.get('propagation_policy', '')}".strip())
+        if action:
+            entry["status"] = action.upper() + "D"
+        else:
+            self.kept.remove(entry)
+        return {}
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if path.endswith("/recurringruns"):
@@ -84,8 +101,12 @@ def serve(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Api]:
 
         def do_POST(self) -> None:
             known.tokens.add(self.headers.get("authorization", ""))
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            self.answer(known.post(self.path, body))
+            body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or "{}")
+            self.answer(known.change(self.path, {}) if ":" in self.path else known.post(self.path, body))
+
+        def do_DELETE(self) -> None:
+            asked = urlparse(self.path)
+            self.answer(known.change(asked.path, {name: values[0] for name, values in parse_qs(asked.query).items()}))
 
         def answer(self, content: dict[str, Any]) -> None:
             data = json.dumps(content).encode()

@@ -93,7 +93,6 @@ def test_the_client_has_the_methods_that_are_called() -> None:
         "list_pipeline_versions": {"pipeline_id", "page_size", "sort_by"},
         "enable_recurring_run": {"recurring_run_id"},
         "disable_recurring_run": {"recurring_run_id"},
-        "delete_recurring_run": {"recurring_run_id"},
     }.items():
         assert names <= set(inspect.signature(getattr(Real, name)).parameters), name
 

@@ -11,7 +11,9 @@ import yaml
 from kubeflow_server import IMAGE, Api, serve
 from programs import ROOT
 
+from pipelines.schedules import cluster as kubeflow
 from pipelines.schedules import watch as watching
+from pipelines.schedules.apply import MARK
 from stillhouse import cli
 from stillhouse.versions.dvc_source import Found
 
@@ -65,6 +67,25 @@ def test_a_recurring_run_is_told_its_account_and_version(version: str, told: str
     [made] = api.recurring
     assert made["service_account"] == "stillhouse-steps"
     assert made["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": told}
+
+
+def test_what_is_retired_is_disabled_then_looked_at_then_deleted_without_its_runs(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose run is told of only after a moment stays; the other goes, and leaves what it may have begun."""
+    for name in ("r8", "r9"):
+        entry = {"recurring_run_id": name, "display_name": f"old-{name}", "description": f"{MARK} old"}
+        api.kept.append(entry | {"status": "ENABLED"})
+    answer, late = Api.get, [{"run_id": "a", "display_name": "late", "state": "RUNNING", "recurring_run_id": "r9"}]
+    waited: list[float] = []
+    monkeypatch.setattr(kubeflow.time, "sleep", waited.append)
+
+    def get(self: Api, path: str, query: dict[str, str]) -> dict[str, Any]:
+        return {"runs": late if waited else []} if path.endswith("/runs") else answer(self, path, query)
+
+    monkeypatch.setattr(Api, "get", get)
+    assert schedule(tmp_path, "apply") == 0
+    assert api.told == ["disable r8", "disable r9", "delete r8 ORPHAN"] and waited == [kubeflow.SETTLE_SECONDS]
 
 
 @pytest.mark.parametrize(("version", "told"), [("", "id of v2"), ("v1", "id of v1")])

@@ -80,6 +80,43 @@ def test_a_run_that_starts_while_apply_works_is_seen() -> None:
     assert actions(apply([], cluster)) == ["disable", "wait"] and old in cluster.recurring
 
 
+def test_a_run_that_was_being_started_when_its_schedule_was_disabled_is_seen() -> None:
+    """Kubeflow's controller hears of the change a moment later, and the run is told of after that."""
+    cluster = Memory()
+    apply([schedule()], cluster)
+    [old] = cluster.recurring
+    cluster.starting = [old]
+    new = schedule(cron="0 0 5 * * *")
+    assert actions(apply([new], cluster)) == ["create", "disable", "wait"]
+    assert old in cluster.recurring and cluster.enabled == [name_of(new)], "never enabled beside its successor"
+
+
+def test_each_deletion_has_a_look_of_its_own() -> None:
+    """A run of the second is told of while the first is being deleted."""
+    cluster = Memory()
+    apply([schedule(), schedule("weekly")], cluster)
+    _, second = sorted(cluster.recurring)
+    delete = cluster.delete
+
+    def slowly(recurring: str) -> None:
+        delete(recurring)
+        cluster.fire(second)
+
+    cluster.delete = slowly  # type: ignore[method-assign]
+    assert actions(apply([], cluster)) == ["disable", "disable", "delete", "wait"]
+    assert list(cluster.recurring) == [second] and not cluster.ended
+
+
+def test_one_that_somebody_enables_again_is_not_deleted() -> None:
+    cluster = Memory()
+    apply([schedule()], cluster)
+    [old] = cluster.recurring
+    cluster.settle = lambda: cluster.set_enabled(old, True)  # type: ignore[method-assign]
+    changes = apply([], cluster)
+    assert actions(changes) == ["disable", "wait"] and "somebody enabled it again" in changes[-1].why
+    assert cluster.enabled == [name_of(schedule())]
+
+
 def test_what_has_no_successor_yet_stays_in_use() -> None:
     """The cluster refuses one of three: its predecessor goes on, the others are replaced as ever."""
     cluster = Memory()

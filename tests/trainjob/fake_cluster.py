@@ -14,6 +14,7 @@ NAMESPACE = "stillhouse"
 JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
+WORKFLOW = f"/apis/argoproj.io/v1alpha1/namespaces/{NAMESPACE}/workflows/train-xyz"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 Plain = dict[str, Any]
 
@@ -28,6 +29,8 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.jobs: dict[str, Plain] = {}
+        self.workflow: Plain | None = {"metadata": {"name": "train-xyz", "uid": "w-1"}, "spec": {}, "status": {}}
+        """That of the run, as Argo keeps it."""
         self.pods: dict[str, Plain] = {}
         self.said: dict[str, list[tuple[str, str]]] = {}
         self.events: list[Plain] = []
@@ -137,6 +140,9 @@ class FakeCluster:
         if path.startswith(f"{PODS}/"):
             self.calls.append(("get", "", "pods"))
             return self._there(self.pods.get(path.removeprefix(f"{PODS}/")))
+        if path == WORKFLOW:
+            self.calls.append(("get", "argoproj.io", "workflows"))
+            return self._there(self.workflow)
         if path == EVENTS:
             self.calls.append(("list", "", "events"))
             assert query["fieldSelector"] == "type=Warning"

@@ -203,6 +203,10 @@ def test_the_role_gives_the_rights_that_are_used_and_no_more(
         run(cluster, tokens, tmp_path / "out")
     fake.script = [lambda: None, *good_course(fake)]
     run(cluster, tokens, tmp_path / "out")
+    fake.jobs.clear()
+    fake.script = [lambda: os.kill(os.getpid(), signal.SIGTERM)]
+    with pytest.raises(SystemExit):
+        run(cluster, tokens, tmp_path / "other", NodeSettings(**(vars(SETTINGS) | {"task": "retriever_2"})))
     [role] = [one for one in yaml.safe_load_all(ROLES.read_text()) if one["kind"] == "Role"]
     given = {
         (verb, group, resource)

@@ -1,0 +1,49 @@
+"""Images are by digest, so that what runs cannot change under a name; those built here get theirs when pushed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rendered_overlays import OVERLAYS, Resource, pod_specs, rendered, with_component
+
+BY_DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
+BUILT_HERE = {
+    "stillhouse-ops:0.1.0": "built by `make images`; a registry says its digest, which an overlay of one's own names",
+    "stillhouse:0.1.0": "the same; and each TrainJob brings the image of its run in the runtime's place",
+}
+"""Images that no overlay of ours can name by digest, and why."""
+DIGEST = "sha256:" + "0" * 64
+
+
+def images(resources: tuple[Resource, ...]) -> set[str]:
+    """Those of every pod that the resources make, what compiled pipelines hand out by a parameter apart."""
+    return {
+        container["image"]
+        for spec in pod_specs(resources).values()
+        for container in [*spec["containers"], *spec.get("initContainers", [])]
+    }
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_images_are_by_digest_but_for_those_that_are_built_here(overlay: str) -> None:
+    by_name = {image for image in images(rendered(overlay)) if not BY_DIGEST.fullmatch(image)}
+    assert by_name <= BUILT_HERE.keys()
+
+
+def test_no_image_is_listed_that_is_not_there() -> None:
+    there = {image for overlay in OVERLAYS for image in images(rendered(overlay))}
+    assert BUILT_HERE.keys() <= there
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_of_ones_own_names_them_all_by_digest(overlay: str, tmp_path: Path) -> None:
+    """As the page about clusters shows it."""
+    names = {image.split(":")[0] for image in BUILT_HERE}
+    pinned: list[dict[str, Any]] = [
+        {"name": name, "newName": f"registry.example/{name}", "digest": DIGEST} for name in sorted(names)
+    ]
+    found = images(with_component(tmp_path, overlay, images=pinned))
+    assert found and all(BY_DIGEST.fullmatch(image) for image in found), found

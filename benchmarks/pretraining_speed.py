@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 from clock import Clock
 from machine import machine
+from matrix_peak import matrix_peak
 from notes import write_page
 from numpy.typing import NDArray
 from random_passages import SENTENCE, SPECIALS, VOCABULARY, random_passages
@@ -41,7 +43,8 @@ from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import TokenCache
 from stillhouse.training.loop import train
-from stillhouse.training.precision import autocast, has_bf16
+from stillhouse.training.precision import autocast, computed_in, has_bf16
+from stillhouse.training.unpadded import leaves_padding_out, without_padding
 
 BASE, PAIRS = "mlm", "ict+bfs+wlp"
 BATCHES = 16
@@ -124,11 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         entries = open_entries(names, size, clock)
         for each in entries:
             each.arithmetic = arithmetic(each, size, clock.device)
+        peak = 0.0
         for turn in range(args.rounds):
+            peak = max(peak, matrix_peak(computed_in(entries[0].config.precision, clock.device), clock))
             for each in entries:
                 each.turns.append(measure(each, size, args.steps, turn, context, clock))
                 print(f"round {turn + 1}: {each.name} {each.turns[-1].sum():.3f} s a step", file=sys.stderr, flush=True)
-    lines = list(page(entries, size, args, larger, sys.argv[1:] if arguments is None else arguments))
+    lines = list(page(entries, size, args, larger, peak, sys.argv[1:] if arguments is None else arguments))
     print("\n".join(lines))
     write_page(args.page, lines)
     return 0
@@ -196,10 +201,12 @@ def arithmetic(each: Entry, size: Size, device: torch.device) -> float:
     """Operations of the matrix products of a step, forward and backward, those of a generator included.
 
     Attention is counted as the products that it is made of: what fused kernels compute twice is not needed work, and
-    the counter does not know the one for CPUs.
+    the counter does not know the one for CPUs. Padding counts where the training computes it.
     """
     each.module.train()
-    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+    unpadded = leaves_padding_out(each.module, each.config.padding, device)
+    rows = without_padding(each.module) if unpadded else nullcontext()
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), rows:
         with autocast(each.config.precision, device):
             loss = each.module(each.make(np.arange(size.batch), np.random.default_rng(0)))
         loss.backward()
@@ -238,9 +245,17 @@ def measure(each: Entry, size: Size, steps: int, turn: int, context: Context, cl
 
 
 def page(
-    entries: list[Entry], size: Size, args: argparse.Namespace, larger: dict[str, float], arguments: Sequence[str]
+    entries: list[Entry],
+    size: Size,
+    args: argparse.Namespace,
+    larger: dict[str, float],
+    peak: float,
+    arguments: Sequence[str],
 ) -> Iterator[str]:
-    """The lines of the results page; `larger` is the arithmetic at the size of 002 Table 4, empty to leave it out."""
+    """The lines of the results page.
+
+    `larger` is the arithmetic at the size of 002 Table 4, empty to leave it out, `peak` that of matrix products.
+    """
     cuda = torch.cuda.is_available()
     precision = "bf16" if has_bf16(torch.device("cuda" if cuda else "cpu")) else "fp32"
     command = " ".join(["python benchmarks/pretraining_speed.py", *arguments])
@@ -255,6 +270,9 @@ def page(
         "- *arithmetic*: the counted operations of a step's matrix products, forward and backward, those of a",
         "  generator included, as a multiple of those of `mlm`; *allowed*: the change of speed that follows from it;",
         "  *reached*: the measured speed as a share of the allowed one.",
+        "- *of the peak*: the arithmetic of a step over its whole time, data and optimiser included, as a share of",
+        f"  what a product of two large matrices reached here in that precision, {peak / 1e9:,.0f} · 10⁹ operations a",
+        "  second.",
         "- *002*: the change of speed in its Table 4. That is BERT-base; what its arithmetic allows is beside it.",
         "- *data*, *generator*, *optimiser*: shares of a step's time for the wait for the batch and its masks, for a",
         "  generator's forward pass and sampling, and for clipping and AdamW, whose work is no matrix product.",
@@ -263,7 +281,18 @@ def page(
         "",
     ]
     allowed = f"allowed at {TABLE_4.layers} × {TABLE_4.width}, {TABLE_4.length} tokens"
-    heads = ["objective", "passages/s", "to mlm", "arithmetic", "allowed", "reached", "data", "generator", "optimiser"]
+    heads = [
+        "objective",
+        "passages/s",
+        "to mlm",
+        "arithmetic",
+        "allowed",
+        "reached",
+        "of the peak",
+        "data",
+        "generator",
+        "optimiser",
+    ]
     heads += ["002", *([allowed] if larger else [])]
     yield f"| {' | '.join(heads)} |"
     yield "|" + "---|" * len(heads)
@@ -275,6 +304,7 @@ def page(
         cells = [f"`{each.name}`", f"{size.batch / np.median(each.seconds()):.1f}"]
         cells += [f"{change(middle)} ± {50 * (high - low):.1f}", f"{more:.3f}", change(1 / more)]
         cells += [f"{100 * middle * more:.1f} %"]
+        cells += [f"{100 * each.arithmetic / np.median(each.seconds()) / peak:.0f} %"]
         cells += [f"{100 * each.share(part):.1f} %" if part != 1 or each.generator else "" for part in (0, 1, 3)]
         cells += [PAPER.get(each.name, ""), *([change(larger[BASE] / larger[each.name])] if larger else [])]
         yield f"| {' | '.join(cells)} |"

@@ -119,7 +119,7 @@ def searched(search: Any, queries: Any, scores: int) -> Timed:
     return lambda: {"value": float(search(queries, 100)[scores][:, 0].mean())}
 
 
-VECTORS = (5000, 20_000, 80_000)
+VECTORS = (2500, 10_000, 40_000)
 PARTS = (
     Part(
         "mining",

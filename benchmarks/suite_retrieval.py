@@ -44,8 +44,10 @@ def sample_vectors(job: Job) -> None:
     import numpy as np
     import search
 
+    from stillhouse.arrays import save_array
+
     search.sample(job.folder, job.size, QUERIES)
-    np.save(job.folder / "vectors.npy", search.stored(asked(job)).rows(np.arange(job.size)))
+    save_array(job.folder / "vectors.npy", search.stored(asked(job)).rows(np.arange(job.size)))
 
 
 def sample_indexes(job: Job) -> None:

@@ -7,7 +7,7 @@ another function. Put together so, both sides compute the same number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,13 +74,13 @@ def ours(setting: Setting, examples: Examples, lengths: Lengths, teacher: Teache
     loss = RetrieverLoss(encoder, texts, sampler, teacher, config, setting.clock.device)
     padding = Padding()
 
-    def run(turn: int) -> list[float]:
+    def run(turn: int, at_step: Callable[[], None] = lambda: None) -> list[float]:
         def losses(number: int) -> Iterator[Tensor]:
             batch = examples.batches[turn * setting.steps + number]
             return loss.training(batch, np.zeros_like(batch))
 
         with counted(encoder, padding, 1):
-            seconds, waited = timed_training(encoder, losses, of_retriever(), config, setting)
+            seconds, waited = timed_training(encoder, losses, of_retriever(), config, setting, at_step)
         side.waiting.append(waited)
         return seconds
 

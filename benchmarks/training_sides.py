@@ -61,7 +61,7 @@ class Side:
     shares of the counted steps' time that a turn waited for data, which our sides alone tell.
     """
 
-    run: Callable[[int], list[float]]
+    run: Callable[..., list[float]]
     loss: float
     padding: Padding
     turns: list[float] = field(default_factory=list)
@@ -77,8 +77,12 @@ def timed_training(
     waits_for: Sequence[tuple[type, str]],
     config: TrainingConfig,
     setting: Setting,
+    at_step: Callable[[], None] = lambda: None,
 ) -> tuple[list[float], float]:
-    """The seconds of the steps but the first in the project's loop, and the share of them that was a wait for data."""
+    """The seconds of the steps but the first in the project's loop, and the share of them that was a wait for data.
+
+    `at_step` is called before all steps, at the begin of each, and after the last.
+    """
     times: list[float] = []
     waited: list[float] = []
     waiting = Waiting()
@@ -86,6 +90,7 @@ def timed_training(
     def look() -> None:
         times.append(setting.clock())
         waited.append(waiting.seconds())
+        at_step()
 
     def batch_losses(number: int) -> Iterator[Tensor]:
         look()

@@ -114,14 +114,14 @@ def predict(job: Job) -> Timed:
 
 
 def prepare_pipeline(job: Job) -> None:
-    """The tests' recipe on so many articles, with an epoch of every training in the place of a few steps."""
+    """The tests' recipe on so many articles, with half an epoch of every training in the place of a few steps."""
     import yaml
 
     recipe = yaml.safe_load((RECIPES / "micro.yaml").read_text(encoding="utf-8"))
     recipe["ingest"]["max_articles"] = job.size
     for name, settings in recipe.items():
         if "max_steps" in settings:
-            settings |= {"max_steps": 0, "epochs": HEAD_EPOCHS if name == "lm_head" else 1}
+            settings |= {"max_steps": 0, "epochs": HEAD_EPOCHS if name == "lm_head" else 0.5}
     (job.folder / "params.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
 
 
@@ -163,8 +163,8 @@ PARTS = (
     ),
     Part(
         "pipeline",
-        "`stillhouse run`: every stage in one process, by the tests' recipe (two layers, texts of 32 tokens) with an "
-        "epoch of every training. *Value* is RR@10 of the distilled retriever, on few questions.",
+        "`stillhouse run`: every stage in one process, by the tests' recipe (two layers, texts of 32 tokens) with "
+        "half an epoch of every training. *Value* is RR@10 of the distilled retriever, on few questions.",
         "articles",
         ARTICLES,
         (Row("all stages", pipeline),),

@@ -9,7 +9,7 @@ from typing import Any
 
 from suite_parts import Job, Part, Row, Side, Timed
 
-STEPS = 4
+STEPS, PRETRAINING_STEPS = 4, 3
 """Steps of a training; the first is not counted, and the median of the others is shown."""
 LAYERS, WIDTH, LENGTH = 6, 384, 128
 PAIR_LENGTH = 192
@@ -36,7 +36,7 @@ def pretraining(objective: str) -> Side:
         [entry] = speed.open_entries([objective], size, clock)
 
         def run() -> dict[str, float]:
-            parts = speed.measure(entry, size, STEPS, 0, context, clock)
+            parts = speed.measure(entry, size, PRETRAINING_STEPS, 0, context, clock)
             return {"seconds": float(parts.sum()), "waiting": float(parts[0] / parts.sum())}
 
         return run
@@ -61,7 +61,7 @@ def trainer(job: Job) -> Timed:
     size = speed.Size(LAYERS, WIDTH, job.size, LENGTH)
     [entry] = speed.open_entries(["mlm"], size, clock)
     batch = speed.random_passages(speed.BATCHES, max(size.batch, 4), size.length).batch(
-        np.arange(STEPS * size.batch), size.length
+        np.arange(PRETRAINING_STEPS * size.batch), size.length
     )
     examples = [{"input_ids": ids[mask].tolist()} for ids, mask in zip(batch.ids, batch.attention)]
     collator = DataCollatorForLanguageModeling(tokenizer(), mlm_probability=entry.config.encoder_mask)
@@ -70,7 +70,7 @@ def trainer(job: Job) -> Timed:
         with tempfile.TemporaryDirectory(dir=job.folder) as work:
             settings = TrainingArguments(
                 output_dir=work,
-                max_steps=STEPS,
+                max_steps=PRETRAINING_STEPS,
                 per_device_train_batch_size=size.batch,
                 learning_rate=1e-6,
                 bf16=has_bf16(clock.device),

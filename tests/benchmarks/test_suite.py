@@ -168,7 +168,7 @@ def test_a_step_of_pre_training_is_measured_on_both_sides(monkeypatch: pytest.Mo
     import suite_training
     from suite_parts import Job
 
-    for setting, value in {"LAYERS": 1, "WIDTH": 192, "LENGTH": 16, "STEPS": 2}.items():
+    for setting, value in {"LAYERS": 1, "WIDTH": 192, "LENGTH": 16, "PRETRAINING_STEPS": 2}.items():
         monkeypatch.setattr(suite_training, setting, value)
     job = Job(2, tmp_path, tmp_path)
     for side in (suite_training.pretraining("bow"), suite_training.pretraining("wlp"), suite_training.trainer):

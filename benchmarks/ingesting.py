@@ -16,11 +16,13 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from machine import machine, peak_mib
+from notes import write_page
 
 STEPS = ("ingest", "pairs", "validate", "tokenize", "lexical")
 """`pairs` is `ingest` of the passages alone, whose queries are sentences of the corpus."""
@@ -31,14 +33,14 @@ TARGET = 300
 """Bytes of memory a passage for `ingest`."""
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where sources and corpora go; emptied at the end")
     parser.add_argument("--sizes", type=int, nargs=2, default=[250_000, 1_000_000], help="passages of both corpora")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
-    parser.add_argument("--print-only", action="store_true", help="write no page")
+    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"), help="the results page")
     parser.add_argument("--measure", nargs=2, metavar=("STEP", "SIZE"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if arguments.measure:
         print(json.dumps(measure(arguments.measure[0], arguments.folder / arguments.measure[1])))
         return 0
@@ -48,10 +50,9 @@ def main() -> int:
         for step in arguments.steps:
             rows[step, size] = run_one(step, size, arguments.folder)
         shutil.rmtree(arguments.folder / str(size))
-    text = render(rows, arguments.sizes, arguments.steps)
-    print(text)
-    if not arguments.print_only:
-        Path(__file__).with_suffix(".md").write_text(text, encoding="utf-8")
+    lines = render(rows, arguments.sizes, arguments.steps)
+    print("\n".join(lines))
+    write_page(arguments.page, lines)
     return 0
 
 
@@ -112,7 +113,7 @@ def measure(step: str, folder: Path) -> dict[str, float]:
     return result | {"peak": peak_mib(), "written": sum(written) / 2**20}
 
 
-def render(rows: dict[tuple[str, int], dict[str, float]], sizes: list[int], steps: list[str]) -> str:
+def render(rows: dict[tuple[str, int], dict[str, float]], sizes: list[int], steps: list[str]) -> list[str]:
     lines = ["# Steps that see every passage", ""]
     asked = f"--sizes {sizes[0]} {sizes[1]} --steps {' '.join(steps)}"
     lines += [f"Command: `python benchmarks/ingesting.py --folder build/ingesting {asked}`.", ""]
@@ -134,7 +135,7 @@ def render(rows: dict[tuple[str, int], dict[str, float]], sizes: list[int], step
         for size, row, grows in ((sizes[0], small, ""), (sizes[1], large, f"{growth:.0f}")):
             figures = [f"{row[name]:.{digits}f}" for name, digits in COLUMNS.items()]
             lines.append(f"| {' | '.join([f'`{step}`', f'{size:,}', *figures, grows])} |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 if __name__ == "__main__":

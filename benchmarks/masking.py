@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from machine import machine
+from notes import write_page
 from torch import Tensor
 
 from stillhouse.pretraining.corrupted import Corruptor
@@ -60,9 +61,8 @@ def main() -> int:
         name = "a draw per position" if not masks else f"{masks} whole-word masks a passage, as the code of RetroMAE"
         lines += [""] if not masks else []
         lines.append(f"`enhanced_decoding` with {name}: {whole - reading:.1f} ms a batch.")
-    page = Path(__file__).with_suffix(".md")
-    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
+    write_page(Path(__file__).with_suffix(".md"), lines)
     return 0
 
 

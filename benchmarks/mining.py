@@ -26,6 +26,7 @@ import numpy as np
 from machine import machine
 from notes import write_page
 
+from stillhouse.arrays import save_array
 from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
@@ -92,7 +93,7 @@ def prepare(source: Path, folder: Path, passages: int) -> None:
         encoder = BiEncoder.load(folder / "model")
         texts = encoder.queries(list(training_queries(Corpus.open(folder / "corpus"))["text"]))
         vectors = encode(encoder, texts, Context(folder / "work"), "queries", InferenceConfig(precision="fp32"))
-        np.save(folder / "queries.npy", vectors)
+        save_array(folder / "queries.npy", vectors)
     if not (folder / "cache").is_dir():
         others(folder, 1, "none", use_faiss=False)[0]()
 
@@ -143,7 +144,8 @@ def measure(side: str, margin: str, folder: Path, depth: int) -> dict[str, Any]:
     seconds, processor = time.perf_counter() - started, time.process_time() - busy
     peak = memory_mib("VmHWM")
     size = sum(path.stat().st_size for path in written.rglob("*") if path.is_file())
-    np.savez(result_file(folder, side, margin), **rows())
+    for name, found in rows().items():
+        save_array(result_file(folder, side, margin, name), found)
     return {"seconds": seconds, "processor": processor, "peak": peak, "rise": max(0.0, peak - before), "bytes": size}
 
 
@@ -243,13 +245,18 @@ def memory_mib(field: str) -> float:
     raise SystemExit("memory is read from /proc/self/status, which this system has not")
 
 
-def result_file(folder: Path, side: str, margin: str) -> Path:
-    return folder / f"{side.replace(', ', '-')}-{margin}.npz"
+def result_file(folder: Path, side: str, margin: str, name: str) -> Path:
+    """The `queries` of a side that have negatives, or their `rows`."""
+    return folder / f"{side.replace(', ', '-')}-{margin}-{name}.npy"
+
+
+def read_result(folder: Path, side: str, margin: str) -> dict[str, Any]:
+    return {name: np.load(result_file(folder, side, margin, name)) for name in ("queries", "rows")}
 
 
 def agreement(folder: Path, side: str, margin: str) -> tuple[float, float]:
     """The share of our queries that a side has, and of these queries' negatives here the share that it has too."""
-    own, other = (np.load(result_file(folder, name, margin)) for name in (SIDES[0], side))
+    own, other = (read_result(folder, name, margin) for name in (SIDES[0], side))
     sets = {int(query): set(row.tolist()) for query, row in zip(other["queries"], other["rows"])}
     mine = {int(query): set(row.tolist()) - {-1} for query, row in zip(own["queries"], own["rows"])}
     common = [query for query in mine if query in sets]

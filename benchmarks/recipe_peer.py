@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from recipe_run import SYSTEMS, TEMPERATURE, Run
 
+from stillhouse.arrays import save_array
 from stillhouse.corpus.store import Corpus, passage_texts
 
 RELATIVE_MARGIN = 0.05
@@ -195,7 +196,7 @@ class Peer:
                 )
                 for column in ("positive", "negative")
             ]
-            np.save(into / "scores.npy", np.stack(scores, axis=1).astype(np.float32))
+            save_array(into / "scores.npy", np.stack(scores, axis=1).astype(np.float32))
 
         place = self.run.saved(f"their teacher {split}", make)
         return examples | {"label": np.load(place / "scores.npy").tolist()}

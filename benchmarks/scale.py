@@ -2,10 +2,12 @@
 
     python benchmarks/scale.py run --folder build/scale [--passages 10000000] [--data ../shared/data]
     python benchmarks/scale.py page --folder build/scale
+    python benchmarks/scale.py models --folder build/scale
 
 Every task runs at a tenth of the size and at the size, each in a process of its own; what its own memory grew by
 between both, a passage, is held against what docs/limits.md promises. A stopped run goes on with the first task that
-has no result. Files are removed when no later task reads them.
+has no result. Files are removed when no later task reads them. `models` measures the rates of the steps that need a
+model (`scale_models.py`), and writes the page's table on paper anew; the rest of the page stays.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import scale_models
+from machine import processor
 from notes import write_page
 from own_process import measure, run_alone
-from scale_page import render
+from scale_page import on_paper_anew, render
 from scale_tasks import TASKS, Place, wiki_intro
 
 HERE = Path(__file__).resolve().parent
@@ -32,7 +37,7 @@ RESULTS = "results.json"
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "page"))
+    parser.add_argument("what", choices=("run", "page", "models"))
     parser.add_argument("--folder", type=Path, required=True, help="where corpora and results go")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--passages", type=int, default=PASSAGES)
@@ -52,12 +57,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         measured = arguments.page.with_suffix(".measured.json")
         write_page(arguments.page, render(results, settings(arguments), measured))
         return 0
+    if arguments.what == "models":
+        return models(arguments)
     if arguments.task:
         task, which = arguments.task
         print(json.dumps(measure(lambda: TASKS[task](place(arguments, arguments.passages), which))))
         return 0
     for size in (arguments.passages // SMALLER, arguments.passages):
         run_size(arguments, size)
+    return 0
+
+
+def models(arguments: argparse.Namespace) -> int:
+    """Measures the rates of steps with a model, each where its data set is; or one of them, in this process."""
+    if arguments.task:
+        with TemporaryDirectory(dir=arguments.folder) as work:
+            found = scale_models.TASKS[arguments.task[0]][0](Path(work), arguments.data)
+        print(json.dumps(found))
+        return 0
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    measured = {}
+    for task, (_, data_set, _) in scale_models.TASKS.items():
+        if data_set(arguments.data).exists():
+            given = ["--folder", str(arguments.folder), "--data", str(arguments.data)]
+            own = {**own_work(arguments.folder), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+            measured[task] = run_alone(HERE / "scale.py", ["models", *given, "--task", task, ""], **own)
+            print(f"{task}: {measured[task]}", file=sys.stderr, flush=True)
+        else:
+            print(f"no {task}: {data_set(arguments.data)} is not here; give its folder with --data", file=sys.stderr)
+    rates = scale_models.rates(measured, processor())
+    text = arguments.page.read_text(encoding="utf-8")
+    write_page(arguments.page, on_paper_anew(text, rates, arguments.page.with_suffix(".measured.json")))
     return 0
 
 

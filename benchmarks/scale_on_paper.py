@@ -12,7 +12,10 @@ from typing import Any
 Row = dict[str, Any]
 Rates = Mapping[str, Mapping[str, Any]]
 
+ON_PAPER = "## On paper"
 SIZES = (10**5, 10**7, 10**8, 10**9)
+WITH_A_MODEL = ("tokenize", "score", "train")
+"""The rates that `scale.py models` measures, apart from the others."""
 PASSAGE_PRECISION = 4
 """Bytes of a number in stored vectors."""
 TOKEN_BYTES, PASSAGE_BYTES = 6, 17
@@ -71,12 +74,15 @@ def passage_operations(encoder: Mapping[str, int], tokens: int) -> float:
 def on_paper(measured: Rates, assumed: Mapping[str, Any]) -> Iterator[str]:
     """The lines of the section: the table, its rates, and what breaks at each size."""
     gpu = assumed["gpu"]
-    yield "## On paper"
+    yield ON_PAPER
     yield ""
     yield "Memory, disk and hours of a core follow from the rates below, which were measured here, by the size."
     yield f"**GPU-hours are arithmetic and no measurement**: operations of BERT-base over {100 * gpu['share']:.0f} %"
     yield f"of {gpu['peak_tflops']} TFLOP/s, the published dense bf16 peak of an {gpu['name']}; that share is assumed."
-    yield f"Vectors have {assumed['encoder']['width']} numbers, passages {assumed['tokens']['passage']} tokens."
+    yield f"Vectors have {assumed['encoder']['width']} numbers, passages {assumed['tokens']['passage']} tokens, and for"
+    yield f"every {assumed['queries']['for_passages']} passages there is a train query. Scoring and training go by"
+    yield "operations a second of a core, measured with all-MiniLM-L6-v2 (6 layers × 384): the larger matrices of"
+    yield "BERT-base are likely computed faster. Those rates: `python benchmarks/scale.py models --folder build/scale`."
     yield ""
     yield f"| | {' | '.join(f'10{power(size)}' for size in SIZES)} |"
     yield "|---|" + "---|" * len(SIZES)
@@ -102,6 +108,7 @@ def lines_of(
     speed = assumed["gpu"]["peak_tflops"] * 1e12 * assumed["gpu"]["share"]
     encoding = passage_operations(assumed["encoder"], tokens) / speed
     training = 3 * passage_operations(assumed["encoder"], assumed["tokens"]["pretraining"]) / speed
+    learned = learned_operations(assumed)
     times: dict[str, tuple[str, float]] = {
         "`ingest`": ("ingest", 1),
         "`validate`": ("validate", 1),
@@ -109,12 +116,16 @@ def lines_of(
         "all shards, without the model": ("shard", 1),
         "a flat index of all shards": ("flat", vector / 2**20),
         f"exact search, {assumed['search']['queries']:,} queries": ("search", products),
+        "`tokenize`": ("tokenize", tokens),
+        **learned,
     }
     for name, (figure, each) in times.items():
         if figure in rate:
             yield f"hours of a core: {name}", lambda size, r=rate[figure], each=each: size * each / r / 3600, hours
     yield "**GPU-hours, arithmetic**: encoding", lambda size: size * encoding / 3600, hours
     yield "**GPU-hours, arithmetic**: one epoch of `mlm` or `bow`", lambda size: size * training / 3600, hours
+    for name, (_, each) in learned.items():
+        yield f"**GPU-hours, arithmetic**: {name}", lambda size, each=each: size * each / speed / 3600, hours
     memories = {"`ingest`": "ingest_memory", "`validate`": "validate_memory", "looking ids up": "ids_memory"}
     memories |= {"`index`, flat": "index_memory"}
     for name, figure in memories.items():
@@ -128,6 +139,18 @@ def lines_of(
     if "counts_disk" in rate:
         yield "disk: counts, at most", lambda size: size * tokens * rate["counts_disk"], size_of
     yield "disk: vectors; as much again a flat index", lambda size: size * vector, size_of
+
+
+def learned_operations(assumed: Mapping[str, Any]) -> dict[str, tuple[str, float]]:
+    """By step: the rate it goes by, and its operations for each passage of a corpus, which has its share of queries."""
+    encoder, tokens, queries = assumed["encoder"], assumed["tokens"], assumed["queries"]
+    passages, scored = queries["passages"], queries["scored"]
+    pair = passage_operations(encoder, tokens["pair"])
+    group = passage_operations(encoder, tokens["query"]) + passages * passage_operations(encoder, tokens["passage"])
+    return {
+        f"teacher scores, {scored} a query": ("score", scored * pair / queries["for_passages"]),
+        f"an epoch of a retriever, {passages} passages a query": ("train", 3 * group / queries["for_passages"]),
+    }
 
 
 def power(size: int) -> str:

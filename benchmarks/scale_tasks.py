@@ -188,12 +188,13 @@ def stored(place: Place) -> Any:
 
 def search_index(place: Place, kind: str) -> Found:
     """All queries at once. Exact search must find what a plain comparison of all vectors finds."""
+    from stillhouse.arrays import save_array
     from stillhouse.retrieval.vector_index import VectorIndex
 
     index, queries_QD = VectorIndex(place.index(kind)), queries(place)
     rows_QK, scores_QK = index.search(queries_QD, DEPTH)
     assert rows_QK.shape == (len(queries_QD), min(DEPTH, place.passages))
-    np.save(place.folder / f"found-{kind}.npy", rows_QK)
+    save_array(place.folder / f"found-{kind}.npy", rows_QK)
     exact = place.folder / "found-flat.npy"
     if kind == "flat":
         expected_QK = np.empty((CHECKED, 0), dtype=np.float32)

@@ -24,6 +24,7 @@ import torch
 from machine import machine, peak_mib
 from notes import write_page
 
+from stillhouse.arrays import save_array
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.retrieval.embeddings import Embeddings, write_segment
@@ -84,8 +85,8 @@ def sample(folder: Path, passages: int, queries: int) -> None:
         write_segment(into, names[start : start + size], vectors)
         chosen.append(vectors[relevant[(relevant >= start) & (relevant < start + size)] - start])
     noise = unit(rng.standard_normal((queries, WIDTH), dtype=np.float32))
-    np.save(folder / "queries.npy", unit(np.concatenate(chosen) + NOISE * noise))
-    np.save(folder / "relevant.npy", relevant)
+    save_array(folder / "queries.npy", unit(np.concatenate(chosen) + NOISE * noise))
+    save_array(folder / "relevant.npy", relevant)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -26,6 +26,8 @@ from suite_page import render
 from suite_parts import OURS, Job, Part, parts
 
 HERE = Path(__file__).resolve().parent
+ROUNDS = 1
+"""It takes less than an hour on two cores; more tell how far figures lie apart."""
 PREPARE = "prepare"
 PAGE = "page"
 Result = dict[str, Any]
@@ -38,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="where inputs and results go")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--quick", action="store_true", help="the smallest size of each part, one round")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each, of which the median counts")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements of each, of which the median counts")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch, faiss and NumPy; tokenizers take all cores")
     parser.add_argument("--page", type=Path, help="the page (default: suite.md here, of a quick run in --folder)")
     parser.add_argument("--one", nargs=4, metavar=("PART", "SIZE", "ROW", "SIDE"), help=argparse.SUPPRESS)
@@ -117,9 +119,9 @@ def run_one(part: Part, size: Any, row: str, side: str, arguments: argparse.Name
     words = ["--folder", str(arguments.folder), "--data", str(arguments.data)]
     words += ["--one", part.name, str(part.sizes.index(size)), row, side]
     work = job_of(part, size, arguments).folder / "work"
-    threads = {name: str(arguments.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    threads = {f"{library}_NUM_THREADS": str(arguments.threads) for library in ("OMP", "MKL", "OPENBLAS", "NUMBA")}
     quiet = {"STILLHOUSE_QUIET": "1", "STILLHOUSE_WORK": str(work), "HF_HUB_OFFLINE": "1"}
-    return run_alone(HERE / "suite.py", words, **threads, **quiet)
+    return run_alone(HERE / "suite.py", words, **threads, **quiet) | {"threads": arguments.threads}
 
 
 def measure_one(every: dict[str, Part], arguments: argparse.Namespace) -> Result:

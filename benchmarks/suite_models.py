@@ -1,127 +1,22 @@
-"""The parts of the suite that train and use models: pre-training, fine-tuning, encoding, teacher scores, the sample."""
+"""The parts of the suite that use models, and all together: encoding, teacher scores, the whole pipeline."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+import time
 from pathlib import Path
-from typing import Any
 
 from suite_parts import Job, Part, Row, Side, Timed
+from waiting import Waiting, of_encoding, of_reranker
 
-STEPS = 4
-"""Steps of a training; the first is not counted, and the median of the others is shown."""
-LAYERS, WIDTH, LENGTH = 6, 384, 128
+RECIPES = Path(__file__).resolve().parents[1] / "stillhouse" / "recipes"
+
 PAIR_LENGTH, PAIR_BATCH = 192, 32
-RECIPES = {
-    "micro": ["--recipe", "micro"],
-    "sample, few steps": ["--recipe", "sample", "--small"],
-    "sample": ["--recipe", "sample"],
-}
-
-
-def pretraining(objective: str) -> Side:
-    def side(job: Job) -> Timed:
-        import pretraining_speed as speed
-
-        from stillhouse.context import Context
-
-        context = Context(job.folder, quiet=True)
-        size, clock = speed.Size(LAYERS, WIDTH, job.size, LENGTH), speed.Clock(context.torch_device())
-        [entry] = [each for each in speed.open_entries([objective], size, clock) if each.name == objective]
-        return lambda: {"seconds": float(speed.measure(entry, size, STEPS, 0, context, clock).sum())}
-
-    return side
-
-
-def trainer(job: Job) -> Timed:
-    """The same encoder, passages and share of masked tokens, by transformers' Trainer and its collator."""
-    import numpy as np
-    import pretraining_speed as speed
-    from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
-    from transformers.utils import logging
-
-    from stillhouse.context import Context
-    from stillhouse.training.precision import has_bf16
-
-    logging.set_verbosity_error()
-    clock = speed.Clock(Context(job.folder, quiet=True).torch_device())
-    size = speed.Size(LAYERS, WIDTH, job.size, LENGTH)
-    [entry] = speed.open_entries(["mlm"], size, clock)
-    batch = speed.random_passages(speed.BATCHES, max(size.batch, 4), size.length).batch(
-        np.arange(STEPS * size.batch), size.length
-    )
-    examples = [{"input_ids": ids[mask].tolist()} for ids, mask in zip(batch.ids, batch.attention)]
-    collator = DataCollatorForLanguageModeling(pretrained_tokenizer(), mlm_probability=entry.config.encoder_mask)
-
-    def run() -> dict[str, float]:
-        with tempfile.TemporaryDirectory(dir=job.folder) as work:
-            settings = TrainingArguments(
-                output_dir=work,
-                max_steps=STEPS,
-                per_device_train_batch_size=size.batch,
-                learning_rate=1e-6,
-                bf16=has_bf16(clock.device),
-                **QUIET,
-            )
-            timed = step_times(clock)
-            Trainer(entry.module.model, settings, collator, examples, callbacks=[timed]).train()
-        return {"seconds": float(np.median(np.diff(timed.times)))}
-
-    return run
-
-
-QUIET: dict[str, Any] = {
-    "save_strategy": "no",
-    "logging_strategy": "no",
-    "report_to": "none",
-    "disable_tqdm": True,
-    "use_cpu": True,
-}
-
-
-def step_times(clock: Callable[[], float]) -> Any:
-    from transformers import TrainerCallback
-
-    class StepTimes(TrainerCallback):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.times: list[float] = []
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.times.append(clock())
-
-    return StepTimes()
-
-
-def pretrained_tokenizer() -> Any:
-    from suite_corpus import tokenizer
-
-    return tokenizer()
-
-
-def prepare_training(job: Job) -> None:
-    import training_step
-
-    training_step.prepare_examples(job.folder, job.data / "squad-passages")
-    cut = {"query_length": LENGTH, "passage_length": LENGTH}
-    training_step.step("fetch-model", {}, {"encoder": job.folder / "model"}, model=training_step.MODEL, **cut)
-
-
-def training(name: str) -> Side:
-    def side(job: Job) -> Timed:
-        import numpy as np
-        import training_step
-
-        from stillhouse.context import Context
-
-        clock = training_step.Clock(Context(job.folder, quiet=True).torch_device())
-        examples = training_step.read_examples(job.folder, job.size, STEPS)
-        lengths = training_step.Lengths(LENGTH, False)
-        made = getattr(training_step, name)(job.folder / "model", examples, lengths, "fp32", STEPS, clock, job.folder)
-        return lambda: {"seconds": float(np.median(made.run(0))), "value": made.loss}
-
-    return side
+ARTICLES = (11, 22, 44)
+"""Of the built-in sample, which has 44."""
+HEAD_EPOCHS = 4
+"""A head that was trained for less knows no more than how frequent tokens are, and is refused."""
 
 
 def prepare_encoding(job: Job) -> None:
@@ -145,9 +40,22 @@ def encode(ours: bool) -> Side:
             if ours
             else encoding.theirs(model, "fp32", encoding.PEER_BATCHES[0])
         )
-        return lambda: {"value": float(work(texts).std())}
+        waiting = Waiting()
+
+        def run() -> dict[str, float]:
+            started = time.perf_counter()
+            with waiting.of(*(of_encoding() if ours else ())):
+                value = float(work(texts).std())
+            return {"value": value} | share(waiting, started, ours)
+
+        return run
 
     return side
+
+
+def share(waiting: Waiting, started: float, ours: bool = True) -> dict[str, float]:
+    """The share of the time since then that was a wait for data, on our side."""
+    return {"waiting": waiting.seconds() / (time.perf_counter() - started)} if ours else {}
 
 
 def prepare_scoring(job: Job) -> None:
@@ -185,13 +93,14 @@ def score(job: Job) -> Timed:
 
     queries, passages = (np.array(column, dtype=object) for column in zip(*read_pairs(job)))
     model, config = CrossEncoder.load(job.folder / "reranker"), InferenceConfig(precision="fp32")
-    row_P = np.arange(len(queries))
+    row_P, waiting = np.arange(len(queries)), Waiting()
 
     def run() -> dict[str, float]:
         with tempfile.TemporaryDirectory(dir=job.folder) as work:
-            context = Context(Path(work), quiet=True)
-            scores = score_pairs(model, queries, passages, row_P, row_P, context, "scoring", config)
-        return {"value": float(scores.std())}
+            context, started = Context(Path(work), quiet=True), time.perf_counter()
+            with waiting.of(*of_reranker()):
+                scores = score_pairs(model, queries, passages, row_P, row_P, context, "scoring", config)
+            return {"value": float(scores.std())} | share(waiting, started)
 
     return run
 
@@ -204,11 +113,25 @@ def predict(job: Job) -> Timed:
     return lambda: {"value": float(model.predict(pairs, batch_size=PAIR_BATCH, show_progress_bar=False).std())}
 
 
+def prepare_pipeline(job: Job) -> None:
+    """The tests' recipe on so many articles, with half an epoch of every training in the place of a few steps."""
+    import yaml
+
+    recipe = yaml.safe_load((RECIPES / "micro.yaml").read_text(encoding="utf-8"))
+    recipe["ingest"]["max_articles"] = job.size
+    for name, settings in recipe.items():
+        if "max_steps" in settings:
+            settings |= {"max_steps": 0, "epochs": HEAD_EPOCHS if name == "lm_head" else 0.5}
+    (job.folder / "params.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+
+
 def pipeline(job: Job) -> Timed:
     from stillhouse.cli import main
 
     def run() -> dict[str, float]:
-        code = main(["run", *RECIPES[job.size], "--folder", str(job.folder / "run"), "--quiet"])
+        code = main(
+            ["run", "--params", str(job.folder / "params.yaml"), "--folder", str(job.folder / "run"), "--quiet"]
+        )
         assert not code, f"the pipeline ended with {code}"
         folder = job.folder / "run" / "artifacts" / "evaluate" / "evaluation"
         return {"value": json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["distilled"]["RR@10"]}
@@ -219,33 +142,11 @@ def pipeline(job: Job) -> Timed:
 SQUAD = ("squad-passages",)
 PARTS = (
     Part(
-        "pretraining",
-        f"A step of the project's training loop over random passages of up to {LENGTH} tokens; an encoder of {LAYERS} "
-        f"layers × {WIDTH}. transformers' Trainer computes the vocabulary's scores at every token, here those at "
-        "masked ones alone.",
-        "passages",
-        (4, 8, 16),
-        (
-            Row("`mlm`", pretraining("mlm"), {"transformers": trainer}),
-            *(Row(f"`{name}`", pretraining(name)) for name in ("simlm", "bow", "cdmae")),
-        ),
-    ),
-    Part(
-        "training",
-        f"A step over queries of squad-passages, each with a positive and a negative, cut at {LENGTH} tokens, fp32: "
-        "the same loss, batches and order. *Value* is the loss of the first batch.",
-        "queries",
-        (4, 8, 16),
-        (Row("contrastive", training("ours"), {"sentence_transformers": training("theirs")}),),
-        prepare_training,
-        SQUAD,
-    ),
-    Part(
         "encoding",
         "Passages of squad-passages, all-MiniLM-L6-v2, fp32, cut at 256 tokens. Here digests of the texts are computed "
         "and the vectors are written to the disk. *Value* is the spread of all numbers of the vectors.",
         "passages",
-        (128, 512, 2048),
+        (64, 256, 1024),
         (Row("natural lengths", encode(True), {"sentence_transformers": encode(False)}),),
         prepare_encoding,
         SQUAD,
@@ -255,16 +156,18 @@ PARTS = (
         f"Pairs of question and passage through a cross-encoder of all-MiniLM-L6-v2's size, fp32, cut at {PAIR_LENGTH} "
         "tokens. Here every batch is kept on the disk for a run after a kill. *Value* is the spread of the scores.",
         "pairs",
-        (64, 256, 1024),
+        (32, 128, 512),
         (Row("teacher scores", score, {"sentence_transformers": predict}),),
         prepare_scoring,
         SQUAD,
     ),
     Part(
         "pipeline",
-        "`stillhouse run`: every stage in one process. *Value* is RR@10 of the distilled retriever, on few questions.",
-        "",
-        tuple(RECIPES),
+        "`stillhouse run`: every stage in one process, by the tests' recipe (two layers, texts of 32 tokens) with "
+        "half an epoch of every training. *Value* is RR@10 of the distilled retriever, on few questions.",
+        "articles",
+        ARTICLES,
         (Row("all stages", pipeline),),
+        prepare_pipeline,
     ),
 )

@@ -1,7 +1,8 @@
 """What a part of the suite consists of, and all parts in the order of the page.
 
 A *side* is one system doing one thing: a function that gets everything ready and returns what is timed. What is timed
-may return `seconds` of its own, where a step or a batch is the unit, and a `value` that all sides of a row must share.
+may return `seconds` of its own, where a step or a batch is the unit, a `value` that all sides of a row must share, or a
+list of them, and `waiting`, the share of the time that it waited for data.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Row:
     name: str
     ours: Side
     peers: Mapping[str, Side] = field(default_factory=dict)
+    same: float = 1e-3
+    """Values that differ by no more than this share are called the same."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def parts() -> dict[str, Part]:
     import suite_models
     import suite_retrieval
     import suite_runs
+    import suite_training
 
-    every = (*suite_corpus.PARTS, *suite_models.PARTS, *suite_retrieval.PARTS, *suite_runs.PARTS)
-    return {part.name: part for part in every}
+    modules = (suite_corpus, suite_training, suite_models, suite_retrieval, suite_runs)
+    return {part.name: part for module in modules for part in module.PARTS}

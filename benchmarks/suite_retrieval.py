@@ -44,8 +44,10 @@ def sample_vectors(job: Job) -> None:
     import numpy as np
     import search
 
+    from stillhouse.arrays import save_array
+
     search.sample(job.folder, job.size, QUERIES)
-    np.save(job.folder / "vectors.npy", search.stored(asked(job)).rows(np.arange(job.size)))
+    save_array(job.folder / "vectors.npy", search.stored(asked(job)).rows(np.arange(job.size)))
 
 
 def sample_indexes(job: Job) -> None:
@@ -119,7 +121,7 @@ def searched(search: Any, queries: Any, scores: int) -> Timed:
     return lambda: {"value": float(search(queries, 100)[scores][:, 0].mean())}
 
 
-VECTORS = (5000, 20_000, 80_000)
+VECTORS = (2500, 10_000, 40_000)
 PARTS = (
     Part(
         "mining",

@@ -9,7 +9,7 @@ from suite_parts import Job, Part, Row, Side, Timed
 QUERIES = 200
 K1, B = 0.9, 0.4
 RUN_DEPTH, RUN_PASSAGES = 100, 100_000
-MEASURES = "RR@10 nDCG@10 R@50 R@100"
+MEASURES = "nDCG@10 RR@10 R@50 R@100"
 
 
 def prepare_lexical(job: Job) -> None:
@@ -106,7 +106,7 @@ def evaluate(job: Job) -> Timed:
         names = ["query_id", "zero", "passage_id", "relevance"]
         qrels = pd.read_csv(job.folder / "qrels.trec", sep=" ", names=names)
         values = per_query(qrels, read_run(job.folder / "run.trec"), parse_measures(MEASURES))
-        return {"value": float(values["nDCG@10"].mean())}
+        return {"value": [float(values[name].mean()) for name in MEASURES.split()]}
 
     return run
 
@@ -119,23 +119,30 @@ def evaluate_by_ir_measures(job: Job) -> Timed:
         ranked = ir_measures.read_trec_run(str(job.folder / "run.trec"))
         measures = [ir_measures.parse_measure(name) for name in MEASURES.split()]
         means = ir_measures.calc_aggregate(measures, qrels, ranked)
-        return {"value": float(means[ir_measures.nDCG @ 10])}
+        return {"value": [float(means[measure]) for measure in measures]}
 
     return run
 
 
 def evaluate_by_ranx(job: Job) -> Timed:
+    """It compiles its functions when they are first called, here over another query before the clock starts."""
+    import warnings
+
     from ranx import Qrels, Run
     from ranx import evaluate as measured
 
-    names = ["mrr@10", "ndcg@10", "recall@50", "recall@100"]
+    warnings.filterwarnings("ignore", module="ranx")  # of its own types
+    names = ["ndcg@10", "mrr@10", "recall@50", "recall@100"]
 
-    def run() -> dict[str, float]:
-        qrels = Qrels.from_file(str(job.folder / "qrels.trec"), kind="trec")
-        ranked = Run.from_file(str(job.folder / "run.trec"), kind="trec")
-        return {"value": float(measured(qrels, ranked, names)["ndcg@10"])}
+    def means(qrels: str, run: str) -> list[float]:
+        found = measured(Qrels.from_file(qrels, kind="trec"), Run.from_file(run, kind="trec"), names)
+        return [float(found[name]) for name in names]
 
-    return run
+    small = {"qrels": "q 0 p 1\n", "run": "q Q0 p 1 1.0 x\n"}
+    for name, text in small.items():
+        (job.folder / f"small.{name}").write_text(text, encoding="utf-8")
+    means(*(str(job.folder / f"small.{name}") for name in small))
+    return lambda: {"value": means(str(job.folder / "qrels.trec"), str(job.folder / "run.trec"))}
 
 
 PARTS = (
@@ -151,10 +158,11 @@ PARTS = (
     ),
     Part(
         "evaluation",
-        f"A TREC run, {RUN_DEPTH} passages a query, read and measured by {MEASURES}. *Value* is nDCG@10.",
+        f"A TREC run, {RUN_DEPTH} passages a query, read and measured by {MEASURES}. *Value*: the means of all four, "
+        "to a millionth. ranx compiles its functions before the clock starts, some seconds a process.",
         "queries",
         (200, 1000, 5000),
-        (Row("run file", evaluate, {"ir_measures": evaluate_by_ir_measures, "ranx": evaluate_by_ranx}),),
+        (Row("run file", evaluate, {"ir_measures": evaluate_by_ir_measures, "ranx": evaluate_by_ranx}, 1e-6),),
         write_run,
     ),
 )

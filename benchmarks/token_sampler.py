@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.arrays import new_array, save_array
+
 PASSAGES_AT_ONCE = 100_000
 
 
@@ -45,11 +47,11 @@ class TokenSampler:
         lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), tokens)) + 1]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         folder.mkdir(parents=True, exist_ok=True)
-        ids = np.lib.format.open_memmap(folder / "ids.npy", mode="w+", dtype=np.int32, shape=(int(offsets[-1]),))
+        ids = new_array(folder / "ids.npy", np.int32, int(offsets[-1]))
         for begin in range(0, len(lengths), PASSAGES_AT_ONCE):
             borders = offsets[begin : begin + PASSAGES_AT_ONCE + 1]
             ids[borders[0] : borders[-1]] = self._passages(np.diff(borders), rng)
-        np.save(folder / "offsets.npy", offsets)
+        save_array(folder / "offsets.npy", offsets)
 
     def _passages(self, lengths: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
         """Passages of the given lengths end to end; the longest come first while drawing, so that the rest are cut."""

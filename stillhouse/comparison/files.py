@@ -9,6 +9,7 @@ from typing import Any
 
 from stillhouse.artifacts import write_json
 from stillhouse.comparison.table import Row, Table, agreement
+from stillhouse.markdown import as_text
 
 SIGNIFICANT = 0.05
 
@@ -70,15 +71,16 @@ def as_csv(table: Table) -> str:
 def as_markdown(table: Table) -> str:
     """The table for a README or a results page, with the paper's figures beside ours."""
     sweep, published = table.sweep, table.sweep.measures
-    heads = ["variant", *table.measures, f"Δ {table.measures[0]}", *(f"published {name}" for name in published)]
+    heads = ["variant", *table.measures, f"Δ {table.measures[0]}"]
+    heads += [f"published {as_text(name)}" for name in published]
     heads += ["held-out loss", "passages/s", "peak memory"]
-    lines = [f"# {sweep.title or sweep.name}", ""]
+    lines = [f"# {as_text(sweep.title or sweep.name)}", ""]
     if sweep.note:
         lines += [" ".join(sweep.note.split()), ""]
     lines += [_line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
     for system, means in table.references.items():
         figures = [f"{means[measure]:.3f}" if measure in means else "–" for measure in table.measures]
-        lines.append(_line([f"*{system}*", *figures, *["–"] * (len(heads) - 1 - len(figures))]))
+        lines.append(_line([f"*{as_text(system)}*", *figures, *["–"] * (len(heads) - 1 - len(figures))]))
     for row in table.rows:
         lines.append(_line(_cells(table, row)))
     lines += ["", *(f"- {text}" for text in footnotes(table)), ""]
@@ -102,14 +104,14 @@ def footnotes(table: Table) -> list[str]:
     else:
         notes.append(f"The baseline `{sweep.baseline}` has no result, so nothing was tested against it.")
     if sweep.measures:
-        notes.append(f"Published: {sweep.source}; {sweep.published_on}.")
+        notes.append(f"Published: {as_text(sweep.source)}; {as_text(sweep.published_on)}.")
     if order := agreement(table):
         notes.append(
             f"Order of the {order.variants} variants by {order.ours} against the published order by "
             f"{order.published}: Kendall's tau {order.tau:.2f}."
         )
     notes += [
-        f"`{row.variant.name}` failed with seed {seed}: {why}"
+        f"`{row.variant.name}` failed with seed {seed}: {as_text(why)}"
         for row in table.rows
         for seed, why in row.failures.items()
     ]
@@ -117,7 +119,7 @@ def footnotes(table: Table) -> list[str]:
 
 
 def _cells(table: Table, row: Row) -> list[str]:
-    cells = [row.variant.title]
+    cells = [as_text(row.variant.title)]
     for measure in table.measures:
         figure = row.figures.get(measure)
         spread = f" ± {figure.deviation:.3f}" if figure and figure.deviation is not None else ""
@@ -136,7 +138,7 @@ def _cells(table: Table, row: Row) -> list[str]:
 
 
 def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return f"| {' | '.join(cells)} |"
 
 
 def _row_json(row: Row) -> dict[str, Any]:

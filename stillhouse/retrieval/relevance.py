@@ -1,6 +1,6 @@
 """Which passages may never be a negative of a query: wider than its qrels, because texts repeat.
 
-Shapes: Q queries asked for.
+Shapes: Q queries asked for, R passages, F passages found, B those of a block.
 """
 
 from __future__ import annotations
@@ -38,11 +38,25 @@ class AnswerSets:
         return found
 
 
-def numbers_of_texts(corpus: Corpus) -> NDArray[np.int64]:
-    """A number for the text of every passage, int64 [N]; equal texts have equal numbers. It keeps digests alone."""
-    numbers = DigestNumbers()
-    blocks = [numbers.add(digests_of(texts)) for texts in passage_text_blocks(corpus)]
-    return np.concatenate([np.empty(0, dtype=np.int64), *blocks])
+def twins(corpus: Corpus, rows_R: NDArray[np.integer]) -> tuple[NDArray[np.int64], pd.DataFrame]:
+    """A number for the text of each of these passages, int64 [R], and every passage of the corpus that has such a text.
+
+    The latter are `row` (int32, ascending) with their text's number, `passage_text`. Equal texts have equal numbers.
+    Digests of the texts of `rows_R` alone are held: memory does not grow with the corpus.
+    """
+    numbers, asked = DigestNumbers(), np.unique(rows_R)
+    known = [numbers.add(digests_of(texts)) for texts in passage_text_blocks(corpus, asked)]
+    found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    first = 0
+    for texts in passage_text_blocks(corpus) if len(asked) else ():
+        numbers_B = numbers.find(digests_of(texts))
+        there = np.flatnonzero(numbers_B >= 0)
+        found.append((numbers_B[there], first + there))
+        first += len(texts)
+    none = np.empty(0, dtype=np.int64)
+    number_F, row_F = (np.concatenate([none, *parts]) for parts in (zip(*found) if found else ((), ())))
+    number_R = np.concatenate([none, *known])[np.searchsorted(asked, rows_R)]
+    return number_R, pd.DataFrame({"passage_text": number_F, "row": row_F.astype(np.int32)})
 
 
 def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -54,25 +68,24 @@ def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np
     those of query i are `rows[offsets[i]:offsets[i + 1]]`.
     """
     text_of_query = pd.Series(pd.factorize(corpus.queries["text"].map(normalise))[0], index=corpus.queries["query_id"])
-    text_of_row = numbers_of_texts(corpus)
     qrels = corpus.qrels[corpus.qrels["relevance"] > 0]
     related = not_negatives(corpus)
     query_ids_right = np.concatenate([qrels["query_id"], related["query_id"]])
     rows_right = np.concatenate([corpus.rows_of(qrels["passage_id"]), related["row"]])
+    text_of_right, equal = twins(corpus, rows_right)
     right = pd.DataFrame(
         {
             "query_text": text_of_query.reindex(query_ids_right).to_numpy(),
-            "passage_text": text_of_row[rows_right],
+            "passage_text": text_of_right,
         }
     ).drop_duplicates()
-    twins = pd.DataFrame({"passage_text": text_of_row, "row": np.arange(len(text_of_row), dtype=np.int32)})
     asked = pd.DataFrame(
         {
             "number": np.arange(len(query_ids)),
             "query_text": text_of_query.reindex(pd.Index(query_ids, dtype=object)).to_numpy(),
         }
     )
-    pairs = asked.merge(right, on="query_text").merge(twins, on="passage_text").sort_values(["number", "row"])
+    pairs = asked.merge(right, on="query_text").merge(equal, on="passage_text").sort_values(["number", "row"])
     offsets = np.zeros(len(query_ids) + 1, dtype=np.int64)
     np.cumsum(np.bincount(pairs["number"], minlength=len(query_ids)), out=offsets[1:])
     return offsets, pairs["row"].to_numpy(dtype=np.int32)

@@ -90,3 +90,57 @@ def test_memory_that_grows_beyond_its_bound_is_told(monkeypatch: pytest.MonkeyPa
             for size in (1000, 11_000)
         ]
         assert verdict in list(scale_page.checked(rows, settings))[-1]
+
+
+def test_rates_of_steps_with_a_model_come_onto_the_page_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Path
+) -> None:
+    """The table on paper has them, all else stays, and a step whose data set is not here is left out."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import scale
+    import scale_models
+
+    monkeypatch.setattr(scale_models, "TOKENIZED", 150)
+
+    def run_alone(_: Path, words: list[str], **__: str) -> dict[str, Any]:
+        task = words[words.index("--task") + 1]
+        (tmp_path / task).mkdir()
+        found = scale_models.TASKS[task][0](tmp_path / task, data)
+        assert found["tokens"] > 150 * 20  # 28 words each
+        return found | {"processor": 0.5, "tokens": 1000}
+
+    monkeypatch.setattr(scale, "run_alone", run_alone)
+    page, rates = tmp_path / "scale.md", tmp_path / "scale.measured.json"
+    page.write_text("# Ten\n\nbefore\n\n## On paper\n\nof yesterday\n", encoding="utf-8")
+    rates.write_text('{"ingest": {"value": 9.0, "unit": "passages", "source": "run"}}', encoding="utf-8")
+    words = ["--folder", str(tmp_path / "build"), "--data", str(data), "--page", str(page)]
+    assert scale.main(["models", *words]) == 0
+    known = json.loads(rates.read_text(encoding="utf-8"))
+    assert list(known) == ["ingest", "tokenize"] and known["tokenize"]["value"] == 2000
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# Ten\n\nbefore\n\n## On paper\n") and "yesterday" not in text
+    [row] = [line for line in text.splitlines() if line.startswith("| hours of a core: `tokenize`")]
+    assert row.split("|")[2].strip() == f"{1e5 * 70 / 2000 / 3600:.2g}"
+    assert "hours of a core: teacher scores" not in text and "**GPU-hours, arithmetic**: teacher scores" in text
+
+
+def test_operations_on_paper_of_scoring_and_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one query each, counted by hand: 2 scored pairs; a query, 3 passages, forward and twice as much backward."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import scale_on_paper
+
+    encoder = {"layers": 1, "width": 10}
+    assumed = {
+        "encoder": encoder,
+        "tokens": {"pair": 7, "query": 2, "passage": 5},
+        "queries": {"for_passages": 4, "passages": 3, "scored": 2},
+    }
+
+    def forward(
+        tokens: int,
+    ) -> int:  # matrices of attention and behind it; tokens by tokens
+        return 2 * tokens * (4 + 4 + 4) * 10**2 + 2 * 2 * tokens**2 * 10
+
+    score, train = scale_on_paper.learned_operations(assumed).values()
+    assert score == ("score", 2 * forward(7) / 4)
+    assert train == ("train", 3 * (forward(2) + 3 * forward(5)) / 4)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from stillhouse.pretraining.objectives import NAMES
+
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -44,7 +46,7 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> Any:
         [chosen] = [each for each in two[name].rows if each.name == row]
         job = suite.Job(two[name].sizes[int(size)], Path(), Path())
         found = (chosen.ours if side == suite.OURS else chosen.peers[side])(job)()
-        return {"peak": 10.0, "load": 0.0, **found}
+        return {"peak": 10.0, "load": 0.0, **({"waiting": 0.0123} if row == "b" else {}), **found}
 
     monkeypatch.setattr(suite, "parts", lambda: two)
     monkeypatch.setattr(suite, "run_alone", run_alone)
@@ -71,9 +73,11 @@ def test_a_stopped_run_goes_on_and_ends_with_all_figures(suite: Any, tmp_path: P
     assert suite.main(words) == 0 and len([each for each in suite.done if each[3] != suite.PREPARE]) == len(measured)
     table = cells(tmp_path / "page.md")
     assert len(table) == 3 * 3
-    assert table[0] == ["1", "a", "2", "0.5", "10", "json", "3", "1.50 (1.50 to 1.50)", "10", "same"]
-    assert table[1] == ["1", "b", "1", "1", "10", "", "", "", "", "7"]
-    assert table[6][6:] == ["1", "0.25 (0.25 to 0.25)", "10", "1, 2"]
+    twice = ["2 (2 to 2)", "3 (3 to 3)", "1.50 (1.50 to 1.50)"]
+    assert table[0] == ["1", "a", twice[0], "0.5", "10", "", "json", *twice[1:], "10", "same"]
+    assert table[1] == ["1", "b", "1 (1 to 1)", "1", "10", "1.23 %", "", "", "", "", "7"]
+    # Where nothing waits for data there is no such column.
+    assert table[6][5:] == ["json", "1 (1 to 1)", "0.25 (0.25 to 0.25)", "10", "1, 2"]
     assert not list((tmp_path / "inputs").iterdir())
 
 
@@ -137,17 +141,38 @@ def test_both_sides_of_a_row_come_to_the_same(
             if not importlib.util.find_spec(peer.split(",")[0]):
                 continue
             theirs = side(job)() or {}
-            assert suite_page.compared(ours.get("value"), theirs.get("value")) in ("", "same"), (row.name, peer)
+            said = suite_page.compared(ours.get("value"), theirs.get("value"), row.same)
+            assert said in ("", "same"), (row.name, peer)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        (0.5, 0.50001, "same"),
+        (0.5, 0.51, "0.5, 0.51"),
+        ([0.5, 0.25], [0.5, 0.25], "same"),
+        ([0.5, 0.25], [0.5, 0.75], "0.25, 0.75"),
+        (None, 0.5, ""),
+    ],
+)
+def test_values_that_differ_are_shown(monkeypatch: pytest.MonkeyPatch, ours: Any, theirs: Any, said: str) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import suite_page
+
+    assert suite_page.compared(ours, theirs, 1e-3) == said
 
 
 def test_a_step_of_pre_training_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="transformers trains with it")
     monkeypatch.syspath_prepend(str(FOLDER))
-    import suite_models
+    import suite_training
     from suite_parts import Job
 
-    for setting, value in {"LAYERS": 1, "WIDTH": 192, "LENGTH": 16, "STEPS": 2}.items():
-        monkeypatch.setattr(suite_models, setting, value)
+    for setting, value in {"LAYERS": 1, "WIDTH": 192, "LENGTH": 16, "PRETRAINING_STEPS": 2}.items():
+        monkeypatch.setattr(suite_training, setting, value)
     job = Job(2, tmp_path, tmp_path)
-    for side in (suite_models.pretraining("bow"), suite_models.trainer):
-        assert side(job)()["seconds"] > 0
+    for side in (suite_training.pretraining("bow"), suite_training.pretraining("wlp"), suite_training.trainer):
+        found = side(job)()
+        assert found["seconds"] > 0 and 0 <= found.get("waiting", 0) < 1
+    [pretraining] = [part for part in suite_training.PARTS if part.name == "pretraining"]
+    assert {row.name.strip("`") for row in pretraining.rows} == {*NAMES, "ict", "bfs", "wlp"}

@@ -22,6 +22,7 @@ from stillhouse.errors import InputError
 
 QUERIES = [f"q{i}" for i in range(9)]
 MEASURES = ["RR@10", "R@100"]
+BAD = "[a | b](http://x) `c` <img> *d*"
 SWEEP = make_sweep(
     "trial",
     {
@@ -194,3 +195,21 @@ def test_files_say_the_same(tmp_path: Path) -> None:
     rows = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows}) == 1 and len(rows) == 2 + 1 + 3
     assert f"{figure['mean']:.3f} ± {figure['deviation']:.3f}" in markdown and "36.7" in markdown
+
+
+def test_what_others_wrote_is_no_markup() -> None:
+    """A label may hold a table's border, and a failure whatever an error says."""
+    content = {
+        "title": "A # trial",
+        "variants": [{"name": "none", "pretraining": False}, {"name": "bow", "label": BAD}],
+    }
+    sweep = make_sweep("trial", content | {"seeds": [1]}, "trial")
+    found = outcomes(sweep)
+    found[-1] = Outcome(variant="bow", seed=1, failure=f"no loss:\n{BAD}")
+    text = as_markdown(make_table(sweep, found, {}, Settings(200, 200, 3)))
+    escaped = r"\[a \| b\](http\://x) \`c\` &lt;img&gt; \*d\*"
+    [row] = [line for line in text.splitlines() if line.startswith(f"| {escaped} |")]
+    [head] = [line for line in text.splitlines() if line.startswith("| variant |")]
+    assert row.replace(r"\|", "").count("|") == head.count("|")
+    assert f"- `bow` failed with seed 1: no loss: {escaped}\n" in text
+    assert text.startswith("# A \\# trial\n")

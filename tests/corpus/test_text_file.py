@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stillhouse.corpus.store import Corpus, open_passage_texts, passage_texts, write_tables
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.relevance import numbers_of_texts
+from stillhouse.retrieval.relevance import twins
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 
@@ -84,6 +84,10 @@ def test_passages_come_from_any_row_groups(
 
 def test_equal_texts_have_equal_numbers(small_corpus: Path) -> None:
     corpus = Corpus.open(small_corpus)
-    texts, numbers = passage_texts(corpus), numbers_of_texts(corpus).tolist()
+    texts = passage_texts(corpus)
+    numbers, equal = twins(corpus, np.arange(len(texts))[::-1])
     assert len(numbers) == len(texts)
-    assert len(set(zip(texts, numbers))) == len(set(texts)) == len(set(numbers))
+    assert len(set(zip(reversed(texts), numbers))) == len(set(texts)) == len(set(numbers))
+    assert equal["row"].tolist() == list(range(len(texts)))
+    assert equal["passage_text"].tolist() == numbers[::-1].tolist()
+    assert [len(part) for part in twins(corpus, np.empty(0, dtype=np.int32))] == [0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,24 @@ def test_a_made_query_has_its_own_passage_and_its_articles_as_no_negatives(
     write_tables(tmp_path, {"passages": passages, "queries": queries | {"split": ["train"]}, "qrels": qrels})
     offsets, rows = never_negative(Corpus.open(tmp_path), ["q"])
     assert rows.tolist() == expected and offsets.tolist() == [0, len(expected)]
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    """Of 200,000 passages digests and numbers would be above ten megabytes; a block of texts is below."""
+    count = 200_000
+    empty = [""] * count
+    passages = {"passage_id": [f"p{n}" for n in range(count)], "title": empty, "text": [f"{n}" for n in range(count)]}
+    passages |= {"article_id": empty, "section": empty, "position": [0] * count}
+    passages["text"][77] = passages["text"][-1]
+    queries = {"query_id": ["q"], "text": ["which?"], "split": ["train"]}
+    qrels = {"query_id": ["q"], "passage_id": ["p77"], "relevance": [1], "split": ["train"]}
+    write_tables(tmp_path, {"passages": passages, "queries": queries, "qrels": qrels})
+    corpus = Corpus.open(tmp_path)
+    tracemalloc.start()
+    try:
+        found = never_negative(corpus, ["q"])[1].tolist()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == [77, count - 1]
+    assert peak < 8e6, peak

@@ -12,7 +12,7 @@ from kfp.dsl.pipeline_task import PipelineTask
 
 from components.catalog import find_component
 from pipelines.control import gate, gather_counts, gather_vectors
-from pipelines.place import place
+from pipelines.place import hand_down, place
 from pipelines.placement_table import PlacementTable
 from pipelines.several_nodes import ask_for_nodes, launcher_of
 from pipelines.watched import watch
@@ -21,6 +21,7 @@ from stillhouse.graph import Use
 from stillhouse.steps.execute import VERDICT
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, stage_text
+from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
 from stillhouse.surfaces.recipes import Recipe
 from stillhouse.versions.address import refuse_secret
 
@@ -63,12 +64,19 @@ class Pods:
         return ask_for_nodes(task, placement, step, label, self.chosen) if several else task
 
     def place_use(self, task: PipelineTask, use: Use) -> PipelineTask:
-        """The same for the task of a use, which finds itself in DVC's run cache where its environment names one."""
-        environment = self.table.of(use.step_name).environment if self.table else os.environ
-        if RUN_CACHE in environment:
-            refuse_secret(environment[RUN_CACHE], RUN_CACHE)
+        """The same for the task of a use, which finds itself in DVC's run cache where it is told of one."""
+        placement = self.table.of(use.step_name) if self.table else None
+        environment = placement.environment if placement else os.environ
+        cache = placement.run_cache if placement else ""
+        refuse_secret(environment.get(RUN_CACHE, ""), RUN_CACHE)
+        if cache or environment.get(RUN_CACHE):
             task.set_env_variable(STAGE, stage_text(use, self.recipe.get(use.section, {})))
-        return self.place(task, use.step_name, use.name)
+        self.place(task, use.step_name, use.name)
+        if cache and RUN_CACHE_PARAMETER in self.chosen:
+            hand_down(task, (RUN_CACHE_PARAMETER,), self.chosen)
+        elif cache:
+            task.set_env_variable(RUN_CACHE, cache)
+        return task
 
 
 HERE = Pods()

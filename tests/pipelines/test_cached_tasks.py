@@ -24,12 +24,9 @@ SHARDED = {"index": "vectors", "importance": "counts"}
 
 
 def table(name: str, url: str) -> PlacementTable:
-    """A shipped table whose environment names a run cache."""
+    """A shipped table with another run cache, or none."""
     shipped = find_table(name)
-    kinds = {
-        kind: dataclasses.replace(placement, environment={**placement.environment, RUN_CACHE: url})
-        for kind, placement in shipped.kinds.items()
-    }
+    kinds = {kind: dataclasses.replace(placement, run_cache=url) for kind, placement in shipped.kinds.items()}
     return dataclasses.replace(shipped, kinds=kinds)
 
 
@@ -91,7 +88,7 @@ def test_a_section_is_told_word_by_word() -> None:
 def test_nothing_is_told_where_no_run_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RUN_CACHE, raising=False)
     recipe = load_recipe(find_recipe("micro"))
-    assert not told(compile_small(build_pipeline(recipe, table=find_table("cpu"))))
+    assert not told(compile_small(build_pipeline(recipe, table=table("cpu", ""))))
     assert not told(compile_small(build_pipeline(recipe)))
 
 

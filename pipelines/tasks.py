@@ -67,15 +67,14 @@ class Pods:
         """The same for the task of a use, which finds itself in DVC's run cache where it is told of one."""
         placement = self.table.of(use.step_name) if self.table else None
         environment = placement.environment if placement else os.environ
-        cache = placement.run_cache if placement else ""
-        refuse_secret(environment.get(RUN_CACHE, ""), RUN_CACHE)
-        if cache or environment.get(RUN_CACHE):
+        own = environment.get(RUN_CACHE, "")
+        refuse_secret(own, RUN_CACHE)
+        chosen = placement is not None and bool(placement.run_cache)
+        if own or chosen:
             task.set_env_variable(STAGE, stage_text(use, self.recipe.get(use.section, {})))
         self.place(task, use.step_name, use.name)
-        if cache and RUN_CACHE_PARAMETER in self.chosen:
+        if chosen:
             hand_down(task, (RUN_CACHE_PARAMETER,), self.chosen)
-        elif cache:
-            task.set_env_variable(RUN_CACHE, cache)
         return task
 
 

@@ -89,6 +89,16 @@ def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: st
         assert task.secrets() == (DATA | KEYS if task.name in with_keys else DATA), task.name
 
 
+@pytest.mark.parametrize("name", shipped_tables())
+def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_ssh(name: str, tmp_path: Path) -> None:
+    """As docs/releases.md says."""
+    shared, line_after, rest = shipped_tables()[name].read_text().partition("AWS_ENDPOINT_URL}\n")
+    own = next(line.strip() for line in rest.splitlines() if "ssh_secret" in line)
+    (tmp_path / "mine.yaml").write_text(f"{shared}{line_after}    {own}\n{rest}")
+    for kind, placement in read_table(tmp_path / "mine.yaml").kinds.items():
+        assert KEYS["ssh_secret"] in {secret.path for secret in placement.secrets}, kind
+
+
 def test_google_looks_where_its_secret_is_mounted() -> None:
     """What it and DVC find there is looked at in tests/versions/test_keys_of_remotes.py."""
     for name in shipped_tables():

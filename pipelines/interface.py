@@ -28,6 +28,9 @@ HELP = {
     "accelerator_count": "GPUs of a pod; a training takes all of them",
     "work_claim": "volume claim where checkpoints and corpora lie; it outlives the run",
     "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; may be missing",
+    "run_cache": "where steps look for what was done before: a folder of the volume or a DVC remote; empty: nowhere",
+    "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; may be missing",
+    "gcs_secret": "secret with Google's key for DVC remotes: application_default_credentials.json; may be missing",
     "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; may be missing",
 }
 """What the run form says of parameters that placements bring."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -55,8 +55,9 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
     default. Pods and metrics are found by `step`.
     """
     values = placement.parameters | dict(chosen)
-    if IMAGE in chosen:
-        task.set_container_image(chosen[IMAGE])
+    image = values[placement.image.parameter] if placement.image else chosen.get(IMAGE)
+    if image is not None:
+        task.set_container_image(image)
     task.set_cpu_request(placement.cpu).set_cpu_limit(placement.cpu_limit or placement.cpu)
     task.set_memory_request(placement.memory).set_memory_limit(placement.memory_limit or placement.memory)
     if placement.accelerator:
@@ -78,6 +79,17 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
     if placement.retries:
         task.set_retry(placement.retries, f"{placement.retry_after_seconds}s", 2.0, "3600s")
     return task
+
+
+def hand_down(task: PipelineTask, names: Sequence[str], chosen: Chosen) -> None:
+    """Makes parameters of the pipeline inputs of a task, whose process reads them there (`pipeline_parameters`).
+
+    No environment variable can hold a parameter. This is how kfp itself makes an input of one that stands in a pod's
+    resources.
+    """
+    channels = {name: chosen[name] for name in names if isinstance(chosen.get(name), PipelineChannel)}
+    task.register_pipeline_channels(list(channels.values()))
+    task.inputs.update({name: channel.pattern for name, channel in channels.items()})
 
 
 def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
@@ -111,12 +123,15 @@ def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) 
 
 
 def environment(placement: Placement) -> dict[str, str]:
-    """The environment variables of the pod, without those of secrets."""
+    """The environment variables of the pod, without those of secrets.
+
+    The preflight asks for the default number of accelerators; the task's process puts the run's own in its place.
+    """
     found = dict(placement.environment)
     found |= {claim.variable: claim.path for claim in placement.claims if claim.variable}
     if placement.preflight:
         requirements = Requirements(
-            gpus=1 if placement.accelerator else 0,
+            gpus=placement.accelerator.count if placement.accelerator else 0,
             shared_memory_gib=gib(placement.shared_memory) if placement.shared_memory else 0.0,
             free_gib=float(placement.free_gib),
         )

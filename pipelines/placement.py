@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stillhouse.errors import InputError
+from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
+from stillhouse.versions.address import refuse_secret
 
 CPU = re.compile(r"[1-9][0-9]*m?")
 BYTES = re.compile(r"([1-9][0-9]*)(Mi|Gi|Ti)")
@@ -49,6 +51,15 @@ def refuse_image(image: str) -> None:
         raise InputError(f"the image {image} is not named by its digest; write {image.split('@')[0]}@sha256:DIGEST")
 
 
+def refuse_run_cache(address: str) -> None:
+    """Refuses what is neither a folder nor a remote of DVC, or holds a secret; empty is none."""
+    refuse_secret(address, RUN_CACHE_PARAMETER)
+    good = not address or address.startswith("/") or re.fullmatch(r"[a-z][a-z0-9+]*://\S+", address)
+    _check(
+        bool(good), f"{RUN_CACHE_PARAMETER} is {address!r}", "give a folder as /volume/run-cache, or s3://bucket/path"
+    )
+
+
 def _check(good: bool, what: str, remedy: str) -> None:
     if not good:
         raise InputError(f"{what}; {remedy}")
@@ -75,6 +86,19 @@ class Accelerator:
     def __post_init__(self) -> None:
         _check(bool(RESOURCE.fullmatch(self.type)), f"the accelerator is {self.type!r}", "write it as nvidia.com/gpu")
         _check(self.count >= 1, f"{self.count} accelerators", "leave the accelerator out where there is none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An image of a kind's own, whose name is the pipeline's `parameter`; other pods have that of `image`."""
+
+    parameter: str
+    name: str
+
+    def __post_init__(self) -> None:
+        refuse_image(self.name)
+        _refuse_parameter(self.parameter)
+        _check(self.parameter.endswith("_image"), f"a parameter is called {self.parameter!r}", "write it as gpu_image")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +162,15 @@ class Placement:
 
     `cpu` and `memory` are asked for, `cpu_limit` and `memory_limit` are the most it may use (by default the same).
     `shared_memory` is the size of /dev/shm, kept in memory and counted by `memory_limit`; empty leaves the 64 MiB that
-    a container has. `scratch` is a folder of its own for files that end with the pod. `queue` is a queue of Kueue,
-    `user` and `group` the numbers that the container runs as. `preflight` has the step look at its pod first. With
-    several `nodes` all of this is of each node of a `TrainJob`, which a small pod of the step starts and follows.
+    a container has. `scratch` is a folder of its own for files that end with the pod. `run_cache` is a folder or a DVC
+    remote where steps look for what was done before (`stillhouse/surfaces/cached_step.py`); empty: nowhere. `queue` is
+    a queue of Kueue, `user` and `group` the numbers that the container runs as. `preflight` has the step look at its
+    pod first. With several `nodes` all of this is of each node of a `TrainJob`, which a small pod of the step starts
+    and follows.
     """
 
     nodes: int = 1
-
+    image: Image | None = None
     cpu: str = "500m"
     cpu_limit: str = ""
     memory: str = "2Gi"
@@ -160,6 +186,7 @@ class Placement:
     scratch_path: str = "/scratch"
     claims: tuple[Claim, ...] = ()
     secrets: tuple[Secret, ...] = ()
+    run_cache: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     retries: int = 2
@@ -195,6 +222,7 @@ class Placement:
         _check(self.timeout_hours > 0, f"timeout_hours is {self.timeout_hours}", "give a time above 0")
         _check(min(self.user, self.group) > 0, "user or group is 0, the superuser", "give a number above 0, as 10001")
         _check(self.accelerator is None or self.preflight, "an accelerator without a preflight", "set preflight: true")
+        refuse_run_cache(self.run_cache)
         paths = [self.scratch_path, SHARED_MEMORY, *(claim.path for claim in self.claims)]
         paths += [secret.path for secret in self.secrets if secret.path]
         twice = sorted({path for path in paths if paths.count(path) > 1})
@@ -205,6 +233,10 @@ class Placement:
         """The pipeline's parameters that this placement reads, and their defaults; all text, as pod specs want it."""
         found = {claim.parameter: claim.name for claim in self.claims}
         found |= {secret.parameter: secret.name for secret in self.secrets}
+        if self.image:
+            found[self.image.parameter] = self.image.name
+        if self.run_cache:
+            found[RUN_CACHE_PARAMETER] = self.run_cache
         if self.accelerator:
             found |= {"accelerator_type": self.accelerator.type, "accelerator_count": str(self.accelerator.count)}
         return found

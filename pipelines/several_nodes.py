@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfp import kubernetes
-from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
-from pipelines.place import PRIORITY, QUEUE, TASK_LABEL, environment
+from pipelines.place import PRIORITY, QUEUE, TASK_LABEL, environment, hand_down
 from pipelines.placement import Placement, Toleration
 from pipelines.watched import scrape_annotations
 from stillhouse.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
 from stillhouse.preflight import REQUIREMENTS
+from stillhouse.surfaces.pipeline_parameters import COUNT, TYPE
 from stillhouse.surfaces.several_processes import PROCESSES
 from stillhouse.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
 from stillhouse.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings
@@ -51,12 +51,7 @@ def ask_for_nodes(
     kubernetes.use_field_path_as_env(task, POD, "metadata.name")
     kubernetes.use_field_path_as_env(task, POD_NAMESPACE, "metadata.namespace")
     if placement.accelerator:
-        # The step's process reads them from its own inputs, as no environment variable can hold a parameter. This is
-        # how kfp itself makes an input of a parameter that stands in a pod's resources.
-        asked = {name: chosen.get(name) for name in ("accelerator_type", "accelerator_count")}
-        channels = {name: value for name, value in asked.items() if isinstance(value, PipelineChannel)}
-        task.register_pipeline_channels(list(channels.values()))
-        task.inputs.update({name: channel.pattern for name, channel in channels.items()})
+        hand_down(task, (TYPE, COUNT), chosen)
     return task
 
 

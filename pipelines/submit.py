@@ -21,9 +21,10 @@ from typing import Any
 
 from pipelines.ir import Compiled
 from pipelines.place import IMAGE
-from pipelines.placement import NAME, RESOURCE, refuse_image
+from pipelines.placement import NAME, RESOURCE, refuse_image, refuse_run_cache
 from pipelines.pods import PodWatch
 from stillhouse.errors import InputError
+from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
 TOKEN_PATH = "KF_PIPELINES_SA_TOKEN_PATH"
@@ -111,8 +112,10 @@ def _reason(error: Exception) -> str:
 def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) -> None:
     """Refuses what a pod's specification would refuse: the image, the accelerator, names of claims and secrets."""
     for name, value in values.items():
-        if name == IMAGE:
+        if name == IMAGE or (name in known and name.endswith("_image")):
             refuse_image(value)
+        elif name == RUN_CACHE_PARAMETER:
+            refuse_run_cache(value)
         elif name == "accelerator_type" and not RESOURCE.fullmatch(value):
             raise InputError(f"accelerator_type is {value!r}; write it as nvidia.com/gpu")
         elif name == "accelerator_count" and not re.fullmatch("[1-9][0-9]*", value):

@@ -13,7 +13,7 @@ from kfp.dsl.pipeline_task import PipelineTask
 from components.catalog import find_component
 from pipelines.admission import bare
 from pipelines.control import gate, gather_counts, gather_vectors
-from pipelines.place import place
+from pipelines.place import hand_down, place
 from pipelines.placement import Placement
 from pipelines.placement_table import PlacementTable
 from pipelines.several_nodes import ask_for_nodes, launcher_of
@@ -23,6 +23,7 @@ from stillhouse.graph import Use
 from stillhouse.steps.execute import VERDICT
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, stage_text
+from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
 from stillhouse.surfaces.recipes import Recipe
 from stillhouse.versions.address import refuse_secret
 
@@ -87,12 +88,18 @@ class Pods:
         return placed.after(self.look) if self.look else placed
 
     def place_use(self, task: PipelineTask, use: Use) -> PipelineTask:
-        """The same for the task of a use, which finds itself in DVC's run cache where its environment names one."""
-        environment = self.table.of(use.step_name).environment if self.table else os.environ
-        if RUN_CACHE in environment:
-            refuse_secret(environment[RUN_CACHE], RUN_CACHE)
+        """The same for the task of a use, which finds itself in DVC's run cache where it is told of one."""
+        placement = self.table.of(use.step_name) if self.table else None
+        environment = placement.environment if placement else os.environ
+        own = environment.get(RUN_CACHE, "")
+        refuse_secret(own, RUN_CACHE)
+        chosen = placement is not None and bool(placement.run_cache)
+        if own or chosen:
             task.set_env_variable(STAGE, stage_text(use, self.recipe.get(use.section, {})))
-        return self.place(task, use.step_name, use.name)
+        self.place(task, use.step_name, use.name)
+        if chosen:
+            hand_down(task, (RUN_CACHE_PARAMETER,), self.chosen)
+        return task
 
 
 HERE = Pods()

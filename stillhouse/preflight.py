@@ -1,4 +1,4 @@
-"""Looks at a machine before a long step begins on it: shared memory, disk, driver, GPUs, NCCL.
+"""Looks at a machine before a long step begins on it: shared memory, disk, driver, GPUs and their working together.
 
 A pod that cannot do its work should say so in its first seconds, with the remedy, and not after an hour with an error
 of a library. What is looked at (`Readings`) and what is made of it (`problems`) are apart, so that every remedy is
@@ -11,9 +11,10 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+from stillhouse.collective import failure_together
 from stillhouse.errors import InputError
 
 REQUIREMENTS = "STILLHOUSE_PREFLIGHT"
@@ -49,6 +50,10 @@ class Readings:
     nccl: str = ""
     failure: str = ""
     """What the GPU answered to a first computation, where it failed."""
+    together: int = 0
+    """How many GPUs were asked to add up numbers together."""
+    apart: str = ""
+    """Why they could not."""
 
 
 def read_requirements(environment: Mapping[str, str] = os.environ) -> Requirements | None:
@@ -67,6 +72,12 @@ def read_requirements(environment: Mapping[str, str] = os.environ) -> Requiremen
     except (ValueError, TypeError):
         known = json.dumps(asdict(Requirements()))
         raise InputError(f"${REQUIREMENTS} is {text!r}; write it as {known}") from None
+
+
+def with_gpus(text: str, count: int) -> str:
+    """What a placement asks for, where it asks for GPUs, with the count of the run."""
+    asked = read_requirements({REQUIREMENTS: text})
+    return json.dumps(asdict(replace(asked, gpus=count))) if asked and asked.gpus else text
 
 
 def problems(wanted: Requirements, found: Readings) -> list[str]:
@@ -102,7 +113,8 @@ def _gpu_problems(wanted: Requirements, found: Readings) -> list[str]:
     if found.gpus < wanted.gpus:
         told = (
             f"{found.gpus} GPUs can be used (driver {found.driver}, PyTorch for CUDA {found.cuda_build}), "
-            f"{wanted.gpus} are needed: raise `accelerator_count`, or take a node whose driver is new enough"
+            f"{wanted.gpus} are needed: raise `accelerator_count`, or take a node whose driver is new enough; of parts "
+            "of a GPU (MIG) a process sees one, so `accelerator_count` is 1 there"
         )
         return [told]
     several = []
@@ -115,11 +127,22 @@ def _gpu_problems(wanted: Requirements, found: Readings) -> list[str]:
         several.append(
             f"{found.gpus} GPUs and no NCCL: take an image whose PyTorch has it, or set `accelerator_count` to 1"
         )
+    if found.apart:
+        several.append(
+            f"{found.together} GPUs ({', '.join(found.names)}) cannot work together by NCCL {found.nccl} "
+            f"({found.apart}): give {SHARED_MEMORY} more room (`shared_memory` of the placement); look what NCCL says "
+            "with NCCL_DEBUG=INFO in the placement's `environment`; where GPUs do not reach each other's memory "
+            "(`nvidia-smi topo -p2p r`; ACS in the node's BIOS keeps them from it), try NCCL_P2P_DISABLE=1 there; or "
+            "set `accelerator_count` to 1"
+        )
     return several
 
 
-def take_readings(work: Path) -> Readings:
-    """Looks at this machine; `work` is where checkpoints and vectors will lie."""
+def take_readings(work: Path, together: int = 0, backend: str = "nccl") -> Readings:
+    """Looks at this machine; `work` is where checkpoints and vectors will lie.
+
+    Where more than one GPU has to work `together` with others, so many processes add up numbers by `backend`.
+    """
     import torch
 
     cuda = torch.version.cuda or ""
@@ -135,6 +158,8 @@ def take_readings(work: Path) -> Readings:
             failure = str(error).splitlines()[0]
         if torch.distributed.is_available() and torch.distributed.is_nccl_available():
             nccl = ".".join(map(str, torch.cuda.nccl.version()))
+    able = backend != "nccl" or (gpus >= together and nccl and not failure)
+    tried = together if together > 1 and able else 0
     return Readings(
         shared_memory_gib=shutil.disk_usage(SHARED_MEMORY).total / GIB if SHARED_MEMORY.is_dir() else 0.0,
         free_gib=shutil.disk_usage(_existing(work)).free / GIB,
@@ -146,6 +171,8 @@ def take_readings(work: Path) -> Readings:
         names=names,
         nccl=nccl,
         failure=failure,
+        together=tried,
+        apart=failure_together(tried, backend) if tried else "",
     )
 
 
@@ -175,6 +202,7 @@ def check(wanted: Requirements, found: Readings) -> str:
     if told:
         raise InputError("this pod cannot run the step:\n" + "\n".join(f"  - {problem}" for problem in told))
     gpus = f"{found.gpus} GPUs ({', '.join(found.names)}; driver {found.driver}, CUDA {found.cuda_build}"
-    gpus += f", NCCL {found.nccl})" if found.nccl else ")"
+    gpus += f", NCCL {found.nccl}" if found.nccl else ""
+    gpus += ", which add up together)" if found.together else ")"
     room = f"{found.free_gib:.0f} GiB free in {found.work}, {found.shared_memory_gib:.1f} GiB of shared memory"
     return f"{gpus if found.gpus else 'no GPU'}; {room}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stillhouse import cli
+from stillhouse import cli, preflight
 from stillhouse.errors import InputError
 from stillhouse.preflight import (
     REQUIREMENTS,
@@ -20,7 +20,10 @@ from stillhouse.preflight import (
     problems,
     read_requirements,
     take_readings,
+    with_gpus,
 )
+from stillhouse.surfaces import preflight_command
+from stillhouse.surfaces.several_processes import PROCESSES
 
 GOOD = Readings(
     shared_memory_gib=16.0,
@@ -44,12 +47,22 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "too few": ({"gpus": 1}, "1 GPUs can be used (driver 570.86.15, PyTorch for CUDA 12.8), 2 are needed"),
     "it cannot compute": ({"failure": "no kernel image"}, "no kernel image"),
     "no NCCL": ({"nccl": ""}, "set `accelerator_count` to 1"),
+    "parts of a GPU": ({"gpus": 1}, "so `accelerator_count` is 1 there"),
+    "apart": (
+        {"together": 2, "apart": "no sum"},
+        "2 GPUs (A, A) cannot work together by NCCL 2.27.3 (no sum): give /dev/shm",
+    ),
+    "no peer access": ({"together": 2, "apart": "no sum"}, "try NCCL_P2P_DISABLE=1 there"),
 }
 
 
 def test_a_machine_that_will_do() -> None:
     assert problems(WANTED, GOOD) == []
     assert "2 GPUs (A, A; driver 570.86.15, CUDA 12.8, NCCL 2.27.3)" in check(WANTED, GOOD)
+
+
+def test_gpus_that_added_up_are_said_to() -> None:
+    assert "NCCL 2.27.3, which add up together)" in check(WANTED, replace(GOOD, together=2))
 
 
 def test_a_file_system_may_show_a_little_less() -> None:
@@ -102,3 +115,90 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeyp
     monkeypatch.setenv(REQUIREMENTS, json.dumps({"free_gib": 1e9}))
     assert cli.main(["preflight", "--work", str(tmp_path)]) == 2
     assert "enlarge the volume" in capsys.readouterr().err
+
+
+Asked = list[tuple[int, str]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """How many processes were to add up together, by which backend; they never can."""
+    calls: Asked = []
+
+    def failure_together(processes: int, backend: str) -> str:
+        calls.append((processes, backend))
+        return "process 1 of 2 never arrived"
+
+    monkeypatch.setattr(preflight, "failure_together", failure_together)
+    return calls
+
+
+@pytest.mark.parametrize(("together", "tried"), [(0, 0), (1, 0), (2, 2)])
+def test_several_gpus_and_no_fewer_have_to_add_up(together: int, tried: int, asked: Asked, tmp_path: Path) -> None:
+    found = take_readings(tmp_path, together, "gloo")
+    assert asked == [(2, "gloo")] * bool(tried) and found.together == tried
+    assert found.apart == ("process 1 of 2 never arrived" if tried else "")
+
+
+def test_gpus_that_are_not_there_are_not_asked_to_add_up(asked: Asked, tmp_path: Path) -> None:
+    import torch
+
+    assert take_readings(tmp_path, torch.cuda.device_count() + 1).together == 0 and not asked
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """A pod with four GPUs, and how many GPUs each preflight wanted to work together."""
+    wanted: Asked = []
+
+    def readings(work: Path, together: int = 0) -> Readings:
+        wanted.append((together, str(work)))
+        return replace(GOOD, gpus=4, names=("A",) * 4, together=together)
+
+    monkeypatch.setattr(preflight_command, "take_readings", readings)
+    monkeypatch.setenv(REQUIREMENTS, json.dumps({"gpus": 1}))
+    monkeypatch.delenv(PROCESSES, raising=False)
+    return wanted
+
+
+RUNS: dict[str, tuple[str, bool, str, int]] = {
+    "a training on all of them": ("4", True, "", 4),
+    "one GPU": ("1", True, "", 0),
+    "a step of one process": ("4", False, "", 0),
+    "one process by choice": ("4", True, "1", 0),
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_a_pod_looks_for_the_gpus_of_its_run(case: str, four_gpus: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count is a parameter of the pipeline, which kfp's executor has on its command line."""
+    count, parallel, processes, together = RUNS[case]
+    given = {"inputs": {"parameterValues": {"pipelinechannel--accelerator_count": count}}}
+    monkeypatch.setattr("sys.argv", ["executor_main.py", "--executor_input", json.dumps(given)])
+    if processes:
+        monkeypatch.setenv(PROCESSES, processes)
+    preflight_command.check_pod(parallel)
+    assert [number if number > 1 else 0 for number, _ in four_gpus] == [together]
+
+
+def test_a_pod_with_fewer_gpus_than_its_run_asked_for_is_refused(
+    four_gpus: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"inputs": {"parameterValues": {"pipelinechannel--accelerator_count": "8"}}}
+    monkeypatch.setattr("sys.argv", ["executor_main.py", "--executor_input", json.dumps(given)])
+    with pytest.raises(InputError, match=r"4 GPUs can be used .* 8 are needed"):
+        preflight_command.check_pod()
+
+
+def test_the_command_has_gpus_add_up(four_gpus: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["preflight", "--gpus", "4", "--work", str(tmp_path)]) == 0
+    assert four_gpus == [(4, str(tmp_path))]
+    assert "4 GPUs (A, A, A, A;" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"), [('{"gpus": 1}', 4), ('{"gpus": 0, "free_gib": 3}', 0)], ids=["asked for", "not asked for"]
+)
+def test_a_request_takes_the_count_of_the_run(text: str, gpus: int) -> None:
+    read = read_requirements({REQUIREMENTS: with_gpus(text, 4)})
+    assert read is not None and read.gpus == gpus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from stillhouse.deadline import within
 from stillhouse.monitoring.table import Metric
 from stillhouse.versions.address import redact
 
@@ -42,7 +43,8 @@ def push(
             instruments.set(name, value)
     send = pushadd_to_gateway if keep else push_to_gateway
     try:
-        send(gateway, JOB, registry, grouping_key=dict(group), timeout=SECONDS)
+        # As a whole: the timeout of a connection is not one of the name server's.
+        within(SECONDS, lambda: send(gateway, JOB, registry, grouping_key=dict(group), timeout=SECONDS))
     except Exception as error:  # whatever is wrong with the gateway, the step's own work is done
         shown = redact(gateway)
         # urllib quotes parts of an address, by which nobody can tell a password: then the error's kind has to do.

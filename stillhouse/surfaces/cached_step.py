@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,15 +28,17 @@ from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.execute import open_inputs, read_report, refuse_outputs, write_report
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, report_path, stage
+from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER, pipeline_parameters
 from stillhouse.surfaces.recipes import location_fields
 from stillhouse.versions.address import refuse_secret
+from stillhouse.versions.cache_folder import bytes_of, own_cache
 from stillhouse.versions.dvc_source import reason
 
 if TYPE_CHECKING:
     from stillhouse.versions.run_cache import RunCache
 
 RUN_CACHE = "STILLHOUSE_RUN_CACHE"
-"""Environment variable with the URL of the DVC remote."""
+"""Environment variable with a folder or the URL of a DVC remote; the run's parameter `run_cache` goes before it."""
 STAGE = "STILLHOUSE_STAGE"
 """Environment variable with the stage of a task, as `stage_text` writes it."""
 COMMIT = re.compile("[0-9a-f]{40}")
@@ -64,26 +68,39 @@ def through_run_cache(
 ) -> Report:
     """The report of a step whose outputs are restored, or computed by `compute` and saved for others.
 
-    Without `$STILLHOUSE_RUN_CACHE`, for a task that is no use of a graph, and for a step that reads what its settings
+    Without a run cache, for a task that is no use of a graph, and for a step that reads what its settings
     do not pin down, it is computed. Whatever is wrong with the run cache costs a line in the log and nothing more.
     """
-    url, told = os.environ.get(RUN_CACHE), os.environ.get(STAGE)
+    url, told = run_cache_asked(), os.environ.get(STAGE)
     if not url or not told or not pinned_down(step, config):
         return compute()
-    try:
-        import dvc  # noqa: F401
-    except ImportError:
-        raise InputError(f"${RUN_CACHE} needs DVC: pip install 'stillhouse[platform]'") from None
-    refuse_secret(url, f"${RUN_CACHE}")
-    use, section = stage_told(told)
     # What does not answer may be at work there still, in a thread that was left to itself.
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs)
+        try:
+            use, section = stage_told(told)
+            cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs)
+        except Exception as error:  # as for an image without DVC
+            say(f"[{step.name}] the run cache {url} cannot be used ({reason(error)}); it is done here")
+            return compute()
         report = _restored(cache, use, config, inputs, outputs)
         if report is None:
             report = compute()
             _save(cache, use, report, outputs, Path(place) / "report.json")
     return report
+
+
+def run_cache_asked() -> str:
+    """Where the run cache is, as the run's parameter says, else the environment; empty for nowhere.
+
+    Raises `InputError` for an address with a password or token.
+    """
+    chosen = pipeline_parameters(sys.argv)
+    if RUN_CACHE_PARAMETER in chosen:
+        name, address = RUN_CACHE_PARAMETER, str(chosen[RUN_CACHE_PARAMETER])
+    else:
+        name, address = f"${RUN_CACHE}", os.environ.get(RUN_CACHE, "")
+    refuse_secret(address, name)
+    return address
 
 
 def pinned_down(step: Step, config: Any) -> bool:
@@ -110,6 +127,8 @@ def settings_of(config: Any, section: Mapping[str, Any]) -> dict[str, Any]:
 
 def open_run_cache(place: Path, url: str, use: Use, section: Mapping[str, Any], inputs: Folders) -> RunCache:
     """The run cache for the stage of a use, as it stands in a workspace."""
+    import dvc  # noqa: F401
+
     from stillhouse.versions.environment import describe_environment
     from stillhouse.versions.run_cache import RunCache, Stage
 
@@ -133,6 +152,7 @@ def _restored(cache: RunCache, use: Use, config: Any, inputs: Folders, outputs: 
         what = "is damaged there" if cache.broken else "nobody did it before"
         say(f"[{use.name}] not in the run cache {cache.url}: {what}; it is done here")
         return None
+    _note_use(cache)
     folders = {port: found[path.as_posix()] for port, path in use.output_paths().items()}
     try:
         facts = _facts(use.step, config, inputs, folders)
@@ -150,6 +170,14 @@ def _restored(cache: RunCache, use: Use, config: Any, inputs: Folders, outputs: 
     return report
 
 
+def _note_use(cache: RunCache) -> None:
+    """Has the work area's run cache keep what was taken for longer; where that cannot be noted, it goes sooner."""
+    with suppress(OSError, InputError):
+        folder = own_cache(cache.url)
+        if folder:
+            folder.use(cache.taken)
+
+
 def _facts(step: Step, config: Any, inputs: Folders, folders: Folders) -> dict[str, Any]:
     """The facts of restored folders. Raises `InputError` where these are not what the step makes of its inputs here."""
     made_of = {name: manifest.digest for name, manifest in open_inputs(step, inputs).items()}
@@ -163,9 +191,12 @@ def _facts(step: Step, config: Any, inputs: Folders, folders: Folders) -> dict[s
 
 
 def _save(cache: RunCache, use: Use, report: Report, outputs: Folders, path: Path) -> None:
-    write_report(path, report)
     places = {place.as_posix(): outputs[port] for port, place in use.output_paths().items()}
     try:
+        write_report(path, report)
+        folder = own_cache(cache.url)
+        if folder:
+            folder.make_room(bytes_of(outputs.values()))
         cache.save(places | {report_path(use).as_posix(): path})
     except Exception as error:  # the step's own work is done
         say(f"[{use.name}] was not saved to the run cache {cache.url} ({reason(error)})")

@@ -75,15 +75,14 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     stops the run, and every step that is given the verdict refuses to work.
     """
     with watched_task(step_name) as watched:
-        check_pod()
         step = find_step(step_name)
+        check_pod(step.parallel)
         settings = {name: values[name] for name in field_types(step.config)}
         config: Any = build(step.config, settings, f"component {step.identifier}")
         inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
         outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
 
         def compute() -> Report:
-            watched.told = True  # here or on a node; not of a pod that will not do, or of what was in the run cache
             nodes = read_node_settings(os.environ, sys.argv)
             if nodes:
                 from stillhouse.trainjob.launch import execute_on_nodes
@@ -94,6 +93,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
                 return execute_together(step, config, inputs, outputs, number)
             return execute(step, config, inputs, outputs)
 
+        watched.told = True  # here, on a node, or by what takes it from the run cache; not of a pod that will not do
         try:
             report = through_run_cache(step, config, inputs, outputs, compute)
         except ValidationFailed as failure:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stillhouse import context
 from stillhouse.preflight import Requirements, check, read_requirements, take_readings
 from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.pipeline_parameters import accelerator_count, pipeline_parameters
+from stillhouse.surfaces.several_processes import processes_asked
 
 ABOUT = """\
-A pod of a Kubeflow pipeline does the same by itself where its placement says `preflight: true`.
+A pod of a Kubeflow pipeline does the same by itself where its placement says `preflight: true`. With more than one
+GPU, a process on each adds up numbers with the others, as trainings do.
 
 examples:
   stillhouse preflight --gpus 1 --shared-memory 16 --free 100
+  stillhouse preflight --gpus 8 --shared-memory 16
   stillhouse preflight --work /volume"""
 
 
 def main(argv: Sequence[str]) -> int:
     asked = read_requirements() or Requirements()
-    parser = Parser("preflight", "Looks at shared memory, disk, driver, GPUs and NCCL before a long step.", ABOUT)
+    parser = Parser("preflight", "Looks at shared memory, disk, driver and GPUs before a long step.", ABOUT)
     parser.add_argument("--gpus", type=int, default=asked.gpus, metavar="N", help="at least so many GPUs")
     parser.add_argument(
         "--shared-memory", type=float, default=asked.shared_memory_gib, metavar="GIB", help="size of /dev/shm"
@@ -33,12 +39,20 @@ def main(argv: Sequence[str]) -> int:
     )
     arguments = parser.parse(argv)
     wanted = Requirements(gpus=arguments.gpus, shared_memory_gib=arguments.shared_memory, free_gib=arguments.free)
-    print(check(wanted, take_readings(arguments.work or context.work_root())))
+    print(check(wanted, take_readings(arguments.work or context.work_root(), together=wanted.gpus)))
     return 0
 
 
-def check_pod() -> None:
-    """Runs the preflight where the environment asks for it. Raises `InputError` with every remedy."""
+def check_pod(parallel: bool = False) -> None:
+    """Runs the preflight where the environment asks for it. Raises `InputError` with every remedy.
+
+    The GPUs are as many as the run's own parameter says. Those of a step that is `parallel` have to work together,
+    unless the environment says that one process works.
+    """
     wanted = read_requirements(os.environ)
-    if wanted is not None:
-        print(f"[preflight] {check(wanted, take_readings(context.work_root()))}", flush=True)
+    if wanted is None:
+        return
+    if wanted.gpus:
+        wanted = replace(wanted, gpus=accelerator_count(pipeline_parameters(sys.argv), wanted.gpus))
+    together = wanted.gpus if parallel and processes_asked() != 1 else 0
+    print(f"[preflight] {check(wanted, take_readings(context.work_root(), together))}", flush=True)

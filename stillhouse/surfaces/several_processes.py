@@ -25,16 +25,22 @@ def processes_for(step: Step) -> int:
     """How many processes work on a step here; 1 for a step that runs in one."""
     if not step.parallel or context.world_size() > 1:
         return 1
-    asked = os.environ.get(PROCESSES)
+    asked = processes_asked()
     if asked:
-        if not asked.isdecimal() or not int(asked):
-            raise InputError(f"${PROCESSES} is {asked!r}; give a whole number from 1")
-        return int(asked)
+        return asked
     if context.device() == "cpu":
         return 1
     import torch
 
     return max(1, torch.cuda.device_count())
+
+
+def processes_asked() -> int:
+    """How many the environment says; 0 where it says nothing. Raises `InputError` for a number that is none."""
+    asked = os.environ.get(PROCESSES) or ""
+    if asked and (not asked.isdecimal() or not int(asked)):
+        raise InputError(f"${PROCESSES} is {asked!r}; give a whole number from 1")
+    return int(asked or 0)
 
 
 def execute_together(

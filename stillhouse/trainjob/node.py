@@ -18,7 +18,7 @@ from stillhouse.surfaces.torchrun import torchrun
 def main(argv: Sequence[str]) -> int:
     """Runs a step's command line by this node's processes and returns the exit code that says most."""
     with told_in_a_sentence():
-        check_pod()
+        check_pod(parallel=True)
     return torchrun(torchrun_words(argv))
 
 

@@ -1,8 +1,6 @@
 """What a step's pod is told about the nodes that it is to start: one JSON text, from `pipelines/several_nodes.py`.
 
-Kubeflow fills a pipeline's parameters into an image or a volume, but into no environment variable. The accelerator's
-type and count are parameters, so they are read from where Kubeflow does put them: the input of kfp's own executor,
-which is on the command line of the step's process.
+The accelerator's type and count are parameters of the pipeline, which the step's process reads from its command line.
 """
 
 from __future__ import annotations
@@ -13,14 +11,13 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from stillhouse.errors import InputError
+from stillhouse.preflight import with_gpus
+from stillhouse.surfaces.pipeline_parameters import TYPE, accelerator_count, pipeline_parameters
 
 NODES = "STILLHOUSE_NODES"
 """Environment variable that asks for several nodes: `NodeSettings` as JSON."""
 POD = "STILLHOUSE_POD"
 POD_NAMESPACE = "STILLHOUSE_POD_NAMESPACE"
-EXECUTOR_INPUT = "--executor_input"
-CHANNEL = "pipelinechannel--"
-"""How kfp names a pipeline's parameter among a task's inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,22 +88,14 @@ def read_node_settings(environment: Mapping[str, str], command_line: Sequence[st
     return with_chosen(settings, pipeline_parameters(command_line))
 
 
-def with_chosen(settings: NodeSettings, chosen: Mapping[str, Any]) -> NodeSettings:
-    """The settings with the accelerator that the run's parameters name. Nodes without accelerators stay without."""
+def with_chosen(settings: NodeSettings, chosen: dict[str, Any]) -> NodeSettings:
+    """The settings with the accelerator that the run's parameters name, which a node looks for before it begins.
+
+    Nodes without accelerators stay without.
+    """
     if not settings.accelerator_type:
         return settings
-    count = str(chosen.get("accelerator_count", settings.accelerator_count))
-    if not count.isdecimal() or int(count) < 1:
-        raise InputError(f"accelerator_count is {count!r}; give a whole number from 1")
-    kind = str(chosen.get("accelerator_type", settings.accelerator_type))
-    return replace(settings, accelerator_type=kind, accelerator_count=int(count))
-
-
-def pipeline_parameters(command_line: Sequence[str]) -> dict[str, Any]:
-    """The pipeline's parameters that a task reads, as kfp's executor was given them; none in another process."""
-    words = list(command_line)
-    if EXECUTOR_INPUT not in words[:-1]:
-        return {}
-    given = json.loads(words[words.index(EXECUTOR_INPUT) + 1])
-    values = given.get("inputs", {}).get("parameterValues", {})
-    return {name.removeprefix(CHANNEL): value for name, value in values.items() if name.startswith(CHANNEL)}
+    count = accelerator_count(chosen, settings.accelerator_count)
+    kind = str(chosen.get(TYPE, settings.accelerator_type))
+    preflight = with_gpus(settings.preflight, count) if settings.preflight else ""
+    return replace(settings, accelerator_type=kind, accelerator_count=count, preflight=preflight)

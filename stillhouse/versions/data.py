@@ -98,8 +98,9 @@ def _workspace(folder: Path) -> Iterator[Any]:
         told = redact(str(error)).strip() or type(error).__name__
         raise InputError(
             f"DVC cannot do this in {folder}: {told}. Does the remote exist, and may this machine write there "
-            "(bucket, credentials: in a pod the secret that data_secret names; the extras `stillhouse[s3]`, `[ssh]` or "
-            "`[gcs]`)? Nothing was released; the same command may be repeated"
+            "(bucket, credentials: in a pod the secret that data_secret names, for SSH ssh_secret, for Google's "
+            "gcs_secret; the extras `stillhouse[s3]`, `[ssh]` or `[gcs]`)? Nothing was released; the same command may "
+            "be repeated"
         ) from error
     finally:
         os.chdir(here)

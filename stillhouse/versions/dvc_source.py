@@ -99,7 +99,8 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
             raise
         raise InputError(
             f"cannot read {path} of {at}: {reason(error)}. Is its data pushed (`dvc push`), and may this machine "
-            "read the remote (bucket, credentials; in a pod, the secret that the parameter data_secret names)?"
+            "read the remote (bucket, credentials; in a pod, the secret that the parameter data_secret names, for SSH "
+            "ssh_secret, for Google's gcs_secret)?"
         ) from None
 
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
-T = TypeVar("T")
+from stillhouse.deadline import within
 
 REMOTE = "run-cache"
 SECONDS = 30.0
@@ -56,6 +54,8 @@ class RunCache:
     stage: Stage
     broken: bool = field(default=False, init=False)
     """Whether the remote knows of the stage but did not give all that belongs to it."""
+    taken: set[str] = field(default_factory=set, init=False)
+    """The digests of the files that were restored."""
 
     def __post_init__(self) -> None:
         # By hand: DVC's own `init` writes outside the folder, where a pod may be read-only.
@@ -83,13 +83,14 @@ class RunCache:
         with self._opened() as (repo, stage):
             stage.save_deps()
             remote = repo.cloud.get_remote_odb(None, "fetch", hash_name=OF_RUNS)
-            if not _within(SECONDS, lambda: _copy_entries(repo, stage, remote, send=False)):
+            if not within(SECONDS, lambda: _copy_entries(repo, stage, remote, send=False)):
                 return {}
             try:
                 repo.stage_cache.restore(stage, pull=True)
             except RunCacheNotFoundError:
                 self.broken = True
                 return {}
+            self.taken = {entry.value for objects in stage.get_used_objs().values() for entry in objects}
             return {out.def_path: Path(out.fs_path) for out in stage.outs}
 
     def save(self, outs: Mapping[str, Path]) -> None:
@@ -103,7 +104,7 @@ class RunCache:
             stage.save()
             stage.commit(relink=False)
             data, runs = (repo.cloud.get_remote_odb(None, "push", hash_name=name) for name in ("md5", OF_RUNS))
-            _within(SECONDS, lambda: data.fs.exists(data.path))
+            within(SECONDS, lambda: data.fs.exists(data.path))
             for objects in stage.get_used_objs().values():
                 if self.broken:
                     _mend(repo.cache.local, data, {entry.value for entry in objects})
@@ -174,25 +175,6 @@ def _mend(local: Any, remote: Any, digests: set[str]) -> None:
             HashFileDB.check(remote, digest)  # that of a folder trusts a protected file
         except (ObjectFormatError, FileNotFoundError):
             remote.add(local.oid_to_path(digest), local.fs, digest, check_exists=False)
-
-
-def _within(seconds: float, work: Callable[[], T]) -> T:
-    """What `work` returns or raises; `TimeoutError` when it takes longer, and is left to itself."""
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        return done.result(timeout=seconds)
-    except TimeoutError:
-        if done.done():
-            raise
-        raise TimeoutError(f"no answer in {seconds:.0f} s") from None
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +106,25 @@ def test_a_failed_push_costs_a_line_and_nothing_more(
     said = [line for line in capsys.readouterr().err.splitlines() if "not pushed" in line]
     assert len(said) == 1
     assert url in said[0]
+
+
+def test_a_name_server_that_does_not_answer_costs_no_more_than_a_gateway_that_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = threading.Event()
+
+    def never(*given: object) -> None:
+        answered.wait(60)
+        raise socket.gaierror("no answer")
+
+    monkeypatch.setattr("stillhouse.monitoring.gateway.SECONDS", 0.5)
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+    lines: list[str] = []
+    begun = time.monotonic()
+    assert not push("http://stillhouse-pushgateway:9091", [], {}, {"step": "mine"}, lines.append)
+    answered.set()
+    assert time.monotonic() - begun < 10
+    assert lines == ["metrics of mine were not pushed to http://stillhouse-pushgateway:9091: no answer in 0.5 s"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gateway_stand_in import Gateway
 from stillhouse import cli
 from stillhouse.artifacts import write_manifest
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
-from stillhouse.monitoring.watch import watch_task
+from stillhouse.monitoring.watch import watch_step, watch_task
 from stillhouse.refresh.parameters import Parameters
 from stillhouse.refresh.plan import Plan, Rung
 from stillhouse.refresh.run import Refreshed
@@ -97,7 +97,9 @@ def test_the_pod_of_a_step_says_that_its_nodes_failed(
 
 
 def test_a_pod_that_will_not_do_says_so(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stillhouse.surfaces.component.check_pod", lambda: run_control.read_manifest(tmp_path / "x"))
+    monkeypatch.setattr(
+        "stillhouse.surfaces.component.check_pod", lambda parallel: run_control.read_manifest(tmp_path / "x")
+    )
     with pytest.raises(SystemExit):
         run_component("pretrain", pretraining(tmp_path))
     assert reasons(gateway.pushes[0][2]) == ["bad_input"]
@@ -115,11 +117,18 @@ CACHED = Report("was there", facts={"passed": True})
 def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stillhouse.surfaces.component.through_run_cache", lambda *given: CACHED)
+    """It pushes as a step that ran does, once, in the place of what was told before."""
+
+    def taken(*given: Any) -> Report:
+        with watch_step("pretrain", print) as watched:
+            watched.report = CACHED
+        return CACHED
+
+    monkeypatch.setattr("stillhouse.surfaces.component.through_run_cache", taken)
     monkeypatch.setattr("stillhouse.surfaces.component.publish", lambda *given: None)
     run_component("pretrain", pretraining(tmp_path))
     [(method, path, samples)] = gateway.pushes
-    assert (method, path.rpartition("/")[2]) == ("POST", "pretrain")
+    assert (method, path.rpartition("/")[2]) == ("PUT", "pretrain")
     assert samples["stillhouse_step_success", ""] == 1 and reasons(samples) == []
     assert samples["stillhouse_validation_passed", ""] == 1
 

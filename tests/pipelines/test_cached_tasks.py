@@ -24,12 +24,9 @@ SHARDED = {"index": "vectors", "importance": "counts"}
 
 
 def table(name: str, url: str) -> PlacementTable:
-    """A shipped table whose environment names a run cache."""
+    """A shipped table with another run cache, or none."""
     shipped = find_table(name)
-    kinds = {
-        kind: dataclasses.replace(placement, environment={**placement.environment, RUN_CACHE: url})
-        for kind, placement in shipped.kinds.items()
-    }
+    kinds = {kind: dataclasses.replace(placement, run_cache=url) for kind, placement in shipped.kinds.items()}
     return dataclasses.replace(shipped, kinds=kinds)
 
 
@@ -39,7 +36,10 @@ def told(compiled: Compiled) -> dict[str, tuple[Use, dict[str, Any]]]:
     for executor in compiled.spec["deploymentSpec"]["executors"].values():
         environment = {entry["name"]: entry["value"] for entry in executor["container"].get("env", [])}
         if STAGE in environment:
-            assert environment[RUN_CACHE] == "s3://bucket/cache"
+            assert RUN_CACHE not in environment, "the run's parameter says where"
+            assert (
+                compiled.spec["root"]["inputDefinitions"]["parameters"]["run_cache"]["defaultValue"] == "s3://bucket/c"
+            )
             use, section = stage_told(environment[STAGE])
             found[use.name] = (use, section)
     return found
@@ -48,7 +48,7 @@ def told(compiled: Compiled) -> dict[str, tuple[Use, dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def sharded() -> dict[str, tuple[Use, dict[str, Any]]]:
     recipe = load_recipe(find_recipe("001-msmarco"))
-    return told(compile_small(build_pipeline(recipe, table=table("gpu", "s3://bucket/cache"))))
+    return told(compile_small(build_pipeline(recipe, table=table("gpu", "s3://bucket/c"))))
 
 
 def test_every_use_is_told_its_own_stage(sharded: dict[str, tuple[Use, dict[str, Any]]]) -> None:
@@ -66,7 +66,7 @@ def test_every_use_is_told_its_own_stage(sharded: dict[str, tuple[Use, dict[str,
 def test_the_tasks_of_other_pipelines_are_told_the_recipes_words_too() -> None:
     """Else the same step would have another key there: `micro` names settings that are defaults."""
     recipe = load_recipe(find_recipe("micro"))
-    cached = table("cpu", "s3://bucket/cache")
+    cached = table("cpu", "s3://bucket/c")
     plan = make_plan(sweep_of_flags("none,bow", [], "o"), recipe, "micro")
     for pipeline in (build_refresh(recipe, table=cached), build_comparison(plan, table=cached)):
         found = told(compile_small(pipeline))
@@ -91,8 +91,21 @@ def test_a_section_is_told_word_by_word() -> None:
 def test_nothing_is_told_where_no_run_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RUN_CACHE, raising=False)
     recipe = load_recipe(find_recipe("micro"))
-    assert not told(compile_small(build_pipeline(recipe, table=find_table("cpu"))))
+    assert not told(compile_small(build_pipeline(recipe, table=table("cpu", ""))))
     assert not told(compile_small(build_pipeline(recipe)))
+
+
+def test_the_variable_of_a_table_of_ones_own_does_too() -> None:
+    shipped = table("cpu", "")
+    kinds = {
+        kind: dataclasses.replace(placement, environment={**placement.environment, RUN_CACHE: "/store/search"})
+        for kind, placement in shipped.kinds.items()
+    }
+    compiled = compile_small(build_pipeline({}, table=dataclasses.replace(shipped, kinds=kinds)))
+    assert "run_cache" not in compiled.spec["root"]["inputDefinitions"]["parameters"]
+    for executor in compiled.spec["deploymentSpec"]["executors"].values():
+        environment = {entry["name"]: entry["value"] for entry in executor["container"].get("env", [])}
+        assert environment[RUN_CACHE] == "/store/search"
 
 
 SECTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {

@@ -49,6 +49,14 @@ def test_the_runs_own_accelerator_is_asked_for(words: list[str], kind: str, coun
     assert (read.accelerator_type, read.accelerator_count, read.processes_per_node) == (kind, count, count)
 
 
+@pytest.mark.parametrize(("words", "gpus"), [([], 1), (executor(accelerator_count="4"), 4)])
+def test_a_node_looks_for_the_gpus_of_its_run(words: list[str], gpus: int) -> None:
+    asked = replace(SETTINGS, preflight=json.dumps({"gpus": 1, "shared_memory_gib": 16.0, "free_gib": 20.0}))
+    read = read_node_settings({NODES: asked.to_json()}, words)
+    assert read is not None
+    assert json.loads(read.preflight) == {"gpus": gpus, "shared_memory_gib": 16.0, "free_gib": 20.0}
+
+
 def test_nodes_without_accelerators_stay_without() -> None:
     plain = replace(SETTINGS, accelerator_type="", accelerator_count=0)
     read = read_node_settings({NODES: plain.to_json()}, executor(accelerator_count="4"))

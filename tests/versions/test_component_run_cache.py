@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 import yaml
 from kfp import dsl
 from pods import USES, Pod, content
-from repositories import dvc, repro
+from repositories import dvc, repro, surroundings
 
 from pipelines.local import run_pipeline
 from pipelines.tasks import Pods, make_task
@@ -271,3 +274,113 @@ def test_what_somebody_saved_under_a_false_name_is_no_use(pod: Pod, runs: Runs, 
     made = pod.run("lexical")
     assert runs == ["lexical"] * 3
     assert read_manifest(Path(made["negatives"].path)).config["negatives_depth"] == 8
+
+
+@pytest.fixture
+def volume(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A volume of unfinished work whose run cache the pod has, as the shipped placements say."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(pod.folder / "volume"))
+    pod.cache = pod.folder / "volume" / "run-cache"
+    return pod.folder / "volume"
+
+
+def test_the_run_cache_of_the_work_area_stays_below_its_limit(
+    pod: Pod, runs: Runs, volume: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What went is done again; what does not fit is not saved, and the step ends well."""
+    pod.run("lexical", negatives_depth=5)
+    size = sum(map(len, content(volume / "run-cache").values()))
+    monkeypatch.setenv("STILLHOUSE_RUN_CACHE_GIB", str(1.5 * size / 1024**3))
+    pod.run("lexical")
+    assert sum(map(len, content(volume / "run-cache").values())) < 1.5 * size
+    pod.run("lexical")
+    assert runs == ["lexical"] * 2, "the later one is there"
+    pod.run("lexical", negatives_depth=5)
+    assert runs == ["lexical"] * 3, "the one before went"
+    monkeypatch.setenv("STILLHOUSE_RUN_CACHE_GIB", "0")
+    made = pod.run("lexical", negatives_depth=6)
+    assert read_manifest(Path(made["run"].path))
+    assert "was not saved to the run cache" in capsys.readouterr().err
+
+
+WRONG_POD: dict[str, tuple[dict[str, str], str]] = {
+    "a limit that is none": ({"STILLHOUSE_RUN_CACHE_GIB": "much"}, "was not saved to the run cache"),
+    "a task of another version": ({"STILLHOUSE_STAGE": "{use: lexikal, section: {}}"}, "cannot be used"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_POD)
+def test_a_pod_that_is_told_wrongly_works_without(
+    what: str,
+    pod: Pod,
+    runs: Runs,
+    volume: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    variables, said = WRONG_POD[what]
+    monkeypatch.setattr(pod, "monkeypatch", _Fixed(monkeypatch, variables))
+    made = pod.run("lexical")
+    assert read_manifest(Path(made["run"].path)) and runs == ["lexical"]
+    assert said in capsys.readouterr().err
+
+
+@dataclasses.dataclass
+class _Fixed:
+    """Sets variables, but for some that stay as they are here."""
+
+    patch: pytest.MonkeyPatch
+    variables: dict[str, str]
+
+    def setenv(self, name: str, value: str) -> None:
+        for own, text in ({name: value} | self.variables).items():
+            self.patch.setenv(own, text)
+
+    def chdir(self, place: Path) -> None:
+        self.patch.chdir(place)
+
+
+def test_an_image_without_dvc_works_without(
+    pod: Pod, runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "dvc", None)
+    pod.run("lexical")
+    assert runs == ["lexical"]
+    assert f"[lexical] the run cache {pod.cache} cannot be used (import of dvc halted" in capsys.readouterr().err
+
+
+def test_pods_share_a_folder_at_the_same_time(pod: Pod, volume: Path, tmp_path: Path) -> None:
+    """Two save and restore two stages in turn, and there is room for one of them: all end well, with their content."""
+    made = {depth: pod.run("lexical", negatives_depth=depth)["negatives"].path for depth in (5, 6)}
+    expected = {depth: read_manifest(Path(folder)).digest for depth, folder in made.items()}
+    shutil.rmtree(volume / "run-cache")
+    pod.run("lexical", negatives_depth=5)
+    room = sum(map(len, content(volume / "run-cache").values())) + 1000
+    program = """
+import sys
+from pathlib import Path
+import pytest
+from pods import Pod
+from stillhouse.artifacts import read_manifest
+laptop, folder, cache, *depths = sys.argv[1:]
+with pytest.MonkeyPatch.context() as patch:
+    pod = Pod(Path(laptop), Path(folder), cache, patch)
+    for depth in depths:
+        made = pod.run("lexical", negatives_depth=int(depth))
+        print(read_manifest(Path(made["negatives"].path)).digest)
+"""
+    environment = surroundings(PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    started = {
+        depths: subprocess.Popen(
+            [sys.executable, "-c", program, pod.laptop, tmp_path / f"of{depths}", volume / "run-cache", *depths],
+            env=environment | {"STILLHOUSE_RUN_CACHE_GIB": str(room / 1024**3)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for depths in ("565", "656")
+    }
+    for depths, process in started.items():
+        assert process.communicate(timeout=600)[0].split() == [expected[int(depth)] for depth in depths]
+        assert process.returncode == 0
+    assert sum(map(len, content(volume / "run-cache").values())) < 2 * room, "each makes room for itself"
+    assert not list((volume / "run-cache").rglob("*.tmp")), "nothing is left half written"

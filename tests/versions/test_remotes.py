@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,40 +10,6 @@ import yaml
 from repositories import PATHS, call, dvc, free_port, make_repository, release, wait_for
 
 from stillhouse.errors import InputError
-
-SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
-
-
-@pytest.fixture
-def ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A place behind an sshd that takes one key, as the settings of a DVC remote."""
-    if not Path(SSHD).is_file():
-        pytest.skip("no sshd here; `make test-tools` installs it on Debian")
-    for name in ("host", "user"):
-        call(tmp_path, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name))
-    port = free_port()
-    settings = {
-        "ListenAddress": "127.0.0.1",
-        "Port": port,
-        "HostKey": tmp_path / "host",
-        "AuthorizedKeysFile": tmp_path / "user.pub",
-        "PasswordAuthentication": "no",
-        "StrictModes": "no",
-        "PermitRootLogin": "prohibit-password",
-        "Subsystem": "sftp internal-sftp",
-        "PidFile": tmp_path / "pid",
-    }
-    (tmp_path / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd, run by root, wants to be locked into
-    server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.PIPE)
-    try:
-        wait_for(port)
-        address = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{tmp_path / 'shelf'}"
-        yield {"url": address, "keyfile": str(tmp_path / "user")}
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture

@@ -1,0 +1,163 @@
+"""What is chosen when a run is started reaches the pods: counts and addresses that a process reads, images, secrets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.catalog import Request
+from pipelines.ir import Compiled, compile_small
+from pipelines.placement_table import find_table, read_table, shipped_tables
+from pipelines.submit import check_pod_parameters
+from stillhouse.errors import InputError
+from stillhouse.preflight import REQUIREMENTS
+from stillhouse.surfaces.cached_step import STAGE
+
+DIGEST = "sha256:" + "1" * 64
+OWN_IMAGE = f"registry.example/corpus@{DIGEST}"
+
+
+@dataclasses.dataclass
+class Task:
+    """A task of a compiled pipeline, its container, and what Kubernetes is told of its pod."""
+
+    name: str
+    inputs: set[str]
+    container: dict[str, Any]
+    pod: dict[str, Any]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {entry["name"]: entry["value"] for entry in self.container.get("env", [])}
+
+    def secrets(self) -> dict[str, str]:
+        """The parameters that name the secrets of the pod, and where each is mounted, or its variables."""
+        found = {}
+        for kind, place in (("secretAsVolume", "mountPath"), ("secretAsEnv", "")):
+            for secret in self.pod.get(kind, []):
+                assert secret["optional"], "a secret that is not there costs no pod"
+                name = secret["secretNameParameter"]["componentInputParameter"].removeprefix("pipelinechannel--")
+                found[name] = secret[place] if place else ",".join(key["envVar"] for key in secret["keyToEnv"])
+        return found
+
+
+def tasks(compiled: Compiled) -> Iterator[Task]:
+    pods = compiled.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    for component in [compiled.spec["root"], *compiled.spec["components"].values()]:
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            label = compiled.spec["components"][task["componentRef"]["name"]].get("executorLabel")
+            if label:
+                inputs = {name.removeprefix("pipelinechannel--") for name in task["inputs"].get("parameters", {})}
+                container = compiled.spec["deploymentSpec"]["executors"][label]["container"]
+                yield Task(task["taskInfo"]["name"], inputs, container, pods.get(label, {}))
+
+
+@pytest.fixture(scope="module", params=["train", "refresh", "compare-objectives"])
+def on_gpus(request: pytest.FixtureRequest) -> list[Task]:
+    return list(tasks(compile_small(Request(request.param, "sample").build(find_table("gpu")))))
+
+
+def test_every_pod_with_a_preflight_of_gpus_is_told_the_count_of_its_run(on_gpus: list[Task]) -> None:
+    looking = [task for task in on_gpus if json.loads(task.variables.get(REQUIREMENTS, "{}")).get("gpus")]
+    assert looking and all("accelerator_count" in task.inputs for task in looking)
+    assert {task.name for task in looking} == {
+        task.name for task in on_gpus if "accelerator" in task.container["resources"]
+    }
+
+
+def test_every_use_is_told_the_run_cache_of_its_run_and_nothing_else_is(on_gpus: list[Task]) -> None:
+    assert any(STAGE in task.variables for task in on_gpus)
+    for task in on_gpus:
+        assert (STAGE in task.variables) == ("run_cache" in task.inputs), task.name
+
+
+KEYS = {"ssh_secret": "/scratch/.ssh", "gcs_secret": "/etc/stillhouse-gcs", "git_secret": "/etc/stillhouse-git"}
+DATA = {"data_secret": "AWS_ACCESS_KEY_ID,AWS_SECRET_ACCESS_KEY,AWS_ENDPOINT_URL"}
+
+
+@pytest.mark.parametrize("name", shipped_tables())
+def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: str) -> None:
+    made = list(tasks(compile_small(Request("refresh", "sample").build(find_table(name)))))
+    with_keys = [task.name for task in made if task.secrets().keys() & KEYS.keys()]
+    assert sorted(with_keys) == ["check_parameters", "ingest", "plan", "promote", "promote", "promote"]
+    for task in made:
+        assert task.secrets() == (DATA | KEYS if task.name in with_keys else DATA), task.name
+
+
+@pytest.mark.parametrize("name", shipped_tables())
+def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_ssh(name: str, tmp_path: Path) -> None:
+    """As docs/releases.md says."""
+    shared, line_after, rest = shipped_tables()[name].read_text().partition("AWS_ENDPOINT_URL}\n")
+    own = next(line.strip() for line in rest.splitlines() if "ssh_secret" in line)
+    (tmp_path / "mine.yaml").write_text(f"{shared}{line_after}    {own}\n{rest}")
+    for kind, placement in read_table(tmp_path / "mine.yaml").kinds.items():
+        assert KEYS["ssh_secret"] in {secret.path for secret in placement.secrets}, kind
+
+
+def test_google_looks_where_its_secret_is_mounted() -> None:
+    """What it and DVC find there is looked at in tests/versions/test_keys_of_remotes.py."""
+    for name in shipped_tables():
+        table = find_table(name)
+        assert {placement.environment["CLOUDSDK_CONFIG"] for placement in table.kinds.values()} == {KEYS["gcs_secret"]}
+        assert {f"{placement.environment['HOME']}/.ssh" for placement in table.kinds.values()} == {KEYS["ssh_secret"]}
+
+
+def with_own_image(folder: Path, image: str) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(
+        f"kinds:\n  default: {{}}\n  corpus: {{image: {image}}}\nsteps:\n  tokenize: corpus\n  validate: corpus\n"
+    )
+    return path
+
+
+def test_a_kind_with_an_image_of_its_own_takes_it_from_a_parameter_of_its_own(tmp_path: Path) -> None:
+    table = read_table(with_own_image(tmp_path, f'{{parameter: corpus_image, name: "{OWN_IMAGE}"}}'))
+    compiled = compile_small(Request("train", "sample").build(table))
+    assert compiled.spec["root"]["inputDefinitions"]["parameters"]["corpus_image"]["defaultValue"] == OWN_IMAGE
+    for task in tasks(compiled):
+        own = task.name in ("tokenize", "validate")
+        assert (
+            task.container["image"]
+            == f"{{{{$.inputs.parameters['pipelinechannel--{'corpus_image' if own else 'image'}']}}}}"
+        )
+        assert ("corpus_image" in task.inputs) == own, task.name
+
+
+BAD_IMAGES = {
+    "by tag": ("{parameter: corpus_image, name: registry.example/corpus:latest}", "not named by its digest"),
+    "the parameter of all": (f'{{parameter: image, name: "{OWN_IMAGE}"}}', "write it as gpu_image"),
+    "no parameter": (f'{{name: "{OWN_IMAGE}"}}', "image lacks parameter"),
+    "text": (f'"{OWN_IMAGE}"', "image must map settings to values"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_IMAGES)
+def test_an_image_of_a_kind_that_is_wrong_is_refused(case: str, tmp_path: Path) -> None:
+    text, message = BAD_IMAGES[case]
+    with pytest.raises(InputError, match=message):
+        read_table(with_own_image(tmp_path, text))
+
+
+CHOSEN: dict[str, tuple[dict[str, str], str]] = {
+    "image by tag": ({"corpus_image": "registry.example/corpus:2"}, "not named by its digest"),
+    "relative": ({"run_cache": "run-cache"}, "give a folder as /volume/run-cache, or s3://bucket/path"),
+    "no remote": ({"run_cache": "bucket:path"}, "give a folder"),
+    "secret": ({"run_cache": "https://bob:hush@host/x"}, "password or token"),
+}
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+def test_a_wrong_choice_is_refused_before_anything_is_sent(case: str) -> None:
+    values, message = CHOSEN[case]
+    with pytest.raises(InputError, match=message):
+        check_pod_parameters(values, {"corpus_image": OWN_IMAGE, "run_cache": "/volume/run-cache"})
+
+
+@pytest.mark.parametrize("address", ["", "/store/search", "s3://bucket/search", "ssh://me@host/x", "gs://bucket"])
+def test_a_run_cache_may_be_a_folder_a_remote_or_nowhere(address: str) -> None:
+    check_pod_parameters({"run_cache": address}, {"run_cache": "/volume/run-cache"})

@@ -1,0 +1,72 @@
+"""A step that was done in one run is not done again in the next, with the placements as they are shipped.
+
+Runs go through kfp's local runner, whose tasks get the variables of the placement and the parameters of the run as on a
+cluster; the volumes are folders.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp.dsl.base_component import BaseComponent
+
+from pipelines.interface import make_pipeline
+from pipelines.local import run_pipeline
+from pipelines.placement_table import PlacementTable, read_table, shipped_tables
+from pipelines.tasks import Pods, make_task
+from stillhouse.artifacts import read_manifest
+from stillhouse.config import build, field_types
+from stillhouse.graph import find_uses, needed
+from stillhouse.surfaces.cached_step import RUN_CACHE
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Task .* have no effect:UserWarning")]
+RECIPE = {"ingest": {"max_articles": 5}}
+
+
+def shipped_table(name: str, volumes: Path) -> PlacementTable:
+    """A shipped table whose pods have their volumes in folders."""
+    text = shipped_tables()[name].read_text()
+    for path in ("/volume", "/scratch"):
+        (volumes / path.strip("/")).mkdir(parents=True)
+        text = re.sub(rf"(?<![\w/]){path}\b", str(volumes) + path, text)
+    (volumes / f"{name}.yaml").write_text(text)
+    return read_table(volumes / f"{name}.yaml")
+
+
+def a_part_of_a_run(table: PlacementTable) -> BaseComponent:
+    """`validate` and what it needs."""
+
+    def body(given: dict[str, Any], pods: Pods) -> None:
+        tasks: dict[str, Any] = {}
+        for use in needed(find_uses().values(), ["validate"]):
+            config: Any = build(use.step.config, RECIPE.get(use.name, {}), use.name)
+            values = {field: getattr(config, field) for field in field_types(use.step.config)}
+            tasks[use.name] = make_task(use, values, tasks, Pods(pods.table, pods.chosen, recipe=RECIPE))
+
+    return make_pipeline("part", "A part of a run.", [], table, body)
+
+
+def test_a_second_run_takes_what_the_first_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(RUN_CACHE, raising=False)
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    part = a_part_of_a_run(shipped_table("cpu", tmp_path / "pod"))
+    cache = tmp_path / "pod" / "volume" / "run-cache"
+    digests = []
+    runs = {
+        "first": ({}, f"[validate] saved to the run cache {cache}"),
+        "second": ({}, f"[validate] taken from the run cache {cache}"),
+        "elsewhere": ({"run_cache": str(tmp_path / "shelf")}, f"[validate] saved to the run cache {tmp_path}/shelf"),
+    }
+    for name, (parameters, said) in runs.items():
+        run_pipeline(part, parameters, tmp_path / name)
+        told = "".join(capfd.readouterr())
+        assert said in told, name
+        print(told)
+        [made] = tmp_path.glob(f"{name}/outputs/*/validate/validation")
+        digests.append(read_manifest(made).digest)
+    assert len(set(digests)) == 1

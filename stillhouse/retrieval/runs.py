@@ -212,7 +212,7 @@ def _read_lines(path: Path) -> pd.DataFrame:
                         "with `query_id Q0 passage_id rank score system` in every line"
                     )
                 block = _single_spaced(block + rest)
-                if block.strip():
+                if block.strip(b" \n"):
                     blocks.append(csv.read_csv(pa.BufferReader(block), **options))
     except pa.ArrowInvalid as error:
         raise InputError(

@@ -56,11 +56,11 @@ def read_run_file(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     found = read_run(path)
     of_query: dict[str, list[tuple[int, float, str]]] = {}
-    for line in data.decode().split("\n"):
-        cells = re.split("[ \t\r]+", line.strip(" \t\r"))
-        if cells != [""]:
-            query, _, passage, rank, score, _ = cells
-            of_query.setdefault(query, []).append((int(rank), -float(score), passage))
+    for line in data.split(b"\n"):
+        cells = re.split(rb"[ \t\r]+", line.strip(b" \t\r"))
+        if cells != [b""]:
+            query, _, passage, rank, score, _ = cells  # what the others hold is of no matter
+            of_query.setdefault(query.decode(), []).append((int(rank), -float(score), passage.decode()))
     wanted = [
         (query, passage, number, np.float32(-score))
         for query, lines in of_query.items()

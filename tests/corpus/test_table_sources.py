@@ -161,6 +161,21 @@ def test_parquet_by_the_names_of_beir_in_parts(tmp_path: Path, read: Read) -> No
     check(read(folder))
 
 
+def test_of_a_damaged_parquet_file_no_row_is_lost_in_silence(tmp_path: Path) -> None:
+    """A bit in the header of a page can end its column early; pyarrow's batches then end with it and say nothing."""
+    path = tmp_path / "passages.parquet"
+    pd.DataFrame({"id": ["a", "b", "c"], "text": ["x" * 50, "y", "z"]}).to_parquet(path)
+    data = path.read_bytes()
+    refused = 0
+    for place in range(min(400, len(data))):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        try:
+            assert len(list(open_source(str(path)).rows())) == 3, place
+        except InputError as error:
+            refused += "is damaged" in str(error)
+    assert refused
+
+
 def test_columns_of_other_names(write: Write, read: Read) -> None:
     files = {
         "corpus.tsv": "number\theading\tbody\ttext\np1\tOne\tmine\tother\n",

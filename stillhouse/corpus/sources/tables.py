@@ -153,6 +153,8 @@ def _read_parquet(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> I
                         row = dict(zip(columns, cells))
                         yield Fields(row, where, str(row)[:CONTENT_LENGTH])
                 number += len(batch)
+            if number != opened.metadata.num_rows:  # damage may end a column early, and nothing is said of it
+                raise ValueError(f"it should have {opened.metadata.num_rows:,}")
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:

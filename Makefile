@@ -32,8 +32,8 @@ test-full: lint  ## the same, the longest too: the whole sample, a refresh of ev
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS)
 
 KILLS ?= 20
-test-kill: install  ## every step, and a refresh, killed KILLS times at random moments; what they leave must be a calm run's
-	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival tests/refresh/test_killed_refresh.py --timeout=36000
+test-kill: install  ## every step, a refresh and tasks with a run cache, killed KILLS times at random moments; what they leave must be a calm run's
+	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival tests/refresh/test_killed_refresh.py tests/versions/test_killed_run_cache.py --timeout=36000
 
 FUZZED ?= article-jsonl article-tree beir dpr html-tree msmarco params parquet reqa run squad tables
 SECONDS_EACH ?= 60

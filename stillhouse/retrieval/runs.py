@@ -27,6 +27,7 @@ COLUMNS = ("query_id", "q0", "passage_id", "rank", "score", "system")
 LINE = "%s Q0 %s %d %.9g %s\n"  # nine significant digits tell any two float32 values apart
 WRITTEN_AT_ONCE = 100_000  # lines
 READ_AT_ONCE = 1 << 24  # bytes
+LONGEST_LINE = 1 << 20  # bytes
 KEPT = ("query_id", "passage_id", "rank", "score")
 TEXT = pa.dictionary(pa.int32(), pa.string())
 MAGNITUDE = 0x7FFFFFFF
@@ -204,8 +205,14 @@ def _read_lines(path: Path) -> pd.DataFrame:
     try:
         with path.open("rb") as file:
             while block := file.read(READ_AT_ONCE):
-                block = _single_spaced(block + file.readline())
-                if block.strip():
+                rest = file.readline(LONGEST_LINE)
+                if len(rest) == LONGEST_LINE:
+                    raise InputError(
+                        f"{path} has a line of more than {LONGEST_LINE:,} bytes, so it is no TREC run file; give one "
+                        "with `query_id Q0 passage_id rank score system` in every line"
+                    )
+                block = _single_spaced(block + rest)
+                if block.strip(b" \n"):
                     blocks.append(csv.read_csv(pa.BufferReader(block), **options))
     except pa.ArrowInvalid as error:
         raise InputError(
@@ -218,7 +225,8 @@ def _read_lines(path: Path) -> pd.DataFrame:
 
 def _single_spaced(block: bytes) -> bytes:
     """Whole lines with one space between columns, where another tool wrote tabs or several spaces."""
-    if b"\t" in block or b"  " in block or b" \n" in block or b"\n " in block or b"\r" in block or block[:1] == b" ":
+    odd = (b"\t", b"  ", b" \n", b"\n ", b"\r")
+    if any(each in block for each in odd) or block.startswith(b" ") or block.endswith(b" "):
         block = re.sub(rb"[ \t\r]+", b" ", block)
         block = re.sub(rb"^ | $", b"", block, flags=re.MULTILINE)
     return block

@@ -1,13 +1,12 @@
 """Scores that outlive a killed run: appended batch by batch to a file of the work folder, read back by the next run.
 
-The file is a row of blocks, each a header and its scores. A block that was not written to its end, or not rightly, ends
-the file: it and what follows is computed again.
+The file is a row of blocks, each a header and its scores. A block that was not written to its end, as a kill leaves it,
+ends the file; so does one that is not what its digest says, which is told. It and what follows is computed again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +14,19 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.context import say
 from stillhouse.corpus.digest_numbers import digests_of
 
-HEADER = np.dtype([("pairs", "<u4"), ("checksum", "<u4")])
+DIGEST = 32
+"""Bytes of a SHA-256, of a block's count and its scores."""
+HEADER = np.dtype([("pairs", "<u4"), ("digest", "u1", DIGEST)])
 ENTRY = np.dtype([("pair", "<u4"), ("score", "<f4")])
+
+
+def _header(pairs: int, body: bytes) -> bytes:
+    """What stands before the scores of a block, `HEADER.itemsize` bytes."""
+    count = np.array(pairs, dtype="<u4").tobytes()
+    return count + hashlib.sha256(count + body).digest()
 
 
 class ScoreLog:
@@ -45,7 +53,7 @@ class ScoreLog:
         entries = np.empty(len(pairs), dtype=ENTRY)
         entries["pair"], entries["score"] = pairs, scores
         body = entries.tobytes()
-        self._file.write(np.array([(len(pairs), zlib.crc32(body))], dtype=HEADER).tobytes() + body)
+        self._file.write(_header(len(pairs), body) + body)
         self._file.flush()
 
     def _take(self, pairs: NDArray[np.integer], scores: NDArray[np.float32]) -> None:
@@ -55,9 +63,12 @@ class ScoreLog:
         self._file.seek(0)
         whole = 0
         while len(head := self._file.read(HEADER.itemsize)) == HEADER.itemsize:
-            header = np.frombuffer(head, dtype=HEADER)[0]
-            body = self._file.read(int(header["pairs"]) * ENTRY.itemsize)
-            if not header["pairs"] or zlib.crc32(body) != header["checksum"]:
+            pairs = int(np.frombuffer(head, dtype=HEADER)["pairs"][0])
+            body = self._file.read(pairs * ENTRY.itemsize)
+            if len(body) < pairs * ENTRY.itemsize:
+                break
+            if head != _header(pairs, body):
+                say(f"{self._file.name} is damaged after {self.done_P.sum():,} scores; those behind are computed again")
                 break
             entries = np.frombuffer(body, dtype=ENTRY)
             self._take(entries["pair"], entries["score"])

@@ -149,7 +149,8 @@ def _restored(cache: RunCache, use: Use, config: Any, inputs: Folders, outputs: 
         say(f"[{use.name}] the run cache {cache.url} cannot be read ({reason(error)}); it is done here")
         return None
     if not found:
-        what = "is damaged there" if cache.broken else "nobody did it before"
+        entries = f" ({', '.join(cache.damaged)})" if cache.damaged else ""
+        what = f"is damaged there{entries}" if cache.broken else "nobody did it before"
         say(f"[{use.name}] not in the run cache {cache.url}: {what}; it is done here")
         return None
     _note_use(cache)
@@ -201,7 +202,8 @@ def _save(cache: RunCache, use: Use, report: Report, outputs: Folders, path: Pat
     except Exception as error:  # the step's own work is done
         say(f"[{use.name}] was not saved to the run cache {cache.url} ({reason(error)})")
         return
-    say(f"[{use.name}] saved to the run cache {cache.url}")
+    mended = f"; of it {', '.join(cache.mended)} was damaged there and is replaced" if cache.mended else ""
+    say(f"[{use.name}] saved to the run cache {cache.url}{mended}")
 
 
 def _listed(outputs: Folders) -> str:

@@ -56,6 +56,10 @@ class RunCache:
     """Whether the remote knows of the stage but did not give all that belongs to it."""
     taken: set[str] = field(default_factory=set, init=False)
     """The digests of the files that were restored."""
+    damaged: list[str] = field(default_factory=list, init=False)
+    """The names of entries of the stage that are not what their names say: they were not looked at."""
+    mended: list[str] = field(default_factory=list, init=False)
+    """The digests of files that were not what their names say, and that `save` replaced."""
 
     def __post_init__(self) -> None:
         # By hand: DVC's own `init` writes outside the folder, where a pod may be read-only.
@@ -83,15 +87,18 @@ class RunCache:
         with self._opened() as (repo, stage):
             stage.save_deps()
             remote = repo.cloud.get_remote_odb(None, "fetch", hash_name=OF_RUNS)
-            if not within(SECONDS, lambda: _copy_entries(repo, stage, remote, send=False)):
-                return {}
-            try:
-                repo.stage_cache.restore(stage, pull=True)
-            except RunCacheNotFoundError:
-                self.broken = True
-                return {}
-            self.taken = {entry.value for objects in stage.get_used_objs().values() for entry in objects}
-            return {out.def_path: Path(out.fs_path) for out in stage.outs}
+            known = within(SECONDS, lambda: _copy_entries(repo, stage, remote, send=False))
+            self.damaged = _drop_damaged(repo, stage)
+            for _ in range(known - len(self.damaged)):
+                try:
+                    repo.stage_cache.restore(stage, pull=True)
+                except RunCacheNotFoundError:
+                    _drop_newest(repo, stage)
+                else:
+                    self.taken = {entry.value for objects in stage.get_used_objs().values() for entry in objects}
+                    return {out.def_path: Path(out.fs_path) for out in stage.outs}
+            self.broken = known > 0
+            return {}
 
     def save(self, outs: Mapping[str, Path]) -> None:
         """Sends what the stage wrote here, by its paths in dvc.yaml. The files themselves stay as they are.
@@ -107,7 +114,7 @@ class RunCache:
             within(SECONDS, lambda: data.fs.exists(data.path))
             for objects in stage.get_used_objs().values():
                 if self.broken:
-                    _mend(repo.cache.local, data, {entry.value for entry in objects})
+                    self.mended += _mend(repo.cache.local, data, {entry.value for entry in objects})
                 failed = repo.cloud.push(objects).failed
                 if failed:
                     raise Unsent(f"{len(failed)} of {len(objects)} files did not arrive")
@@ -165,16 +172,51 @@ def _copy_entries(repo: Any, stage: Any, remote: Any, *, send: bool) -> int:
     return len(entries)
 
 
-def _mend(local: Any, remote: Any, digests: set[str]) -> None:
-    """Replaces files of the remote whose content is not what their names say; DVC would take them for sent."""
+def _entries(repo: Any, stage: Any) -> list[Path]:
+    """What is known here of the stage. A report tells how long the step took: who did it too has another entry."""
+    key = _key(stage)
+    return sorted((Path(repo.cache.legacy.path) / "runs" / key[:2] / key).glob("*"))
+
+
+def _drop_damaged(repo: Any, stage: Any) -> list[str]:
+    """Forgets the entries that are not what their names say, which DVC does not look at. Returns their names."""
+    from dvc.stage.cache import _get_cache_hash
+    from dvc.utils.serialize import load_yaml
+
+    damaged = []
+    for entry in _entries(repo, stage):
+        try:
+            is_sound = _get_cache_hash(load_yaml(entry)) == entry.name
+        except Exception:  # whatever the bytes make of YAML, or of an entry
+            is_sound = False
+        if not is_sound:
+            entry.unlink()
+            damaged.append(entry.name)
+    return damaged
+
+
+def _drop_newest(repo: Any, stage: Any) -> None:
+    """Forgets the entry that DVC looked at and found files missing or damaged: the files of another may be whole."""
+    if entries := _entries(repo, stage):
+        max(entries, key=lambda entry: entry.stat().st_mtime_ns).unlink()
+
+
+def _mend(local: Any, remote: Any, digests: set[str]) -> list[str]:
+    """Replaces files of the remote whose content is not what their names say; DVC would take them for sent.
+
+    Returns their digests; of one that is not there at all nothing needs to be told.
+    """
     from dvc_data.hashfile.db import HashFileDB
     from dvc_objects.errors import ObjectFormatError
 
+    damaged = []
     for digest in sorted(digests):
         try:
             HashFileDB.check(remote, digest)  # that of a folder trusts a protected file
-        except (ObjectFormatError, FileNotFoundError):
+        except (ObjectFormatError, FileNotFoundError) as error:
+            damaged += [digest] if isinstance(error, ObjectFormatError) else []
             remote.add(local.oid_to_path(digest), local.fs, digest, check_exists=False)
+    return damaged
 
 
 @contextmanager

@@ -3,7 +3,8 @@
     python tests/corpus/fuzz_readers.py beir --seconds 60
 
 A file of a small whole source (`sources_to_damage`), a recipe or a run file is what the fuzzer makes of it. It is
-read, or refused with `InputError`; anything else stops the fuzzer, which then leaves the input as `crash-...`.
+read, and every row is what a slow and obvious reader makes of the same bytes (`held_against_slow`), or it is refused
+with `InputError`; anything else stops the fuzzer, which then leaves the input as `crash-...`.
 """
 
 from __future__ import annotations

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import yaml
+from held_against_slow import check_source
 from sources_to_damage import SOURCES
 
-from stillhouse.corpus.ingestion import Choices, ingest_source
-from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.runs import read_run
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
@@ -32,26 +34,40 @@ def read_source(name: str, data: bytes, folder: Path) -> None:
         path = folder / "source" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    (folder / "corpus").mkdir()
-    format = "tables" if name == "parquet" else name
-    ingest_source(open_source(str(folder / "source"), format), Choices(max_queries={}, seed=0), folder / "corpus")
-    corpus = Corpus.open(folder / "corpus")
-    passages = corpus.passages["passage_id"]
-    assert passages.is_unique and corpus.queries["query_id"].is_unique
-    assert set(corpus.qrels["passage_id"]) <= set(passages)
+    check_source(name, files, folder)
 
 
 def read_params(data: bytes, folder: Path) -> None:
+    """Every setting is what plain YAML says, or the default."""
     path = folder / "params.yaml"
     path.write_bytes(data)
-    configs(load_recipe(path), str(path))
+    found = configs(load_recipe(path), str(path))
+    content = yaml.safe_load(data.decode()) or {}
+    for name, config in found.items():
+        section = content.get(name) or {}
+        for field in dataclasses.fields(config):
+            wanted, value = section.get(field.name, field.default), getattr(config, field.name)
+            assert value == type(value)(wanted) and (type(value) is float or type(wanted) is type(value)), field.name
 
 
 def read_run_file(data: bytes, folder: Path) -> None:
+    """The lines are those of the file, each query's by rank, score and place, and their ranks are counted anew."""
     path = folder / "test.trec"
     path.write_bytes(data)
-    lines = read_run(path)
-    assert not lines.duplicated(["query_id", "passage_id"]).any()
+    found = read_run(path)
+    of_query: dict[str, list[tuple[int, float, str]]] = {}
+    for line in data.split(b"\n"):
+        cells = re.split(rb"[ \t\r]+", line.strip(b" \t\r"))
+        if cells != [b""]:
+            query, _, passage, rank, score, _ = cells  # what the others hold is of no matter
+            of_query.setdefault(query.decode(), []).append((int(rank), -float(score), passage.decode()))
+    wanted = [
+        (query, passage, number, np.float32(-score))
+        for query, lines in of_query.items()
+        for number, (_, score, passage) in enumerate(sorted(lines, key=lambda line: line[:2]), start=1)
+    ]
+    columns = [found[name].tolist() for name in ("query_id", "passage_id", "rank", "score")]
+    assert list(zip(*columns)) == wanted
 
 
 def reader(name: str) -> Callable[[bytes], None]:

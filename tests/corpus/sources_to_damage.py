@@ -9,6 +9,7 @@ import pandas as pd
 
 ARTICLE = {"_id": "a", "title": "A", "sections": [{"heading": "h", "paragraphs": ["x", "y"]}], "links": ["a"]}
 QAS = [{"id": "q", "question": "?", "answers": [{"text": "x", "answer_start": 0}]}]
+PARAGRAPHS = [{"context": "c", "qas": QAS}, {"context": "d", "qas": [{"id": 7, "question": "!", "answers": []}]}]
 EXAMPLE = {"question": "?", "answers": ["a"], "positive_ctxs": [{"passage_id": "1"}, {"text": "x"}]}
 
 
@@ -23,44 +24,49 @@ def lines(*objects: object) -> bytes:
 
 
 LABELS = {
-    "queries.jsonl": lines({"_id": "q", "text": "ask"}),
-    "qrels/test.tsv": b"query-id\tcorpus-id\tscore\nq\ta\t1\n",
+    "queries.jsonl": lines({"_id": "q", "text": "ask"}, {"_id": 7, "text": "Ask"}),
+    "qrels/test.tsv": b"query-id\tcorpus-id\tscore\nq\ta\t1\n7\tb\t2\n7\ta\t0\n",
 }
 SOURCES: dict[str, dict[str, bytes]] = {
     "beir": {"corpus.jsonl": lines({"_id": "a", "title": "t", "text": "caf\u00e9"}, {"_id": "b", "text": "x"})}
     | LABELS,
     "article-jsonl": {"articles.jsonl": lines(ARTICLE)} | LABELS,
-    "article-tree": {"a.md": b"# A\n\nx [a](a.md)\n\n```\ncode\n```\n\ny \xc3\xa9\n", "b.txt": b"text\n"},
-    "html-tree": {"a.html": b"<title>t</title><h1>A</h1><p>x <a href='a.html'>y</a><pre>z</pre><!-- c -->\xc3\xa9"},
-    "squad": {
-        "train.json": json.dumps({"data": [{"title": "t", "paragraphs": [{"context": "c", "qas": QAS}]}]}).encode()
+    "article-tree": {
+        "a.md": b'# A\n\nx [a](a.md)\n\n```\ncode\n```\n\n## C# ##\ny \xc3\xa9\nz ![b](<c/d e.md> "f")\n\n* * *\n- g\n',
+        "b.txt": b"text\n",
+        "c/d.md": b"[up](../a.md#x) and [away](http://a/b.md)\n~~~\n  code\n\n  more\n",
     },
+    "html-tree": {"a.html": b"<title>t</title><h1>A</h1><p>x <a href='a.html'>y</a><pre>z</pre><!-- c -->\xc3\xa9"},
+    "squad": {"train.json": json.dumps({"data": [{"title": "t_u v", "paragraphs": PARAGRAPHS}]}).encode()},
     "dpr": {
-        "psgs_w100.tsv": b'id\ttext\ttitle\n1\t"x ""y"""\tt\n2\tx\tt\n',
+        "psgs_w100.tsv": b'id\ttext\ttitle\n1\t"x ""y"""\tt\n2\tx\tt\nwiki:3\t"p\nq"\t"u"\n4\ta "b" c\t\n',
         "nq-train.json": json.dumps([EXAMPLE, EXAMPLE]).encode(),
         "nq-test.qa.csv": b"who\t['a', 'b']\n",
     },
     "msmarco": {
-        "collection.tsv": b"1\tx\n2\ty\n",
+        "collection.tsv": b"1\tx\n2\ty\n3\tu\tz\n",
         "queries.test.tsv": b"1\task\n",
         "qrels.test.tsv": b"1 0 2 3\n",
         "titles.tsv": b"1\tt\n",
     },
     "reqa": {
         "passages.jsonl": lines({"_id": "p", "title": "t", "text": "x. y."}),
-        "candidates.jsonl": lines({"_id": "a", "p": "p", "sentence": "x."}),
+        "candidates.jsonl": lines({"_id": "a", "p": "p", "sentence": "x."}, {"_id": "b", "p": "p", "sentence": "y."}),
         "queries.jsonl": LABELS["queries.jsonl"],
         "qrels.tsv": LABELS["qrels/test.tsv"],
         "split_80_20.json": b'{"train": [], "valid": [], "test": ["q"]}',
     },
     "tables": {
-        "passages.csv": b'id,title,text,position\na,t,"x\ny",0\nb,,z,1\n',
-        "queries.tsv": b"id\ttext\nq\task\n",
-        "qrels.csv": b"query_id,passage_id,score,split\nq,a,1,test\n",
+        "passages.csv": b'id,title,text,position,article_id\na,t,"x\n,""y""",0,A\nb,,z,1.0,B\nc,"",w "v,3,B\n',
+        "queries.tsv": b'id\ttext\nq\task\nr\t"a ""b""\tc"\ns\t"d\ne"\nt\t"f\n',
+        "links.csv": b"source,target\nA,B\nB,A\n",
+        "qrels.csv": b"query_id,passage_id,score,split\nq,a,1,test\nr,b,2.0,val\n",
         "answers.csv": b"query_id,answer,kind\nq,a+,regex\n",
     },
     "parquet": {
-        "passages.parquet": parquet({"id": ["a", "b"], "text": ["x" * 50, "y"], "position": [0, 1]}),
+        "passages.parquet": parquet(
+            {"id": ["a", "b", "c"], "text": ["x" * 50, "y", "y"], "title": ["t", None, "u"], "position": [0, 1, 2]}
+        ),
         "queries.parquet": parquet({"id": ["q"], "text": ["ask"]}),
         "qrels.parquet": parquet({"query_id": ["q"], "passage_id": ["a"], "score": [1], "split": ["test"]}),
     },

@@ -86,6 +86,33 @@ def test_links_leave_their_words(markdown: str, text: str, targets: list[str]) -
     assert plain_text(markdown) == (text, targets)
 
 
+@pytest.mark.parametrize(
+    ("line", "heading"),
+    [
+        ("# A", "A"),
+        ("## A ##", "A"),
+        ("# C#", "C#"),  # as in CommonMark: what closes a heading stands behind a space
+        ("# C# #", "C#"),
+        ("# #", ""),
+        ("# A # B", "A # B"),
+        ("# A" + " " * 100_000 + "b", "A" + " " * 100_000 + "b"),  # and is no matter of hours
+        ("# A" + "#" * 100_000 + "b", "A" + "#" * 100_000 + "b"),
+    ],
+)
+@pytest.mark.timeout(20)
+def test_headings(line: str, heading: str, tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_text(f"# First\n\n{line}\n\ntext\n")
+    [passage] = open_source(str(tmp_path)).rows()
+    assert isinstance(passage, Passage) and passage.section == heading
+
+
+@pytest.mark.timeout(20)
+def test_a_link_that_does_not_end_is_text_at_once() -> None:
+    for begin in ("[a](", "[a](b", '[a](b "c"', '[a](b "'):
+        text = begin + " " * 100_000 + "x"
+        assert plain_text(text) == (text, [])
+
+
 ARTICLE = {
     "_id": "a",
     "title": "A",

@@ -56,6 +56,15 @@ def test_msmarco(packed: bool, write: Write, read: Read) -> None:
     assert corpus.left_out == {"query: no qrel of its split names it": 2}
 
 
+def test_a_line_of_white_space_that_only_unicode_knows_is_rejected(write: Write, read: Read) -> None:
+    corpus = read(write(MARCO | {"qrels.train.tsv": "\u2028\n1 0 0 1\n2 0 1 1\n\u3000\n"}))
+    assert [(row.kind, row.id, row.where) for row in corpus.rejected] == [
+        ("qrel", "", "qrels.train.tsv:1"),
+        ("qrel", "", "qrels.train.tsv:4"),
+    ]
+    assert corpus.split_of["1"] == corpus.split_of["2"] == "train"
+
+
 def test_grades_reach_the_measures_that_need_them(write: Write, read: Read) -> None:
     """TREC Deep Learning counts a passage of grade 2 and more as relevant: the measures with rel=2."""
     corpus = read(write(MARCO))

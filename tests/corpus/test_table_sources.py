@@ -80,6 +80,26 @@ def test_a_quote_that_is_text_swallows_no_rows(case: str, write: Write, read: Re
         assert (found.text, found.title) == (text.strip('"') if text == '"c"' else text, title)
 
 
+def test_a_row_of_which_a_line_cannot_be_read_is_rejected(write: Write, read: Read) -> None:
+    """Its text would lack a line."""
+    content = b'id,text\na,one\nb,"two\nx\xff\nthree"\nc,"four\nfive"\n'
+    corpus = read(write({"passages.csv": content}))
+    assert [(row.id, row.text) for row in corpus.passages.values()] == [("a", "one"), ("c", "four\nfive")]
+    assert [(row.kind, row.reason, row.where) for row in corpus.rejected] == [
+        ("line", "not UTF-8", "passages.csv:4"),
+        ("line", "a line of the row cannot be read", "passages.csv:5"),
+    ]
+
+
+def test_a_cell_with_a_tab_and_a_line_end_is_none(write: Write, read: Read) -> None:
+    """Wherever in it they stand."""
+    corpus = read(write({"passages.tsv": 'id\ttext\na\t"x\nb\t"y\t\n"\n'}))
+    assert [(row.id, row.text) for row in corpus.passages.values()] == [("a", '"x')]
+    corpus = read(write({"passages.tsv": 'id\ttext\na\t"x\ty\n"\nb\tz\n'}))
+    assert [(row.id, row.text) for row in corpus.passages.values()] == [("b", "z")]
+    assert [row.reason for row in corpus.rejected] == ["not as many columns as the first row (2)"] * 2
+
+
 TEXTS = st.text(st.sampled_from('ab" ,\n'), min_size=1, max_size=8)
 MORE = st.text(st.sampled_from('ab"'), max_size=4)
 
@@ -139,6 +159,21 @@ def test_parquet_by_the_names_of_beir_in_parts(tmp_path: Path, read: Read) -> No
         },
     )
     check(read(folder))
+
+
+def test_of_a_damaged_parquet_file_no_row_is_lost_in_silence(tmp_path: Path) -> None:
+    """A bit in the header of a page can end its column early; pyarrow's batches then end with it and say nothing."""
+    path = tmp_path / "passages.parquet"
+    pd.DataFrame({"id": ["a", "b", "c"], "text": ["x" * 50, "y", "z"]}).to_parquet(path)
+    data = path.read_bytes()
+    refused = 0
+    for place in range(min(400, len(data))):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        try:
+            assert len(list(open_source(str(path)).rows())) == 3, place
+        except InputError as error:
+            refused += "is damaged" in str(error)
+    assert refused
 
 
 def test_columns_of_other_names(write: Write, read: Read) -> None:

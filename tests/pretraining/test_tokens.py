@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -50,6 +52,39 @@ def test_tokens_and_word_starts(tokenizer: PreTrainedTokenizerFast) -> None:
 def test_ends_are_the_characters_after_the_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
     tokens = cut(tokenizer, ["malted rye, stills", "", "rye"], 144)
     assert tokens.ends.tolist() == [3, 4, 6, 10, 11, 17, 18, 3] and tokens.ends.dtype == np.int32
+
+
+PIECES = st.sampled_from(
+    ["malted", "rye", "still", "s", ".", ",", "[SEP]", "[MASK]", "gin", "é", "e\u0301", "\u4e2d", "\u00a0", "\x00"]
+)
+
+
+@given(
+    texts=st.lists(
+        st.lists(PIECES | st.sampled_from([" ", "\n"]) | st.text(max_size=3), max_size=12).map("".join), max_size=5
+    ),
+    max_length=st.sampled_from([3, 5, 9, 144]),
+)
+def test_tokens_are_what_the_tokenizer_says_of_each_text(
+    tokenizer: PreTrainedTokenizerFast, texts: list[str], max_length: int
+) -> None:
+    """One text after the other through the tokenizer's own call, one token after the other."""
+    ids, starts, ends, offsets, truncated = [], [], [], [0], 0
+    for text in texts:
+        said = tokenizer(text, add_special_tokens=False, truncation=False, return_offsets_mapping=True)
+        words = said.word_ids()
+        whole = list(zip(said["input_ids"], words, [None, *words], said["offset_mapping"]))
+        for id, word, before, (_, end) in whole[: max_length - 2]:
+            ids.append(id)
+            starts.append(word != before)
+            ends.append(end)
+        offsets.append(len(ids))
+        truncated += len(whole) > max_length - 2
+    tokens = cut(tokenizer, texts, max_length)
+    assert (tokens.ids.tolist(), tokens.offsets.tolist(), tokens.truncated) == (ids, offsets, truncated)
+    assert (tokens.word_starts.tolist(), tokens.ends.tolist()) == (starts, ends)
+    kinds = (tokens.ids.dtype, tokens.offsets.dtype, tokens.word_starts.dtype, tokens.ends.dtype)
+    assert kinds == (np.int32, np.int64, np.bool_, np.int32)
 
 
 def test_cuts_at_the_length_with_special_tokens(tokenizer: PreTrainedTokenizerFast) -> None:

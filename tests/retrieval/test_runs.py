@@ -153,7 +153,16 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["q Q0 p0 one 1.0 s\n", "q Q0 p0 1\n", "q Q0 p0 1 1.0 s extra\n", "q Q0 p0 1 high s\n", b"\xff\xfe q\n"]
+    "content",
+    [
+        "q Q0 p0 one 1.0 s\n",
+        "q Q0 p0 1\n",
+        "q Q0 p0 1 1.0 ",  # cut off
+        "q Q0 p0 1 1.0 \n",
+        "q Q0 p0 1 1.0 s extra\n",
+        "q Q0 p0 1 high s\n",
+        b"\xff\xfe q\n",
+    ],
 )
 def test_what_is_no_run_is_refused(tmp_path: Path, content: str | bytes) -> None:
     path = tmp_path / "test.trec"

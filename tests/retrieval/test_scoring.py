@@ -94,6 +94,35 @@ def test_a_killed_scoring_goes_on_to_the_same_bytes(
     assert (resumed / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
 
 
+def test_no_bit_and_no_length_of_a_log_gives_another_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every bit of a log is changed, and it is cut at every byte: what is read was written, in whole blocks."""
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    query_P, row_P = np.arange(10), np.arange(10)
+    blocks = [([4, 1], [0.5, -1.0]), ([0, 9, 3], [2.0, 3.0, 0.25]), ([7], [7.0])]
+    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
+        for pairs, scores in blocks:
+            log.add(np.array(pairs), np.array(scores, dtype=np.float32))
+    [file] = tmp_path.iterdir()
+    data = file.read_bytes()
+    ends = np.cumsum([0] + [HEADER.itemsize + len(pairs) * 8 for pairs, _ in blocks])
+    assert ends[-1] == len(data)
+    flipped = [
+        (at, data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]) for at in range(len(data)) for bit in range(8)
+    ]
+    for at, damaged in [*flipped, *((at, data[:at]) for at in range(len(data)))]:
+        file.write_bytes(damaged)
+        with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
+            whole = blocks[: int(np.searchsorted(ends, at, side="right")) - 1]
+            known = {pair: score for pairs, scores in whole for pair, score in zip(pairs, scores)}
+            assert dict(zip(np.flatnonzero(log.done_P).tolist(), log.scores_P[log.done_P].tolist())) == known
+        told = capsys.readouterr().err
+        # A count that has become larger makes a block that seems not to be written to its end.
+        assert not told or f"{file} is damaged after {len(known)} scores" in told
+        assert told or len(damaged) < len(data) or any(0 <= at - end < 4 for end in ends)
+
+
 @pytest.mark.parametrize("damage", ["cut", "changed", "zeros"])
 def test_a_block_that_is_not_whole_is_computed_again(tmp_path: Path, damage: str) -> None:
     query_P, row_P = np.arange(10), np.arange(10)

@@ -10,18 +10,19 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from stillhouse.corpus.sources.labels import find_labels, read_labels
-from stillhouse.corpus.sources.lines import spaceless
+from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
 from stillhouse.corpus.sources.rows import Link, Passage, Rejected, Row, Source
 from stillhouse.errors import InputError
 
 ARTICLE_TREE = "article-tree"
 SUFFIXES = (".md", ".markdown", ".txt")
 
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
+_HEADING = re.compile(r"(#{1,6})\s")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _RULE = re.compile(r"\s*([-*_])(\s*\1){2,}\s*$")
-# [text](target "title") and ![text](target); the text may not hold brackets, the target no space.
-_INLINE_LINK = re.compile(r"!?\[([^\[\]]*)\]\(\s*<?([^()\s>]*)>?(?:\s+\"[^\"]*\")?\s*\)")
+# [text](target "title") and ![text](target); the text may not hold brackets, the target no space. Nothing is
+# tried twice (++, *+): thousands of spaces in a link that does not end would take hours.
+_INLINE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\(\s*+<?([^()\s>]*+)>?(?:\s++\"[^\"]*+\")?\s*+\)")
 
 
 ReadArticle = Callable[[Path, str, str, str, Mapping[str, str]], Iterator[Row]]
@@ -54,6 +55,9 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
                 yield Rejected("passage", id, "duplicate article id", f"{name}:1", "")
                 continue
             seen.add(id)
+            if path.stat().st_size > LONGEST:
+                yield Rejected("passage", id, TOO_LONG, f"{name}:1", "")
+                continue
             yield from read(path, name, relative, id, ids)
         yield from read_labels(labels)
 
@@ -128,11 +132,18 @@ def _blocks(path: Path, name: str, blocks: list[_Block]) -> Iterator[Rejected]:
             continue
         heading = _HEADING.match(line)
         if heading:
-            blocks.append(_Block(number, len(heading.group(1)), [heading.group(2)]))
+            blocks.append(_Block(number, len(heading.group(1)), [_heading_text(line[heading.end() :])]))
         if heading or not line.strip() or _RULE.match(line):
             current = None
         else:
             current = _grow(blocks, current, number, line.strip(), level=0)
+
+
+def _heading_text(rest: str) -> str:
+    """The words of a heading by what follows its first #; those that close it stand behind a space, as in `# C# #`."""
+    text = rest.strip()
+    unclosed = text.rstrip("#")
+    return unclosed.rstrip() if not unclosed or unclosed[-1].isspace() else text
 
 
 def _grow(blocks: list[_Block], current: _Block | None, number: int, text: str, level: int) -> _Block:

@@ -9,10 +9,10 @@ stands where it does not.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stillhouse.corpus.sources.lines import read_lines
+from stillhouse.corpus.sources.lines import LONGEST, read_lines
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 
 TAB = "\t"
@@ -34,31 +34,44 @@ def read_cells(path: Path, name: str, delimiter: str) -> Iterator[Cells | Reject
 
 def _read_quoted(path: Path, name: str, delimiter: str) -> Iterator[Cells | Rejected]:
     number, rejected, content = 0, list[Rejected](), ""
+    begun = lacks = False  # whether a line of the row was read, and whether one could not be
 
     def lines() -> Iterator[str]:
-        nonlocal number, content
+        nonlocal number, content, begun, lacks
         for line in read_lines(path, name, blank=True):
             if isinstance(line, Rejected):
                 rejected.append(line)
+                lacks = lacks or begun
             else:
-                number, content = line
+                (number, content), begun = line, True
                 yield content + "\n"
 
-    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
+    rows = _reader(lines(), delimiter, strict=True)
     while True:
         cells: list[str] | None = None
+        begun = lacks = False
         try:
             cells = next(rows, None)
             ended = cells is None
         except csv.Error as error:
             ended = False
             rejected.append(Rejected("line", "", f"not a row ({error})", f"{name}:{number}", content[:CONTENT_LENGTH]))
+        if cells and lacks:
+            shown = str(cells)[:CONTENT_LENGTH]
+            rejected.append(Rejected("line", "", "a line of the row cannot be read", f"{name}:{number}", shown))
+            cells = None
         yield from rejected
         rejected.clear()
         if ended:
             return
         if cells:
             yield number, cells
+
+
+def _reader(lines: Iterable[str], delimiter: str, *, strict: bool) -> Iterator[list[str]]:
+    """The rows of lines; a cell may be as long as a line, where Python's own limit is 131,072 characters."""
+    csv.field_size_limit(LONGEST)
+    return csv.reader(lines, delimiter=delimiter, strict=strict)
 
 
 def _read_tab_separated(path: Path, name: str) -> Iterator[Cells | Rejected]:
@@ -105,17 +118,17 @@ def _as_they_stand(unread: list[Line]) -> Iterator[Cells]:
 
 def _quoted_row(lines: list[Line]) -> tuple[list[str] | None, bool]:
     """The row that lines are with quotes as quotes, None where they are none, and whether it may go on below."""
-    is_short = len(lines) < LONGEST_CELL
+    is_short = len(lines) < LONGEST_CELL and sum(len(text) for _, text in lines) <= LONGEST
     if len(lines) > 1 and '"' not in lines[-1][1]:
         return None, is_short and TAB not in lines[-1][1]
     texts = [text + "\n" for _, text in lines]
     try:
-        rows, is_open = list(csv.reader(texts, delimiter=TAB, strict=True)), False
+        rows, is_open = list(_reader(texts, TAB, strict=True)), False
     except csv.Error as error:
         if "end of data" not in str(error):
             return None, False
-        rows, is_open = list(csv.reader(texts, delimiter=TAB)), True
+        rows, is_open = list(_reader(texts, TAB, strict=False)), True
     cells = rows[0] if len(rows) == 1 else []
-    if any("\n" in cell.rstrip("\n") and TAB in cell for cell in cells):
+    if any("\n" in cell and TAB in cell for cell in cells):
         return None, False
     return (None, is_short) if is_open else (cells, False)

@@ -20,8 +20,9 @@ from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
 from stillhouse.corpus.sources.rows import Rejected, Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
-from stillhouse.corpus.sources.tables import SUFFIXES as TABLE_SUFFIXES
-from stillhouse.corpus.sources.tables import TABLES, find_tables, open_tables
+from stillhouse.corpus.sources.table_names import SUFFIXES as TABLE_SUFFIXES
+from stillhouse.corpus.sources.table_names import find_tables
+from stillhouse.corpus.sources.tables import TABLES, open_tables
 from stillhouse.errors import InputError
 
 OPENERS: dict[str, Callable[[Path, Options], Source]] = {

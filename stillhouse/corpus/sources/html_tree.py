@@ -56,10 +56,14 @@ class _Block:
 
 def _read_page(path: Path, name: str, relative: str, id: str, ids: Mapping[str, str]) -> Iterator[Row]:
     data = path.read_bytes()
-    page = _parse(data)
+    page, reason = None, "not HTML"
+    try:
+        page = _parse(data)
+    except _TooDeep:
+        reason = "elements nested too deeply"
     if page is None:
         content = data[:CONTENT_LENGTH].decode("utf-8", errors="replace")
-        yield Rejected("passage", id, "not HTML", f"{name}:1", content)
+        yield Rejected("passage", id, reason, f"{name}:1", content)
         return
     blocks = list(_blocks(_main(page)))
     head = next((block for block in blocks if block.level == 1), None)
@@ -81,8 +85,15 @@ def _read_page(path: Path, name: str, relative: str, id: str, ids: Mapping[str, 
         yield Rejected("passage", id, "article without a paragraph", f"{name}:1", title)
 
 
+class _TooDeep(Exception):
+    """Elements are nested some thousands deep."""
+
+
 def _parse(data: bytes) -> Any:
-    """The root element; None for what holds none. Text that is no UTF-8 is read as its page declares."""
+    """The root element; None for what holds none. Text that is no UTF-8 is read as its page declares.
+
+    Raises `_TooDeep` for a page of which the parser reads the beginning alone.
+    """
     from lxml import etree, html
 
     try:
@@ -91,10 +102,15 @@ def _parse(data: bytes) -> Any:
     except UnicodeDecodeError:
         encoding = None
     try:
+        # Without `huge_tree` a page ends in silence at 256 elements in each other, or ten million characters on end.
+        parser = html.HTMLParser(encoding=encoding, huge_tree=True)
         # NUL bytes would end the page for the parser.
-        return html.document_fromstring(data.replace(b"\x00", b""), parser=html.HTMLParser(encoding=encoding))
+        page = html.document_fromstring(data.replace(b"\x00", b""), parser=parser)
     except (etree.LxmlError, ValueError, LookupError, AssertionError):
         return None
+    if any(entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for entry in parser.error_log):
+        raise _TooDeep
+    return page
 
 
 def _main(page: Any) -> Any:

@@ -15,17 +15,25 @@ from stillhouse.errors import InputError
 CHUNK = 1 << 20
 LONGEST = 1 << 26
 """Characters of one element of a list; a longer one means that the file is damaged."""
+LONGEST_DOCUMENT = 1 << 29
+"""Bytes of a document that is read as one, unpacked: SQuAD's files have some forty million."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def read_document(path: Path) -> Any:
-    """The value of a JSON file. Raises `InputError` for a damaged one."""
+    """The value of a JSON file. Raises `InputError` for a damaged one and for one longer than `LONGEST_DOCUMENT`."""
     try:
         with open_binary(path) as file:
-            return json.loads(file.read().decode("utf-8-sig"))
+            content = file.read(LONGEST_DOCUMENT + 1)
+        if len(content) <= LONGEST_DOCUMENT:
+            return json.loads(content.decode("utf-8-sig"))
     except (*DAMAGED, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON, or damaged ({error}); fetch the file again") from None
+    raise InputError(
+        f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, which would be in memory as a "
+        "whole; divide it into several files, or give the corpus as JSON lines or Parquet"
+    )
 
 
 def read_elements(path: Path) -> Iterator[Any]:

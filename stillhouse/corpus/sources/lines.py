@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote
@@ -45,6 +46,12 @@ def open_binary(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
+LONGEST = 1 << 26
+"""Bytes of one line, or of one article; a longer one is no passage but damage or a file of another kind."""
+TOO_LONG = "longer than 64 MiB; cut it"
+"""Why such a line or article is rejected."""
+_SKIPPED_AT_ONCE = 1 << 20
+
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 """What reading a damaged gzip raises."""
 
@@ -52,12 +59,18 @@ DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 def read_lines(path: Path, name: str, *, blank: bool = False) -> Iterator[tuple[int, str] | Rejected]:
     """The lines of a file, as (1-based number, text without its line end); without `blank`, those that are not blank.
 
-    A line that is not UTF-8 becomes a `Rejected`. Raises `InputError` for an empty file and a damaged gzip.
+    A line that is not UTF-8, or longer than `LONGEST`, becomes a `Rejected`; no more than that of it is in memory.
+    Raises `InputError` for an empty file and a damaged gzip.
     """
     number, any_line = 0, False
     try:
         with open_binary(path) as file:
-            for number, raw in enumerate(file, start=1):
+            for number, raw in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=1):
+                if len(raw) > LONGEST:
+                    any_line, content = True, raw[:CONTENT_LENGTH].decode("utf-8", errors="replace")
+                    _skip_line(file, raw)
+                    yield Rejected("line", "", TOO_LONG, f"{name}:{number}", content)
+                    continue
                 if number == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")
                 if raw and not raw.isspace():
@@ -74,6 +87,12 @@ def read_lines(path: Path, name: str, *, blank: bool = False) -> Iterator[tuple[
         raise InputError(f"{path} is cut off or damaged after line {number} ({error}); fetch the file again") from None
     if not any_line:
         raise InputError(f"{path} is empty; fill it or remove it")
+
+
+def _skip_line(file: BinaryIO, raw: bytes) -> None:
+    """Reads on to the end of a line that begins with `raw`."""
+    while raw and not raw.endswith(b"\n"):
+        raw = file.readline(_SKIPPED_AT_ONCE)
 
 
 def read_objects(path: Path, name: str) -> Iterator[Fields | Rejected]:

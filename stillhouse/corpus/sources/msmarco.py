@@ -108,7 +108,7 @@ def _read_rows(path: Path, separator: str | None = "\t", most: int = -1) -> Iter
             yield line
             continue
         cells = line[1].split(separator, most)
-        is_heading, first = first and cells[0] in HEADS, False
+        is_heading, first = first and bool(cells) and cells[0] in HEADS, False
         if not is_heading:
             yield f"{path.name}:{line[0]}", cells
 
@@ -153,7 +153,8 @@ def _read_qrels(path: Path, split: str, judged: set[str]) -> Iterator[Row]:
             judged.add(cells[0])
             yield Qrel(cells[0], cells[2], cells[3], split, where)
         else:
-            yield Rejected("qrel", cells[0], "not four columns (query, 0, passage, relevance)", where, " ".join(cells))
+            id = cells[0] if cells else ""  # of Unicode's white space alone
+            yield Rejected("qrel", id, "not four columns (query, 0, passage, relevance)", where, " ".join(cells))
 
 
 def _read_queries(path: Path, judged: set[str]) -> Iterator[Row]:

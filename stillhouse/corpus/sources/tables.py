@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +29,11 @@ from stillhouse.corpus.sources.rows import (
     Source,
 )
 from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
 from stillhouse.errors import InputError
 
 TABLES = "tables"
-SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
-
-NAMES = {
-    "passages": ("passages", "corpus"),
-    "links": ("links",),
-    "queries": ("queries",),
-    "qrels": ("qrels",),
-    "answers": ("answers",),
-}
-"""What the file or folder of each table may be called."""
 
 _IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
 COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -74,19 +64,8 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 _WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
 """A whole number as some tables write it: 1.0."""
-_PART = re.compile(r"-[0-9]+-of-[0-9]+")
 
 OPTIONAL = {"title", "article_id", "section", "position", "origin", "kind", "split", "relevance"}
-
-
-@dataclass(frozen=True)
-class _File:
-    """One file of a table. `split` is what its name tells."""
-
-    table: str
-    name: str
-    path: Path
-    split: str
 
 
 def open_tables(location: Path, options: Options) -> Source:
@@ -97,9 +76,9 @@ def open_tables(location: Path, options: Options) -> Source:
     """
     chosen = parse_columns(options.columns)
     if location.is_file():
-        if _suffix(location) is None:
+        if suffix_of(location) is None:
             raise InputError(f"{location} is no table; its name must end in one of {', '.join(SUFFIXES)}")
-        files = [_File("passages", location.name, location, "")]
+        files = [TableOfFile("passages", location.name, location, "")]
     else:
         files = find_tables(location)
     if not any(file.table == "passages" for file in files):
@@ -121,31 +100,6 @@ def open_tables(location: Path, options: Options) -> Source:
     return Source(TABLES, {file.name: file.path for file in files}, rows)
 
 
-def find_tables(folder: Path) -> list[_File]:
-    """The files of the tables of a folder, table by table. Raises `InputError` for a table that is there twice."""
-    files = []
-    for table, names in NAMES.items():
-        found: dict[str, list[_File]] = {}
-        for path in sorted(folder.iterdir()):
-            name, suffix = path.name.split(".")[0].split("-")[0], _suffix(path)
-            if name not in names:
-                continue
-            if path.is_dir():
-                parts = [part for part in sorted(path.iterdir()) if part.is_file() and _suffix(part)]
-                found[path.name] = [_File(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts]
-            elif suffix:
-                split = split_in(path.name.removesuffix(suffix)) or ""
-                # qrels.train.tsv and qrels.test.tsv are one table, as are parts by number; qrels.tsv and qrels.parquet
-                # are two.
-                kind = f"{name}.*" if split else _PART.sub("", path.name)
-                found.setdefault(kind, []).append(_File(table, path.name, path, split))
-        found = {name: parts for name, parts in found.items() if parts}
-        if len(found) > 1:
-            raise InputError(f"{folder} has {' and '.join(found)}; leave one of them there")
-        files += [file for parts in found.values() for file in parts]
-    return files
-
-
 def parse_columns(text: str) -> dict[tuple[str, str], str]:
     """`passages.text=body queries.id=number` as (table, column) → its name in the file. Raises `InputError`."""
     chosen = {}
@@ -159,12 +113,8 @@ def parse_columns(text: str) -> dict[tuple[str, str], str]:
     return chosen
 
 
-def _suffix(path: Path) -> str | None:
-    return next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
-
-
-def _read(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage | Rejected]:
-    suffix = _suffix(file.path) or ""
+def _read(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage | Rejected]:
+    suffix = suffix_of(file.path) or ""
     if suffix == ".parquet":
         yield from _read_parquet(file, chosen)
         return
@@ -186,7 +136,7 @@ def _read(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields
             yield Fields({column: cells[place] for column, place in places.items()}, where, content)
 
 
-def _read_parquet(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage]:
+def _read_parquet(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage]:
     number = 0
     try:
         with pq.ParquetFile(file.path) as opened:
@@ -203,13 +153,15 @@ def _read_parquet(file: _File, chosen: Mapping[tuple[str, str], str]) -> Iterato
                         row = dict(zip(columns, cells))
                         yield Fields(row, where, str(row)[:CONTENT_LENGTH])
                 number += len(batch)
+            if number != opened.metadata.num_rows:  # damage may end a column early, and nothing is said of it
+                raise ValueError(f"it should have {opened.metadata.num_rows:,}")
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{file.path} is damaged after row {number:,} ({error}); fetch the file again") from None
 
 
-def _find_columns(file: _File, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
+def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
     """Column → its name in the file. Raises `InputError` for one that must be there and is not."""
     found = {}
     for column, names in COLUMNS[file.table].items():
@@ -226,11 +178,11 @@ def _find_columns(file: _File, present: list[str], chosen: Mapping[tuple[str, st
     return found
 
 
-def _kind(file: _File) -> str:
+def _kind(file: TableOfFile) -> str:
     return "query" if file.table == "queries" else file.table[:-1]
 
 
-def _row(file: _File, fields: Fields, options: Options, made: set[str]) -> Iterator[Row]:
+def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) -> Iterator[Row]:
     """The row of a table. `made` are the ids of queries that a corpus made itself."""
     kind, where = _kind(file), fields.where
     try:
@@ -292,7 +244,7 @@ def _position(fields: Fields) -> int:
     return int(text)
 
 
-def _split(file: _File, fields: Fields) -> str:
+def _split(file: TableOfFile, fields: Fields) -> str:
     told = _optional(fields, "split") or file.split
     split = told if told in SPLITS else split_in(told)
     if split is None:
@@ -301,7 +253,7 @@ def _split(file: _File, fields: Fields) -> str:
         if not told:
             raise InputError(
                 f"{file.path} tells no split: give it a column `split` (train, dev, test), or a name like "
-                f"{file.table}.test{_suffix(file.path)}"
+                f"{file.table}.test{suffix_of(file.path)}"
             )
         raise IllTyped("split is not train, dev or test")
     return split

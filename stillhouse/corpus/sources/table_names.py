@@ -1,0 +1,64 @@
+"""Which files of a folder are tables, and of what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.errors import InputError
+
+SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz")
+NAMES = {
+    "passages": ("passages", "corpus"),
+    "links": ("links",),
+    "queries": ("queries",),
+    "qrels": ("qrels",),
+    "answers": ("answers",),
+}
+"""What the file or folder of each table may be called."""
+
+_PART = re.compile(r"-[0-9]+-of-[0-9]+")
+
+
+@dataclass(frozen=True)
+class TableOfFile:
+    """One file of a table. `split` is what its name tells."""
+
+    table: str
+    name: str
+    path: Path
+    split: str
+
+
+def find_tables(folder: Path) -> list[TableOfFile]:
+    """The files of the tables of a folder, table by table. Raises `InputError` for a table that is there twice."""
+    files = []
+    for table, names in NAMES.items():
+        found: dict[str, list[TableOfFile]] = {}
+        for path in sorted(folder.iterdir()):
+            name, suffix = path.name.split(".")[0].split("-")[0], suffix_of(path)
+            if name not in names:
+                continue
+            if path.is_dir():
+                parts = [part for part in sorted(path.iterdir()) if part.is_file() and suffix_of(part)]
+                found[path.name] = [
+                    TableOfFile(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts
+                ]
+            elif suffix:
+                split = split_in(path.name.removesuffix(suffix)) or ""
+                # qrels.train.tsv and qrels.test.tsv are one table, as are parts by number; qrels.tsv and qrels.parquet
+                # are two.
+                kind = f"{name}.*" if split else _PART.sub("", path.name)
+                found.setdefault(kind, []).append(TableOfFile(table, path.name, path, split))
+        found = {name: parts for name, parts in found.items() if parts}
+        if len(found) > 1:
+            raise InputError(f"{folder} has {' and '.join(found)}; leave one of them there")
+        files += [file for parts in found.values() for file in parts]
+    return files
+
+
+def suffix_of(path: Path) -> str | None:
+    """That of `SUFFIXES` in which a file's name ends."""
+    return next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)

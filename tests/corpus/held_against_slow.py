@@ -1,0 +1,85 @@
+"""A source is read by its reader and by the slow one: what both make of it must be the same, row by row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from slow_cells import Refused
+from slow_corpus import slow_tables
+from slow_readers import Row, slow_rows
+from slow_trees import page_fault
+
+from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.sources.detect import open_source
+from stillhouse.corpus.sources.rows import LeftOut, Passage, Rejected
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+
+COLUMNS = {
+    "passages": ["passage_id", "title", "text", "article_id", "section", "position"],
+    "links": ["source", "target"],
+    "queries": ["query_id", "text", "split"],
+    "qrels": ["query_id", "passage_id", "relevance", "split"],
+    "answers": ["query_id", "answer", "kind"],
+}
+MAY_REFUSE_MORE = ("parquet",)
+"""Damage that one way of reading stumbles over and another does not."""
+
+
+def check_source(name: str, files: dict[str, bytes], folder: Path) -> None:
+    """Reads `folder / "source"`, which holds `files`, to a corpus in `folder / "corpus"`, and looks at every row."""
+    format = "tables" if name == "parquet" else name
+    expected: list[Row] | None
+    try:
+        expected = None if name == "html-tree" else slow_rows(name, files)
+    except Refused:
+        expected = None
+    try:
+        rows = list(open_source(str(folder / "source"), format).rows())
+    except InputError as error:
+        assert str(error)
+        assert expected is None or name in MAY_REFUSE_MORE, f"refused without need: {error}"
+        return
+    told = [told_row(row) for row in rows]
+    if name == "html-tree":
+        _check_pages(rows, files)
+        expected = told
+    assert expected is not None, f"read, and is to be refused: {told}"
+    surplus, lacking = Counter(told) - Counter(expected), Counter(expected) - Counter(told)
+    assert not surplus and not lacking, f"wrong rows {dict(surplus)} for {dict(lacking)}"
+    assert [row for row in told if row[0] == "passage"] == [row for row in expected if row[0] == "passage"]
+    _check_corpus(expected, rows, format, folder)
+
+
+def told_row(row: Any) -> Row:
+    """A row as a tuple of its kind and values, without the place that it comes from."""
+    if isinstance(row, Rejected):
+        assert row.reason and row.where, row
+        return ("rejected",)
+    return ("left out",) if isinstance(row, LeftOut) else (type(row).__name__.lower(), *row[:-1])
+
+
+def _check_pages(rows: list[Any], files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        of_page = [row for row in rows if getattr(row, "where", "").rpartition(":")[0] == name]
+        fault = page_fault(data, [row.text for row in of_page if isinstance(row, Passage)])
+        assert of_page and not fault, fault
+
+
+def _check_corpus(expected: list[Row], rows: list[Any], format: str, folder: Path) -> None:
+    """The tables hold what the rules make of the expected rows, and no row is lost without being counted."""
+    (folder / "corpus").mkdir()
+    source = open_source(str(folder / "source"), format)
+    left_out = ingest_source(source, Choices(max_queries={}, seed=0), folder / "corpus")["left_out"]
+    corpus = Corpus.open(folder / "corpus")
+    for table, wanted in slow_tables(expected).items():
+        found = list(getattr(corpus, table)[COLUMNS[table]].itertuples(index=False, name=None))
+        assert found == wanted if table == "passages" else sorted(found) == sorted(wanted), (
+            f"{table}: {found}, {wanted}"
+        )
+    for table, kind in (("passages", "passage"), ("queries", "query"), ("qrels", "qrel")):
+        told = sum(number for reason, number in left_out.items() if reason.startswith(f"{kind}: "))
+        present = sum(getattr(row, "kind", type(row).__name__.lower()) == kind for row in rows)
+        assert len(getattr(corpus, table)) + (corpus.rejected["kind"] == kind).sum() + told == present, kind

@@ -19,9 +19,10 @@ def test_counted_arithmetic_of_mlm_and_bow(monkeypatch: pytest.MonkeyPatch) -> N
     config = speed.PretrainingConfig(objective="mlm", max_length=size.length)
     offsets = speed.random_passages(speed.BATCHES, 4, size.length).offsets
     masked = sum(round(config.encoder_mask * int(offsets[row + 1] - offsets[row])) for row in range(2))
-    tokens, width = size.batch * size.length, size.width
+    width = size.width
+    lengths = [int(offsets[row + 1] - offsets[row]) + 2 for row in range(2)]  # [CLS] and [SEP]; padding is not computed
     # A product forward and two backward, a multiplication and an addition each.
-    layer = 6 * tokens * (4 + 4 + 4) * width**2 + 6 * 2 * tokens * size.length * width
+    layer = 6 * sum(lengths) * (4 + 4 + 4) * width**2 + 6 * 2 * sum(length**2 for length in lengths) * width
     head = 6 * masked * (width**2 + width * speed.VOCABULARY)
     assert counted["mlm"] == layer + head
     assert counted["bow"] - counted["mlm"] == 6 * size.batch * width * speed.VOCABULARY

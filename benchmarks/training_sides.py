@@ -40,17 +40,13 @@ class Setting:
 
 @dataclass
 class Padding:
-    """Tokens that a model was given, those of padding among them."""
+    """Tokens of the texts, and those that a model computed for them, padding among these."""
 
-    padded: int = 0
+    computed: int = 0
     tokens: int = 0
 
-    def count(self, mask_BL: Tensor) -> None:
-        self.padded += mask_BL.numel()
-        self.tokens += int(mask_BL.sum())
-
     def share(self) -> float:
-        return 1 - self.tokens / self.padded
+        return 1 - self.tokens / self.computed
 
 
 @dataclass
@@ -168,12 +164,17 @@ def unchanged(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def counted(module: nn.Module, padding: Padding, place: int) -> Iterator[None]:
-    """Counts the padding of what a module is given: its argument at `place` is the mask, or holds it."""
+    """Counts what a module is given, whose argument at `place` is the mask, or holds it, and what it computes of it."""
 
-    def count(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        given = inputs[place]
-        padding.count(given if isinstance(given, Tensor) else given["attention_mask"])
+    def given(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        mask = inputs[place]
+        padding.tokens += int((mask if isinstance(mask, Tensor) else mask["attention_mask"]).sum())
 
-    handle = module.register_forward_pre_hook(count)
+    def computed(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        padding.computed += inputs[0].numel()
+
+    words = next(each for each in module.modules() if isinstance(each, nn.Embedding))
+    handles = [module.register_forward_pre_hook(given), words.register_forward_pre_hook(computed)]
     yield
-    handle.remove()
+    for handle in handles:
+        handle.remove()

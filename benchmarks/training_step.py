@@ -96,7 +96,7 @@ def page(sides: dict[tuple[Lengths, str], dict[str, Side]], arguments: argparse.
         f"batch, clipping and AdamW included: the median of {arguments.rounds} rounds, {arguments.steps - 1} counted "
         "steps in each. *Ratio*: how many times as long the other's step takes, the median over the rounds, and its "
         "least and greatest. *Waiting*: the share of a step's time here for drawing groups, reading texts, tokenizing "
-        "and making tensors. *Padding*: its share of the tokens that each side's model is given. *Loss*: that of the "
+        "and making tensors. *Padding*: its share of the tokens that each side's model computes. *Loss*: that of the "
         "first batch without dropout, in fp32. Where all have as many tokens, texts are repeated before they are cut."
     )
     lines = [f"# A training step, beside {PEER}", "", f"Command: {command}.", ""]

@@ -47,7 +47,8 @@ def test_both_sides_train_by_the_same_loss(monkeypatch: pytest.MonkeyPatch, squa
     for row in cells:
         assert 0 < float(row[5].rstrip(" %")) < 100
         padding = [float(cell.rstrip(" %")) for cell in row[6:8]]
-        assert (padding == [0, 0]) == row[0].startswith("all")
+        assert padding[0] == 0, "none is computed on a CPU"
+        assert (padding[1] == 0) == row[0].startswith("all")
         assert float(row[8]) == pytest.approx(float(row[9]), abs=2e-4) and float(row[8]) > 0
 
 

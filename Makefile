@@ -8,9 +8,10 @@ comma = ,
 INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
-# Files of tests run side by side, each on one core: of several threads PyTorch would take all cores for every one.
+# Files of tests run side by side, each on one core: of several threads PyTorch would take all cores for every one. One more
+# than two cores, as a part of the time is waiting for servers and processes.
 SIDE_BY_SIDE = OMP_NUM_THREADS=1
-WORKERS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 10
+WORKERS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 10
 
 OVERLAY ?= single-node
 # What tests run for real, beside kubectl; where one is absent, its tests say so and are skipped.

@@ -47,12 +47,30 @@ def record(folder: Path) -> None:
 def push(folder: Path) -> None:
     """Pushes the workspace's data to its default remote, and the run cache. What is there already is not sent again.
 
-    Raises `InputError` with the remedy where there is no remote or it takes nothing.
+    Raises `InputError` with the remedy where there is no remote, where it takes nothing, and where it lacks a file
+    afterwards: DVC itself only warns of a file that its cache has lost.
     """
     with _workspace(folder) as repo:
         if not repo.config["core"].get("remote"):
             raise InputError(f"{folder} has no DVC remote to push data to; `dvc remote add --default NAME URL`")
+        # DVC keeps a list of what a push is to send; one that was killed while it made the list left a part of it,
+        # by which the next push would send that part alone and call it all.
+        repo.drop_data_index()
         repo.push(run_cache=True)
+        lacking = _not_on_remote(repo)
+    if lacking:
+        raise InputError(
+            f"{lacking[0]} of {folder} did not reach the remote ({len(lacking)} such): DVC's cache has lost a file of "
+            "it. `dvc commit --force` puts it there again; then repeat the command. Nothing was released"
+        )
+
+
+def _not_on_remote(repo: Any) -> list[str]:
+    """The outputs that the remote does not hold. DVC sends the list of a folder's files after them all."""
+    held = {out.hash_info.value: out.def_path for out in repo.index.outs if out.use_cache and out.can_push}
+    wanted = [digest for digest in held if digest]
+    there = repo.cloud.get_remote_odb(None, "push").oids_exist(wanted)
+    return sorted(held[digest] for digest in set(wanted).difference(there))
 
 
 def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ...] = ()) -> dict[str, Path]:

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kfp import kubernetes
-from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
+from pipelines.place import hand_down
 from pipelines.placement import Placement, Secret, Toleration
 from stillhouse.cluster.wanted import PodKind, Wanted, WantedSecret
+from stillhouse.surfaces.pipeline_parameters import COUNT, TYPE
 from stillhouse.trainjob.settings import POD_NAMESPACE
 
 LOOK, END = "check-cluster", "report-end"
@@ -56,12 +57,8 @@ def ask_for_look(
             kubernetes.use_secret_as_env(task, name, dict(secret.keys), optional=True)
         else:
             kubernetes.use_secret_as_volume(task, name, secret.path, optional=True)
-    # The process reads the run's own values from the task's inputs, as pipelines/several_nodes.py has it.
     names = [*wanted.claims, *(secret.parameter for secret in wanted.secrets)]
-    names += ["accelerator_type", "accelerator_count"] if wanted.accelerator_type else []
-    channels = {name: chosen[name] for name in names if isinstance(chosen.get(name), PipelineChannel)}
-    task.register_pipeline_channels(list(channels.values()))
-    task.inputs.update({name: channel.pattern for name, channel in channels.items()})
+    hand_down(task, names + ([TYPE, COUNT] if wanted.accelerator_type else []), chosen)
     return task
 
 

@@ -61,6 +61,7 @@ class RetrieverLoss:
         self._config = config
         self._widths = matryoshka_widths(config, encoder.width)
         self._device = device
+        self._unpadded = leaves_padding_out(encoder, config.padding, device)
 
     def training(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Iterator[Tensor]:
         """What this process back-propagates of the loss of a step (`joint_losses`)."""
@@ -98,7 +99,7 @@ class RetrieverLoss:
         lengths = texts.lengths()
         if self._config.texts_at_once or world_size() > 1:
             parts = length_parts(lengths, self._config.texts_at_once or -(-len(texts) // world_size()))
-        elif leaves_padding_out(self._encoder, self._config.padding, self._device):
+        elif self._unpadded:
             parts = length_parts(lengths, len(texts))
         else:
             parts = cheapest_parts(lengths, PART_COST[self._device.type])

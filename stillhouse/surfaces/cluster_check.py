@@ -11,7 +11,8 @@ from stillhouse.cluster.readings import take_readings
 from stillhouse.cluster.wanted import read_wanted
 from stillhouse.errors import InputError
 from stillhouse.surfaces.component import watched_task
-from stillhouse.trainjob.settings import POD_NAMESPACE, pipeline_parameters
+from stillhouse.surfaces.pipeline_parameters import pipeline_parameters
+from stillhouse.trainjob.settings import POD_NAMESPACE
 
 
 def refuse_missing(text: str) -> None:

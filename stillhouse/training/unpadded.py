@@ -77,9 +77,9 @@ class Row:
     def of(cls, attention_BL: Tensor) -> Row:
         """The row of texts that are padded at their ends. The device is waited for, once a batch."""
         longest = attention_BL.shape[1]
-        lengths = tuple(attention_BL.sum(dim=1).tolist())
-        position_L = torch.arange(longest, device=attention_BL.device)
-        kept_BL = position_L < attention_BL.sum(dim=1, keepdim=True)
+        lengths_B = attention_BL.sum(dim=1)
+        lengths = tuple(lengths_B.tolist())
+        kept_BL = torch.arange(longest, device=attention_BL.device) < lengths_B[:, None]
         assert min(lengths) > 0, "a text has no token"
         return cls(torch.nonzero_static(kept_BL.flatten(), size=sum(lengths)).squeeze(1), lengths, longest)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.artifacts import digest_json, read_manifest, write_json
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS
+from stillhouse.lock import only_process
 from stillhouse.refresh.graph import BEFORE, CHAMPION, NEEDED, released_by, runs_of, uses_of
 from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, plan
 from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone, set_source, write_stages
@@ -68,9 +69,14 @@ class Request:
 def refresh(request: Request, log: Callable[[str], None] = lambda line: None) -> Refreshed:
     """Brings the released retriever up to date with its corpus.
 
-    Raises `InputError` for what cannot be read, `ValidationFailed` for a corpus that does not pass (the old release
-    stays), and `Overtaken` when another release was made meanwhile.
+    Raises `InputError` for what cannot be read and while another refresh works in the folder, `ValidationFailed` for a
+    corpus that does not pass (the old release stays), and `Overtaken` when another release was made meanwhile.
     """
+    with only_process(request.folder.absolute()):
+        return _refresh(request, log)
+
+
+def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     from stillhouse.config import build
     from stillhouse.corpus.store import Corpus
 

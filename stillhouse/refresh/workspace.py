@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from stillhouse.artifacts import read_manifest, write_json
+from stillhouse.artifacts import read_manifest, write_whole_json
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, Use
 from stillhouse.refresh.graph import CHAMPION
@@ -39,25 +39,13 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
     if not folder.exists() or not any(folder.iterdir()):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        words = ["git", "clone", "--quiet", *(["--branch", branch] if branch else []), "--", address, str(folder)]
-        environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, env=environment)
-        except FileNotFoundError:
-            raise InputError("releases need git, which is not installed here") from None
-        if done.returncode != 0:
-            raise InputError(
-                f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, is there such a branch, and "
-                "may this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
-            )
-        (folder / MARK).touch()
-        return Git.of(folder)
+        return _clone(repo, address, branch, folder)
     if not (folder / MARK).is_file():
         raise InputError(
             f"{folder} was not made by a refresh, which throws away what is changed in the folder that it works in; "
             "name another by --folder, whose clone has all that is committed and pushed"
         )
+    _drop_locks(folder / ".git")
     git = Git.of(folder)
     cloned = git("remote", "get-url", REMOTE)
     if cloned != address:
@@ -79,6 +67,40 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     return git
 
 
+def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
+    """A clone that is marked as a refresh's own, there whole or not at all."""
+    folder = folder.absolute()
+    if folder == Path.cwd():
+        raise InputError("a refresh does not work in the current folder itself; name one in it by --folder")
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a refresh that was killed
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    words = ["git", "clone", "--quiet", *(["--branch", branch] if branch else []), "--", address, str(partial)]
+    environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    except FileNotFoundError:
+        raise InputError("releases need git, which is not installed here") from None
+    if done.returncode != 0:
+        raise InputError(
+            f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, is there such a branch, and "
+            "may this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
+        )
+    (partial / MARK).touch()
+    try:
+        partial.rename(folder)
+    except OSError as error:
+        shutil.rmtree(partial)
+        raise InputError(f"{folder} cannot be replaced ({error.strerror}); name a folder in it by --folder") from None
+    return Git.of(folder)
+
+
+def _drop_locks(git: Path) -> None:
+    """Removes what a git that was killed had locked: nobody else is at work where the folder is a refresh's own."""
+    for lock in (*git.glob("*.lock"), *(git / "refs").rglob("*.lock")):
+        lock.unlink(missing_ok=True)
+
+
 def _refuse_unpushed(git: Git, branch: str) -> None:
     """Refuses commits that would be on no branch once `branch` stands where the remote's does."""
     here = [name for name in ("HEAD", f"refs/heads/{branch}") if git.commit_of(name)]
@@ -98,10 +120,16 @@ def _begin(text: str) -> str:
 def drop_stale(folder: Path) -> None:
     """Removes artifacts that other code or other libraries made in this folder, and notes which are here now."""
     now, path = describe_environment(), folder / ENVIRONMENT
-    if (folder / ARTIFACTS).is_dir() and not (path.is_file() and json.loads(path.read_text(encoding="utf-8")) == now):
+    if (folder / ARTIFACTS).is_dir() and _noted(path) != now:
         shutil.rmtree(folder / ARTIFACTS)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, now)
+    write_whole_json(path, now)
+
+
+def _noted(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # the stage of `dvc repro` that writes it may have been killed
+        return None
 
 
 def bring_champion(git: Git, champion: Release, names: Collection[str] = ()) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import read_manifest, refuse_foreign
+from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.versions.address import redact
 from stillhouse.versions.dvc_source import fetch, of_a_remote
 from stillhouse.versions.git import Git
+from stillhouse.versions.objects import lacking_in_cache, lacking_on_remote, send
 from stillhouse.versions.releases import Release
 
 ALWAYS = "always changed"
@@ -47,30 +50,29 @@ def record(folder: Path) -> None:
 def push(folder: Path) -> None:
     """Pushes the workspace's data to its default remote, and the run cache. What is there already is not sent again.
 
-    Raises `InputError` with the remedy where there is no remote, where it takes nothing, and where it lacks a file
-    afterwards: DVC itself only warns of a file that its cache has lost.
+    What DVC's cache has lost or damaged is taken from the workspace again, whose artifacts the caller has looked at.
+    Raises `InputError` with the remedy where there is no remote, where it takes nothing, and where it does not keep
+    what it took.
     """
     with _workspace(folder) as repo:
         if not repo.config["core"].get("remote"):
             raise InputError(f"{folder} has no DVC remote to push data to; `dvc remote add --default NAME URL`")
-        # DVC keeps a list of what a push is to send; one that was killed while it made the list left a part of it,
-        # by which the next push would send that part alone and call it all.
+        if lacking := lacking_in_cache(repo):
+            say(f"DVC's cache lacked {len(lacking)} files of {_names(lacking)}; they are taken from the workspace")
+            repo.commit(force=True)
+        send(repo, lacking_on_remote(repo))
         repo.drop_data_index()
         repo.push(run_cache=True)
-        lacking = _not_on_remote(repo)
+        lacking = lacking_on_remote(repo)
     if lacking:
         raise InputError(
-            f"{lacking[0]} of {folder} did not reach the remote ({len(lacking)} such): DVC's cache has lost a file of "
-            "it. `dvc commit --force` puts it there again; then repeat the command. Nothing was released"
+            f"the remote does not keep {len(lacking)} files of {_names(lacking)} of {folder}; is it full, or does "
+            "something remove them? Nothing was released"
         )
 
 
-def _not_on_remote(repo: Any) -> list[str]:
-    """The outputs that the remote does not hold. DVC sends the list of a folder's files after them all."""
-    held = {out.hash_info.value: out.def_path for out in repo.index.outs if out.use_cache and out.can_push}
-    wanted = [digest for digest in held if digest]
-    there = repo.cloud.get_remote_odb(None, "push").oids_exist(wanted)
-    return sorted(held[digest] for digest in set(wanted).difference(there))
+def _names(lacking: Mapping[str, str]) -> str:
+    return ", ".join(sorted(set(lacking.values())))
 
 
 def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ...] = ()) -> dict[str, Path]:
@@ -109,6 +111,7 @@ def _workspace(folder: Path) -> Iterator[Any]:
     os.chdir(folder)  # DVC reads dvc.yaml's templates from where it is called
     try:
         with Repo(".") as repo:
+            _drop_cut_note(repo)
             yield repo
     except Exception as error:
         if not (isinstance(error, (DvcException, OSError)) or of_a_remote(error)):
@@ -122,6 +125,26 @@ def _workspace(folder: Path) -> Iterator[Any]:
         ) from error
     finally:
         os.chdir(here)
+
+
+def _drop_cut_note(repo: Any) -> None:
+    """Removes DVC's note of who reads and writes what if a kill cut it short, for which DVC would refuse all work."""
+    from dvc.lock import LockError, make_lock
+    from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
+
+    note = Path(repo.tmp_dir) / RWLOCK_FILE
+    hardlink = repo.config["core"].get("hardlink_lock", False)
+    with suppress(LockError), make_lock(str(note.with_name(RWLOCK_LOCK)), repo.tmp_dir, hardlink_lock=hardlink):
+        if note.is_file() and not _is_json(note):
+            note.unlink()
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True
 
 
 def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +15,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
 from repositories import call
 
 from stillhouse.errors import InputError
-from stillhouse.refresh.workspace import PARAMS, open_clone
+from stillhouse.lock import only_process
+from stillhouse.refresh.run import Request, refresh
+from stillhouse.refresh.workspace import PARAMS, drop_stale, open_clone
+from stillhouse.surfaces.dvc_file import ENVIRONMENT
 
 
 @pytest.fixture
@@ -42,6 +48,54 @@ def test_what_a_killed_refresh_left_is_its_own(releases: Path, tmp_path: Path) -
     open_clone(str(releases), "", folder)
     assert (folder / PARAMS).read_text() == "ingest: {}\n"
     assert (folder / "README.md").is_file() and (folder / "artifacts").is_dir()
+
+
+def test_a_clone_that_was_killed_is_made_anew(releases: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "work" / "refreshed"
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text('#!/bin/sh\nfor folder; do :; done\nmkdir -p "$folder/.git/objects"\nkill -9 $PPID\n')
+    git.chmod(0o755)
+    program = "import sys; from stillhouse.refresh.workspace import *; open_clone(sys.argv[1], '', Path(sys.argv[2]))"
+    words = [sys.executable, "-c", program, str(releases), str(folder)]
+    killed = subprocess.run(words, env=os.environ | {"PATH": f"{git.parent}:{os.environ['PATH']}"})
+    assert killed.returncode == -signal.SIGKILL and not folder.exists() and any(folder.parent.iterdir())
+    open_clone(str(releases), "", folder)
+    assert (folder / PARAMS).is_file() and [path.name for path in folder.parent.iterdir()] == ["refreshed"]
+
+
+@pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock"])
+def test_what_a_killed_git_locked_is_let_go(lock: str, releases: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "refreshed"
+    open_clone(str(releases), "", folder)
+    (folder / PARAMS).write_text("ingest: {source: elsewhere}\n")
+    (folder / ".git" / lock).touch()
+    open_clone(str(releases), "", folder)
+    assert (folder / PARAMS).read_text() == "ingest: {}\n"
+
+
+def test_a_note_of_the_environment_that_was_cut_short_is_of_another(tmp_path: Path) -> None:
+    drop_stale(tmp_path)
+    whole, kept = (tmp_path / ENVIRONMENT).read_text(), tmp_path / "artifacts" / "kept"
+    kept.mkdir()
+    drop_stale(tmp_path)
+    assert kept.is_dir()
+    (tmp_path / ENVIRONMENT).write_text(whole[:-10])
+    drop_stale(tmp_path)
+    assert not kept.exists() and (tmp_path / ENVIRONMENT).read_text() == whole
+
+
+def test_two_refreshes_of_one_folder(releases: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "refreshed"
+    with only_process(folder), pytest.raises(InputError, match=r"another process is writing .*refreshed; wait"):
+        refresh(Request(str(releases), folder))
+
+
+def test_the_current_folder_is_refused(releases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(InputError, match="name one in it by --folder"):
+        open_clone(str(releases), "", Path())
 
 
 @pytest.mark.parametrize("committed", [False, True])

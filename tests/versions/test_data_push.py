@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from repositories import PATHS, dvc, make_artifacts, make_repository, surroundings
+from repositories import PATHS, make_artifacts, make_repository, surroundings
 
 from stillhouse.errors import InputError
 from stillhouse.versions import data
@@ -72,14 +75,70 @@ def test_a_push_that_was_killed_anywhere_is_repeated_whole(workspace: Path) -> N
     assert 3 <= killed < 19
 
 
+def in_cache(workspace: Path) -> Path:
+    return workspace / ".dvc" / "cache" / "files"
+
+
+def on_shelf(workspace: Path) -> Path:
+    return workspace.with_name("shelf") / "files"
+
+
+def first_file(folder: Path, suffix: str) -> Path:
+    """The first object of a cache or remote, with `.dir` that of a folder's list."""
+    return next(path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix == suffix)
+
+
+def flip(path: Path) -> None:
+    """Changes a bit; the size, the mode and the time by which DVC goes stay."""
+    content, about = path.read_bytes(), path.stat()
+    path.chmod(0o644)
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    path.chmod(about.st_mode)
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+HARMS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
+    "lost by the cache": (in_cache, Path.unlink),
+    "damaged in the cache": (in_cache, flip),
+    "lost by the remote": (on_shelf, Path.unlink),
+    "cut short on the remote": (on_shelf, lambda path: path.chmod(0o644) or path.write_bytes(path.read_bytes()[:-1])),
+}
+
+
 @pytest.mark.parametrize("suffix", ["", ".dir"])
-def test_a_file_that_the_cache_lost_is_told(suffix: str, workspace: Path) -> None:
-    cache = workspace / ".dvc" / "cache" / "files"
-    lost = next(path for path in sorted(cache.rglob("*")) if path.is_file() and path.suffix == suffix)
-    content = lost.read_bytes()
-    lost.unlink()
-    with pytest.raises(InputError, match=r"did not reach the remote .*`dvc commit --force`.* Nothing was released"):
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_was_lost_or_damaged_is_sent_whole(harm: str, suffix: str, workspace: Path) -> None:
+    """DVC goes by the list of a folder on its remote, and by the mode of a file in its cache."""
+    place, damage = HARMS[harm]
+    whole = {path.name: path.read_bytes() for path in in_cache(workspace).rglob("*") if path.is_file()}
+    if place is on_shelf:
         data.push(workspace)
-    dvc(workspace, "commit", "--force")
+    damage(first_file(place(workspace), suffix))
     data.push(workspace)
-    assert (workspace.with_name("shelf") / "files" / lost.relative_to(cache)).read_bytes() == content
+    assert {path.name: path.read_bytes() for path in on_shelf(workspace).rglob("*") if path.is_file()} == whole
+    assert {path.name: path.read_bytes() for path in in_cache(workspace).rglob("*") if path.is_file()} == whole
+
+
+@pytest.mark.parametrize("work", [data.record, data.push])
+def test_a_note_of_dvc_that_a_kill_cut_short_stops_nothing(work: Callable[[Path], None], workspace: Path) -> None:
+    note = workspace / ".dvc" / "tmp" / "rwlock"
+    assert note.is_file(), "DVC keeps it elsewhere by now"
+    note.write_text("")
+    work(workspace)
+
+
+def test_a_remote_that_keeps_nothing_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dvc_data.hashfile.db import HashFileDB
+
+    add = HashFileDB.add
+
+    def forget(self: HashFileDB, *words: Any, **named: Any) -> int:
+        done = add(self, *words, **named)
+        for path in on_shelf(workspace).rglob("*"):
+            if path.suffix == ".dir":
+                path.unlink()
+        return done
+
+    monkeypatch.setattr(HashFileDB, "add", forget)
+    with pytest.raises(InputError, match=r"the remote does not keep 2 files of .*retriever of .* Nothing was released"):
+        data.push(workspace)

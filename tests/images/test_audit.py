@@ -45,13 +45,15 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.shutdown()
 
 
-def run(tmp_path: Path, index: str, printed: str, complaint: str = "") -> tuple[int, str]:
+def run(
+    tmp_path: Path, index: str, printed: str, complaint: str = "", locks: tuple[str, ...] = ("kfp.txt",)
+) -> tuple[int, str]:
     """The audit's exit code and text where pip-audit prints `printed`, or complains and ends with 1."""
     program = tmp_path / "pip-audit"
     end = f"echo '{complaint}' >&2; exit 1\n" if complaint else ""
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n{end}")
     program.chmod(0o755)
-    words = [sys.executable, str(AUDIT), str(program), str(AUDIT.parent / "kfp.txt")]
+    words = [sys.executable, str(AUDIT), str(program), *(str(AUDIT.parent / lock) for lock in locks)]
     done = subprocess.run(words, env={"AUDIT_INDEX": index}, capture_output=True, text=True)
     assert not done.stderr
     return done.returncode, done.stdout
@@ -77,6 +79,12 @@ def test_what_could_be_mended_fails(
     assert ended == code
     assert told in said
     assert "not known to the index: two" in said
+
+
+def test_every_lock_and_what_is_installed_without_images_is_audited(tmp_path: Path, index: str) -> None:
+    _, said = run(tmp_path, index, report(), locks=())
+    told = [line.partition(":")[0] for line in said.splitlines() if "packages audited" in line]
+    assert told == [*sorted(path.name for path in AUDIT.parent.glob("*.txt")), "constraints.txt"]
 
 
 def test_a_service_that_does_not_answer_is_told_and_no_failure(tmp_path: Path, index: str) -> None:

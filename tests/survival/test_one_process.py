@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import whole_folder
+from stillhouse.artifacts import read_manifest, whole_folder
+from stillhouse.config import build
+from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.lock import only_process
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+from stillhouse.steps.spec import Report
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -73,3 +81,42 @@ def test_many_processes_never_hold_a_folder_together(tmp_path: Path) -> None:
     for process in processes:
         process.join()
     assert counter.read_text() == "900"
+
+
+def ingest(place: Path, heap: str, talk: Connection | None) -> None:
+    """The step `ingest` of one of two sources, which with `talk` waits for a word in the middle of its work."""
+    step = find_step("ingest")
+
+    def run(*words: Any) -> Report:
+        report = step.run(*words)
+        if talk:
+            talk.send("at work")
+            talk.recv()
+        return report
+
+    config = build(step.config, {"source": str(place / f"{heap}.jsonl"), "format": "jsonl"}, "ingest")
+    execute(replace(step, run=run), config, {}, {"corpus": place / "corpus"})
+
+
+@pytest.mark.parametrize("end", ["ends", "is killed"])
+def test_two_steps_that_write_one_output(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other step is told; of what it would have written nothing is there."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    for heap in ("one", "two"):
+        row = {"_id": heap, "title": heap, "text": f"the text of {heap}"}
+        (tmp_path / f"{heap}.jsonl").write_text(json.dumps(row) + "\n")
+    mine, its = SPAWN.Pipe()
+    process = SPAWN.Process(target=ingest, args=(tmp_path, "one", its))
+    process.start()
+    assert mine.recv() == "at work"
+    with pytest.raises(InputError, match=r"another process is writing .*corpus; wait until it has ended"):
+        ingest(tmp_path, "two", None)
+    assert not (tmp_path / "corpus").exists()
+    mine.send("enough") if end == "ends" else process.kill()
+    process.join()
+    if end == "is killed":
+        assert not (tmp_path / "corpus").exists()
+        ingest(tmp_path, "two", None)
+    written = list(Corpus.open(tmp_path / "corpus").passages["passage_id"])
+    assert written == (["one"] if end == "ends" else ["two"])
+    read_manifest(tmp_path / "corpus")

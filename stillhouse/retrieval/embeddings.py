@@ -2,9 +2,9 @@
 
 A *segment* is two files that are written once: `<name>.vectors.npy` (float32 [S, D]) and `<name>.texts.npy` (the texts'
 digests, 16 bytes each). The second appears last, so that a segment is there whole or not at all. Its name is the digest
-of both, `<texts>-<vectors>`, and is compared with what is read; the one segment of a shard is named otherwise, and
-vouched for by the shard's manifest. Segments of one folder come from the same model, tokenizer and settings: the
-folder's name says which.
+of both, `<texts>-<vectors>`, and is compared with what is read; one that is damaged is removed, and its texts are
+encoded again. The one segment of a shard is named otherwise, and vouched for by the shard's manifest. Segments of one
+folder come from the same model, tokenizer and settings: the folder's name says which.
 
 Shape suffixes: N texts asked for, M of them missing, S texts of a segment, D width.
 """
@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.arrays import write_array
+from stillhouse.arrays import map_array, write_array
+from stillhouse.context import say
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.errors import InputError
 
@@ -85,8 +86,8 @@ class Embeddings:
 
     `known` passages were found in the folders. `missing` are the rows [M] of those that were not, each text once, in
     the order of the passages. `used` are the segments that hold any, which stay readable when another run removes their
-    files. Raises `InputError` for a segment that is damaged, if it holds any, and for more of them than a process may
-    have open.
+    files. A kept segment that is damaged is named in the log and removed. Raises `InputError` for a damaged shard, and
+    for more segments than a process may have open.
     """
 
     def __init__(self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int) -> None:
@@ -117,15 +118,12 @@ class Embeddings:
         """Notes which of the texts not found so far a segment holds; `order_M` are the rows of the sorted digests."""
         allow_open_files(len(self._files) + 1)
         try:
-            digests_S = np.load(segment)
-            vectors_SD = np.load(vectors_of(segment), mmap_mode="r")
-            whole = vectors_SD.shape == (len(digests_S), self.width) and vectors_SD.dtype == np.float32
+            digests_S, vectors_SD = _open(segment, self.width)
         except FileNotFoundError:
             return  # another run has just removed it, to make room
-        except (ValueError, EOFError):
-            whole = False
-        if not whole:
-            raise _damaged(segment)
+        except ValueError:
+            _put_away(segment)
+            return
         begin_S = np.searchsorted(sorted_M, digests_S)
         counts_S = np.searchsorted(sorted_M, digests_S, side="right") - begin_S
         # The rows of the texts that the segment has, a text that stands in several rows once for each.
@@ -138,7 +136,8 @@ class Embeddings:
             return
         name = segment.name.removesuffix(TEXTS)
         if NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
-            raise _damaged(segment)
+            _put_away(segment)
+            return
         self._file_N[row_F] = len(self._files)
         self._row_N[row_F] = own_F
         self._files.append(vectors_SD)
@@ -164,8 +163,25 @@ class Embeddings:
             yield start, self.rows(np.arange(start, min(start + size, len(self))))
 
 
-def _damaged(segment: Path) -> InputError:
-    return InputError(f"{segment} is damaged; remove it, and its passages are encoded again")
+def _open(segment: Path, width: int) -> tuple[NDArray[np.bytes_], NDArray[np.float32]]:
+    """A segment's digests, and its vectors memory-mapped. Raises `ValueError` where they are not of one segment."""
+    digests_S = np.array(map_array(segment, DIGEST))
+    vectors_SD = map_array(vectors_of(segment), np.float32, (width,))
+    if len(digests_S) != len(vectors_SD):
+        raise ValueError(f"{segment} has {len(digests_S)} texts, and {len(vectors_SD)} vectors")
+    return digests_S, vectors_SD
+
+
+def _put_away(segment: Path) -> None:
+    """Removes a kept segment that is damaged, which nobody could do by hand in a pod.
+
+    Raises `InputError` for a shard: it is an input, and not this step's to remove.
+    """
+    if not NAMED.fullmatch(segment.name.removesuffix(TEXTS)):
+        raise InputError(f"{segment} is damaged, or its vectors are; run `stillhouse encode` for its shard again")
+    say(f"{segment} is damaged, or its vectors are: it is removed, and its passages are encoded again")
+    segment.unlink(missing_ok=True)
+    vectors_of(segment).unlink(missing_ok=True)
 
 
 def allow_open_files(count: int) -> None:

@@ -15,6 +15,8 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval import embeddings
 from stillhouse.retrieval.embeddings import (
     GIB,
+    TEXTS,
+    VECTORS,
     Embeddings,
     move_segments,
     prune,
@@ -24,6 +26,7 @@ from stillhouse.retrieval.embeddings import (
     vectors_of,
     write_segment,
 )
+from stillhouse.retrieval.shards import NAME
 
 RNG = np.random.default_rng(0)
 
@@ -128,8 +131,21 @@ def test_a_segment_without_its_second_file_is_not_there(tmp_path: Path) -> None:
     assert Embeddings([tmp_path], text_digests(["a"]), 4).missing.tolist() == [0]
 
 
+def as_shard(folder: Path) -> Path:
+    """The segment of a folder under the name of a shard's, which is vouched for by a manifest and not by its name."""
+    (path,) = segments_of(folder)
+    shard = folder / f"{NAME}{TEXTS}"
+    vectors_of(path).rename(vectors_of(shard))
+    return path.rename(shard)
+
+
 @pytest.mark.parametrize("damage", ["short", "width", "rubbish", "a bit", "a bit of the digests"])
-def test_a_damaged_segment_is_refused(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_segment_is_told_and_makes_place_for_a_new_one(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a pod nobody could remove it by hand: each retry would end as the first."""
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    texts, width = text_digests(["a", "b"]), 5 if damage == "width" else 4
     segment(tmp_path, ["a", "b"])
     (path,) = segments_of(tmp_path)
     if damage == "short":
@@ -141,8 +157,37 @@ def test_a_damaged_segment_is_refused(tmp_path: Path, damage: str) -> None:
         content = bytearray(wrong.read_bytes())
         content[-1] ^= 4
         wrong.write_bytes(content)
-    with pytest.raises(InputError, match="damaged; remove it"):
-        Embeddings([tmp_path], text_digests(["a"]), 5 if damage == "width" else 4)
+    assert Embeddings([tmp_path], texts, width).missing.tolist() == [0, 1]
+    assert capsys.readouterr().err.startswith(f"{path} is damaged, or its vectors are: it is removed")
+    assert not list(tmp_path.iterdir())
+    vectors = segment(tmp_path, ["a", "b"], width)
+    assert np.array_equal(Embeddings([tmp_path], texts, width).rows(np.arange(2)), vectors)
+
+
+@pytest.mark.parametrize("ending", [TEXTS, VECTORS])
+@pytest.mark.parametrize("shard", [False, True])
+def test_no_bit_of_a_header_changes_unnoticed(
+    tmp_path: Path, ending: str, shard: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NumPy's own reader raises `SyntaxError` and `tokenize.TokenError` for some, and takes others for the same."""
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    segment(tmp_path, ["a", "b"])
+    path = as_shard(tmp_path) if shard else segments_of(tmp_path)[0]
+    whole = {place: place.read_bytes() for place in (path, vectors_of(path))}
+    wrong = path.with_name(path.name.removesuffix(TEXTS) + ending)
+    header = len(whole[wrong]) - {TEXTS: 2 * 16, VECTORS: 2 * 4 * 4}[ending]
+    for at in range(header):
+        for bit in range(8):
+            for place, content in whole.items():
+                place.write_bytes(content)
+            wrong.write_bytes(whole[wrong][:at] + bytes([whole[wrong][at] ^ 1 << bit]) + whole[wrong][at + 1 :])
+            if shard:
+                with pytest.raises(InputError, match=r"passages\.texts\.npy is damaged, .*`stillhouse encode`"):
+                    Embeddings([tmp_path], text_digests(["a"]), 4)
+                assert path.is_file() and vectors_of(path).is_file(), "an input is nobody's to remove"
+            else:
+                assert Embeddings([tmp_path], text_digests(["a"]), 4).missing.tolist() == [0], (at, bit)
+                assert f"{path} is damaged" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:

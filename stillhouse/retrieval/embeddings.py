@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import resource
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,10 @@ from stillhouse.errors import InputError
 DIGEST = np.dtype("S16")
 TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
 NAMED = re.compile(r"[0-9a-f]{20}-[0-9a-f]{32}")
+PART = re.compile(rf"\.?{NAMED.pattern}\.(texts|vectors)\.npy(\.\d+)?")
+"""A file of a kept segment, also one that is being written."""
+ABANDONED_AFTER = 24 * 3600.0
+"""Seconds after which a part of a segment is nobody's who still works."""
 GIB = 1 << 30
 OTHER_FILES = 256
 """Files that a process may have open beside vectors: libraries, threads, tables."""
@@ -77,8 +82,9 @@ def move_segments(source: Path, target: Path) -> None:
     """Moves a folder's segments into another; both lie on the same file system."""
     target.mkdir(parents=True, exist_ok=True)
     for segment in segments_of(source):
-        vectors_of(segment).replace(target / vectors_of(segment).name)
-        segment.replace(target / segment.name)
+        for path in (vectors_of(segment), segment):
+            os.utime(path)  # however long ago they were written: vectors that were old might go before their texts come
+            path.replace(target / path.name)
 
 
 class Embeddings:
@@ -210,16 +216,27 @@ def touch(segments: Iterable[Path]) -> None:
 
 
 def prune(root: Path, limit: float) -> int:
-    """Removes the segments below `root` that were used longest ago until all take at most `limit` GiB; how many."""
-    sizes, segments = {}, []
-    for path in (path for folder in root.glob("*/") for path in segments_of(folder)):
-        try:
-            about = path.stat()
-            sizes[path] = about.st_size + vectors_of(path).stat().st_size
-        except FileNotFoundError:
-            continue  # another run makes room too
-        segments.append((about.st_mtime_ns, path))
-    total, removed = sum(sizes.values()), 0
+    """Removes the segments below `root` that were used longest ago until all take at most `limit` GiB; how many.
+
+    What a kill left of a segment takes room too, and goes first, once it is a day old: another run may be writing it.
+    """
+    sizes: dict[Path, int] = {}
+    left: dict[Path, os.stat_result] = {}
+    segments = []
+    for folder in root.glob("*/"):
+        whole = segments_of(folder)
+        parts = {part for path in whole for part in (path, vectors_of(path))}
+        left |= _stats(path for path in folder.iterdir() if PART.fullmatch(path.name) and path not in parts)
+        for path in whole:
+            found = _stats([path, vectors_of(path)])
+            if len(found) == 2:
+                sizes[path] = sum(about.st_size for about in found.values())
+                segments.append((found[path].st_mtime_ns, path))
+    total, removed = sum(sizes.values()) + sum(about.st_size for about in left.values()), 0
+    for path, about in left.items():
+        if time.time() - about.st_mtime > ABANDONED_AFTER:
+            path.unlink(missing_ok=True)
+            total -= about.st_size
     for _, path in sorted(segments):
         if total <= limit * GIB:
             break
@@ -228,3 +245,12 @@ def prune(root: Path, limit: float) -> int:
         total -= sizes[path]
         removed += 1
     return removed
+
+
+def _stats(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
+    """What the system says of files, without those that another run has removed to make room."""
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = path.stat()
+    return found

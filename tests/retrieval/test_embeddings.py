@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from stillhouse.errors import InputError
 from stillhouse.retrieval import embeddings
 from stillhouse.retrieval.embeddings import (
+    ABANDONED_AFTER,
     GIB,
     TEXTS,
     VECTORS,
@@ -206,6 +208,62 @@ def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
     ]
     assert kept == [1, 0, 1]
     assert prune(tmp_path, 0) == 2 and not list(tmp_path.rglob("*.npy"))
+
+
+PARTS = ("vectors alone", "texts alone", "unfinished")
+
+
+def part_of_a_segment(folder: Path, part: str) -> Path:
+    """What a kill leaves between the two files of a segment, or while one is written."""
+    segment(folder / "aside", [part])
+    (path,) = segments_of(folder / "aside")
+    kept, gone = (path, vectors_of(path)) if part == "texts alone" else (vectors_of(path), path)
+    gone.unlink()
+    return kept.rename(folder / (f".{kept.name}.4711" if part == "unfinished" else kept.name))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_a_kill_left_takes_room_and_goes_first_when_it_is_a_day_old(tmp_path: Path, part: str) -> None:
+    folder = tmp_path / "model"
+    segment(folder, ["kept"])
+    left = part_of_a_segment(folder, part)
+    foreign = folder / "notes.npy"
+    foreign.write_bytes(b"somebody's")
+    (folder / "aside").rmdir()
+    sizes = {path: path.stat().st_size for path in folder.iterdir()}
+    [kept] = segments_of(folder)
+    whole = sizes[kept] + sizes[vectors_of(kept)]
+    assert prune(tmp_path, (whole + sizes[left]) / GIB) == 0 and left.exists()
+    old = time.time() - ABANDONED_AFTER - 60
+    os.utime(left, (old, old))
+    assert prune(tmp_path, whole / GIB) == 0 and not left.exists(), "and so the segment has room"
+    assert segments_of(folder) == [kept] and foreign.exists()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_another_run_is_writing_counts_and_stays(tmp_path: Path, part: str) -> None:
+    folder = tmp_path / "model"
+    segment(folder, ["kept"])
+    left = part_of_a_segment(folder, part)
+    whole = sum(path.stat().st_size for path in [*segments_of(folder), vectors_of(segments_of(folder)[0])])
+    assert prune(tmp_path, whole / GIB) == 1 and left.exists() and not segments_of(folder)
+
+
+def test_vectors_that_were_written_long_ago_are_moved_as_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a run that makes room removes those of which another one is just about to move the texts."""
+    segment(tmp_path / "new", ["a"])
+    for path in (tmp_path / "new").iterdir():
+        os.utime(path, (1000, 1000))
+    replace = Path.replace
+
+    def make_room_after(path: Path, target: Path) -> Path:
+        moved = replace(path, target)
+        prune(tmp_path / "cache", 1)
+        return moved
+
+    monkeypatch.setattr(Path, "replace", make_room_after)
+    move_segments(tmp_path / "new", tmp_path / "cache" / "model")
+    assert len(segments_of(tmp_path / "cache" / "model")) == 1
 
 
 def test_segments_are_moved_whole(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from stillhouse.errors import InputError, ValidationFailed, access_told
 from stillhouse.lock import only_process
 from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import watch_step
+from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Report, Step
 from stillhouse.versions.environment import software
 
@@ -41,8 +42,9 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and for places that may not
     be written, and `ValidationFailed` after the outputs were written when the step reports the fact `passed` as false.
     Progress that outlives a kill is kept in a work folder named by the digest of code, libraries, settings, inputs and
-    what is computed on, and removed after success. While another process does the same work it waits; while another
-    writes to one of the outputs it raises `InputError`. Prometheus is told of it where the environment asks for that.
+    what is computed on, and removed after success, or by a run of the step `DAYS` days later. While another process
+    does the same work it waits; while another writes to one of the outputs it raises `InputError`. Prometheus is told
+    of it where the environment asks for that.
     """
     with watch_step(step.name, surroundings.say) as watched, access_told():
         watched.report = _execute(step, config, inputs, outputs, watched.monitor)
@@ -72,6 +74,9 @@ def _execute(
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
         context.work.mkdir(parents=True, exist_ok=True)
+        old = remove_old_work(context.work.parent, step.name, context.work.name)
+        if old:
+            context.log(f"[{step.name}] removed unfinished work that is more than {DAYS} days old: {', '.join(old)}")
         names = [port.name for port in step.outputs]
         with whole_folders([outputs[name] for name in names]) as folders:
             staged = dict(zip(names, folders))

@@ -24,7 +24,7 @@ TOLD_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Context:
-    """`work` is a folder that outlives a killed run; its name is the digest of code, settings and inputs.
+    """`work` is a folder that outlives a killed run; its name is the digest of what it is the work of (`work_name`).
 
     `monitor` hears of every bar's progress, and of what a training tells it.
     """

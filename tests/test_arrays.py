@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stillhouse.arrays import new_array, save_array, write_numbers
+from stillhouse.arrays import map_array, new_array, save_array, write_numbers
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = np.dtype([("gram", np.int32, (3,)), ("count", np.int64)])
@@ -38,6 +38,21 @@ def test_bytes_are_those_of_numpy(name: str, tmp_path: Path) -> None:
     with (tmp_path / "numbers").open("wb") as file:
         write_numbers(file, array)
     assert (tmp_path / "numbers").read_bytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("length", [0, 1, 5000])
+def test_an_array_that_numpy_wrote_is_mapped(length: int, tmp_path: Path) -> None:
+    path = tmp_path / "theirs.npy"
+    for rows in (np.arange(length * 6, dtype=np.float32).reshape(length, 2, 3), np.array([b"ab"] * length, "S4")):
+        np.save(path, rows)
+        mapped = map_array(path, rows.dtype, rows.shape[1:])
+        assert mapped.dtype == rows.dtype and np.array_equal(mapped, rows)
+        for dtype, row in ((np.int32, rows.shape[1:]), (rows.dtype, (*rows.shape[1:], 2))):
+            with pytest.raises(ValueError, match=r"theirs\.npy is no array of"):
+                map_array(path, dtype, row)
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(ValueError, match="damaged"):
+            map_array(path, rows.dtype, rows.shape[1:])
 
 
 def test_nothing_is_written_behind_pythons_back() -> None:

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+from stillhouse.versions.environment import ALONE, BUILDS, COMPUTING, LIBRARIES
 
 ROOT = Path(__file__).resolve().parent.parent
 SCIENCE = ("pretraining", "training", "retrieval", "evaluation", "corpus", "comparison")
 PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
 HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s", "matplotlib", "ir_measures"}
 SURFACES = ("stillhouse.steps", "stillhouse.surfaces", "stillhouse.cli", "stillhouse.graph", "components", "pipelines")
+
+SHOWN_NOWHERE = {
+    "errors.py": "what it says ends a step",
+    "lock.py": "who waits for whom",
+    "monitoring/": "figures for others to watch",
+    "versions/address.py": "what is refused, and what is told without passwords",
+    "versions/environment.py": "what is told of the rest",
+    "yaml_file.py": "settings, which are recorded",
+}
+"""Modules that the computing parts import and whose code no output depends on; with the reason."""
+NOT_COUNTED = {
+    "PyYAML": "reads settings, which are recorded",
+    "dvc": "copies what a commit names",
+    "dvc-data": "the same",
+    "ir_datasets": "in no image; a source that it fetches is no more pinned down than any other place",
+}
 
 
 def modules(folder: str) -> list[Path]:
@@ -100,6 +120,41 @@ def test_bodies_of_components_import_the_library_alone() -> None:
     for path in (ROOT / "components").glob("*/component.py"):
         lazy = set(imports(path)) - set(imports(path, top=True))
         assert lazy == {"stillhouse.surfaces.component.run_component"}, path
+
+
+def computing_imports() -> Iterator[str]:
+    """What the parts of the package whose code shows in outputs import, and the modules beside them that show too."""
+    for path in [*(path for part in COMPUTING for path in modules(f"stillhouse/{part}")), *map(beside, ALONE)]:
+        yield from imports(path)
+
+
+def beside(name: str) -> Path:
+    return ROOT / "stillhouse" / name
+
+
+def test_code_that_shows_in_outputs_is_in_the_environment() -> None:
+    """A step whose code changed would else be taken from the run cache as it was."""
+    found = set()
+    for name in computing_imports():
+        words = name.split(".")
+        files = (ROOT.joinpath(*words[:end]).with_suffix(".py") for end in (len(words), len(words) - 1))
+        found |= {path.relative_to(ROOT / "stillhouse").as_posix() for path in files if path.is_file()}
+    known = (*(f"{part}/" for part in COMPUTING), *ALONE, *SHOWN_NOWHERE)
+    assert "arrays.py" in found and not {name for name in found if not name.startswith(known)}
+    assert all(beside(name).exists() for name in (*ALONE, *SHOWN_NOWHERE))
+
+
+def test_libraries_that_show_in_outputs_are_in_the_environment() -> None:
+    packages = {name.split(".")[0] for name in computing_imports()} - sys.stdlib_module_names - {"stillhouse"}
+    names = packages_distributions()
+    installed = {build: name for name, builds in BUILDS.items() for build in builds}
+    found = {installed.get(name, name) for package in packages for name in names[package]}
+    known = {spelled(name) for name in (*LIBRARIES, *NOT_COUNTED)}
+    assert "safetensors" in found and not {name for name in found if spelled(name) not in known}
+
+
+def spelled(distribution: str) -> str:
+    return distribution.lower().replace("_", "-")
 
 
 def test_the_guard_sees_lazy_imports(tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def encode_passages(
     What the folders `known` hold is taken from there, and what a run that was killed has left in the folder `new`; the
     rest is encoded and written to `new`. Its texts alone are put aside on the disk, by each process those that it
     encodes. Every process of torchrun returns once all are done.
-    Raises `InputError` for a vector that is not finite, with the passage's id.
+    Raises `InputError` for a vector that is not finite, with the passage's id; `RuntimeError` where vectors are damaged
+    or gone as soon as they are written.
     """
     known = list(known)
     join(context.torch_device())
@@ -191,7 +192,10 @@ def encode_passages(
     if rank() > 0:  # the first process alone goes on
         return Encoded(found, digests_N, kept, resumed, len(missing))
     found.look_in([new])
-    assert not len(found.missing), f"{len(found.missing)} passages were not encoded"
+    if len(found.missing):
+        raise RuntimeError(
+            f"the vectors of {len(found.missing)} passages are not on the disk as they were just written; try again"
+        )
     return Encoded(found, digests_N, kept, resumed, len(missing))
 
 

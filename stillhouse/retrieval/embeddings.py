@@ -2,9 +2,9 @@
 
 A *segment* is two files that are written once: `<name>.vectors.npy` (float32 [S, D]) and `<name>.texts.npy` (the texts'
 digests, 16 bytes each). The second appears last, so that a segment is there whole or not at all. Its name is the digest
-of both, `<texts>-<vectors>`, and is compared with what is read; the one segment of a shard is named otherwise, and
-vouched for by the shard's manifest. Segments of one folder come from the same model, tokenizer and settings: the
-folder's name says which.
+of both, `<texts>-<vectors>`, and is compared with what is read; one that is damaged is removed, and its texts are
+encoded again. The one segment of a shard is named otherwise, and vouched for by the shard's manifest. Segments of one
+folder come from the same model, tokenizer and settings: the folder's name says which.
 
 Shape suffixes: N texts asked for, M of them missing, S texts of a segment, D width.
 """
@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import resource
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +23,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.arrays import write_array
+from stillhouse.arrays import map_array, write_array
+from stillhouse.context import say
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.errors import InputError
 
 DIGEST = np.dtype("S16")
 TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
 NAMED = re.compile(r"[0-9a-f]{20}-[0-9a-f]{32}")
+PART = re.compile(rf"\.?{NAMED.pattern}\.(texts|vectors)\.npy(\.\d+)?")
+"""A file of a kept segment, also one that is being written."""
+ABANDONED_AFTER = 24 * 3600.0
+"""Seconds after which a part of a segment is nobody's who still works."""
 GIB = 1 << 30
 OTHER_FILES = 256
 """Files that a process may have open beside vectors: libraries, threads, tables."""
@@ -76,8 +82,9 @@ def move_segments(source: Path, target: Path) -> None:
     """Moves a folder's segments into another; both lie on the same file system."""
     target.mkdir(parents=True, exist_ok=True)
     for segment in segments_of(source):
-        vectors_of(segment).replace(target / vectors_of(segment).name)
-        segment.replace(target / segment.name)
+        for path in (vectors_of(segment), segment):
+            os.utime(path)  # however long ago they were written: vectors that were old might go before their texts come
+            path.replace(target / path.name)
 
 
 class Embeddings:
@@ -85,8 +92,8 @@ class Embeddings:
 
     `known` passages were found in the folders. `missing` are the rows [M] of those that were not, each text once, in
     the order of the passages. `used` are the segments that hold any, which stay readable when another run removes their
-    files. Raises `InputError` for a segment that is damaged, if it holds any, and for more of them than a process may
-    have open.
+    files. A kept segment that is damaged is named in the log and removed. Raises `InputError` for a damaged shard, and
+    for more segments than a process may have open.
     """
 
     def __init__(self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int) -> None:
@@ -117,15 +124,12 @@ class Embeddings:
         """Notes which of the texts not found so far a segment holds; `order_M` are the rows of the sorted digests."""
         allow_open_files(len(self._files) + 1)
         try:
-            digests_S = np.load(segment)
-            vectors_SD = np.load(vectors_of(segment), mmap_mode="r")
-            whole = vectors_SD.shape == (len(digests_S), self.width) and vectors_SD.dtype == np.float32
+            digests_S, vectors_SD = _open(segment, self.width)
         except FileNotFoundError:
             return  # another run has just removed it, to make room
-        except (ValueError, EOFError):
-            whole = False
-        if not whole:
-            raise _damaged(segment)
+        except ValueError:
+            _put_away(segment)
+            return
         begin_S = np.searchsorted(sorted_M, digests_S)
         counts_S = np.searchsorted(sorted_M, digests_S, side="right") - begin_S
         # The rows of the texts that the segment has, a text that stands in several rows once for each.
@@ -138,7 +142,8 @@ class Embeddings:
             return
         name = segment.name.removesuffix(TEXTS)
         if NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
-            raise _damaged(segment)
+            _put_away(segment)
+            return
         self._file_N[row_F] = len(self._files)
         self._row_N[row_F] = own_F
         self._files.append(vectors_SD)
@@ -164,8 +169,25 @@ class Embeddings:
             yield start, self.rows(np.arange(start, min(start + size, len(self))))
 
 
-def _damaged(segment: Path) -> InputError:
-    return InputError(f"{segment} is damaged; remove it, and its passages are encoded again")
+def _open(segment: Path, width: int) -> tuple[NDArray[np.bytes_], NDArray[np.float32]]:
+    """A segment's digests, and its vectors memory-mapped. Raises `ValueError` where they are not of one segment."""
+    digests_S = np.array(map_array(segment, DIGEST))
+    vectors_SD = map_array(vectors_of(segment), np.float32, (width,))
+    if len(digests_S) != len(vectors_SD):
+        raise ValueError(f"{segment} has {len(digests_S)} texts, and {len(vectors_SD)} vectors")
+    return digests_S, vectors_SD
+
+
+def _put_away(segment: Path) -> None:
+    """Removes a kept segment that is damaged, which nobody could do by hand in a pod.
+
+    Raises `InputError` for a shard: it is an input, and not this step's to remove.
+    """
+    if not NAMED.fullmatch(segment.name.removesuffix(TEXTS)):
+        raise InputError(f"{segment} is damaged, or its vectors are; run `stillhouse encode` for its shard again")
+    say(f"{segment} is damaged, or its vectors are: it is removed, and its passages are encoded again")
+    segment.unlink(missing_ok=True)
+    vectors_of(segment).unlink(missing_ok=True)
 
 
 def allow_open_files(count: int) -> None:
@@ -194,16 +216,27 @@ def touch(segments: Iterable[Path]) -> None:
 
 
 def prune(root: Path, limit: float) -> int:
-    """Removes the segments below `root` that were used longest ago until all take at most `limit` GiB; how many."""
-    sizes, segments = {}, []
-    for path in (path for folder in root.glob("*/") for path in segments_of(folder)):
-        try:
-            about = path.stat()
-            sizes[path] = about.st_size + vectors_of(path).stat().st_size
-        except FileNotFoundError:
-            continue  # another run makes room too
-        segments.append((about.st_mtime_ns, path))
-    total, removed = sum(sizes.values()), 0
+    """Removes the segments below `root` that were used longest ago until all take at most `limit` GiB; how many.
+
+    What a kill left of a segment takes room too, and goes first, once it is a day old: another run may be writing it.
+    """
+    sizes: dict[Path, int] = {}
+    left: dict[Path, os.stat_result] = {}
+    segments = []
+    for folder in root.glob("*/"):
+        whole = segments_of(folder)
+        parts = {part for path in whole for part in (path, vectors_of(path))}
+        left |= _stats(path for path in folder.iterdir() if PART.fullmatch(path.name) and path not in parts)
+        for path in whole:
+            found = _stats([path, vectors_of(path)])
+            if len(found) == 2:
+                sizes[path] = sum(about.st_size for about in found.values())
+                segments.append((found[path].st_mtime_ns, path))
+    total, removed = sum(sizes.values()) + sum(about.st_size for about in left.values()), 0
+    for path, about in left.items():
+        if time.time() - about.st_mtime > ABANDONED_AFTER:
+            path.unlink(missing_ok=True)
+            total -= about.st_size
     for _, path in sorted(segments):
         if total <= limit * GIB:
             break
@@ -212,3 +245,12 @@ def prune(root: Path, limit: float) -> int:
         total -= sizes[path]
         removed += 1
     return removed
+
+
+def _stats(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
+    """What the system says of files, without those that another run has removed to make room."""
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = path.stat()
+    return found

@@ -7,6 +7,7 @@ ends the file; so does one that is not what its digest says, which is told. It a
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -60,20 +61,28 @@ class ScoreLog:
         self.scores_P[pairs], self.done_P[pairs] = scores, True
 
     def _read(self) -> None:
+        size = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         whole = 0
         while len(head := self._file.read(HEADER.itemsize)) == HEADER.itemsize:
             pairs = int(np.frombuffer(head, dtype=HEADER)["pairs"][0])
-            body = self._file.read(pairs * ENTRY.itemsize)
-            if len(body) < pairs * ENTRY.itemsize:
-                break
+            # Not more than there is: a count in which a bit has changed may ask for 32 GiB.
+            body = self._file.read(min(pairs * ENTRY.itemsize, size - self._file.tell()))
             if head != _header(pairs, body):
-                say(f"{self._file.name} is damaged after {self.done_P.sum():,} scores; those behind are computed again")
+                if not self._cut_off(pairs, body):
+                    done = f"{self.done_P.sum():,}"
+                    say(f"{self._file.name} is damaged after {done} scores; those behind are computed again")
                 break
             entries = np.frombuffer(body, dtype=ENTRY)
             self._take(entries["pair"], entries["score"])
             whole = self._file.tell()
         self._file.truncate(whole)
+
+    def _cut_off(self, pairs: int, body: bytes) -> bool:
+        """Whether a block may be one that a kill cut off: it lacks scores, and has its own pairs and no other bytes."""
+        own = np.frombuffer(body[: len(body) // ENTRY.itemsize * ENTRY.itemsize], dtype=ENTRY)["pair"]
+        lacks_some = len(body) < pairs * ENTRY.itemsize
+        return lacks_some and pairs <= len(self.done_P) and bool((own < len(self.done_P)).all())
 
     def __enter__(self) -> ScoreLog:
         return self

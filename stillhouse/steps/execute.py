@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ from stillhouse.errors import InputError, ValidationFailed, access_told
 from stillhouse.lock import only_process
 from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import watch_step
+from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Report, Step
+from stillhouse.versions.environment import software
 
 VERDICT = "validation"
 
@@ -39,9 +41,10 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
 
     Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and for places that may not
     be written, and `ValidationFailed` after the outputs were written when the step reports the fact `passed` as false.
-    Progress that outlives a kill is kept in a work folder named by the digest of code, settings and inputs, and removed
-    after success. While another process does the same work it waits; while another writes to one of the outputs it
-    raises `InputError`. Prometheus is told of it where the environment asks for that.
+    Progress that outlives a kill is kept in a work folder named by the digest of code, libraries, settings, inputs and
+    what is computed on, and removed after success, or by a run of the step `DAYS` days later. While another process
+    does the same work it waits; while another writes to one of the outputs it raises `InputError`. Prometheus is told
+    of it where the environment asks for that.
     """
     with watch_step(step.name, surroundings.say) as watched, access_told():
         watched.report = _execute(step, config, inputs, outputs, watched.monitor)
@@ -61,7 +64,7 @@ def _execute(
         raise InputError(f"step '{step.name}' runs in one process; start it without torchrun")
     digests = {name: manifest.digest for name, manifest in manifests.items()}
     context = Context(
-        work=surroundings.work_root() / work_name(step, config, digests),
+        work=surroundings.work_root() / work_name(step, config, digests, computed_on(config)),
         device=surroundings.device(),
         quiet=surroundings.quiet() or surroundings.rank() > 0,
         monitor=monitor,
@@ -71,6 +74,9 @@ def _execute(
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
         context.work.mkdir(parents=True, exist_ok=True)
+        old = remove_old_work(context.work.parent, step.name, context.work.name)
+        if old:
+            context.log(f"[{step.name}] removed unfinished work that is more than {DAYS} days old: {', '.join(old)}")
         names = [port.name for port in step.outputs]
         with whole_folders([outputs[name] for name in names]) as folders:
             staged = dict(zip(names, folders))
@@ -86,12 +92,29 @@ def _execute(
     return report
 
 
-def work_name(step: Step, config: Any, digests: Mapping[str, str]) -> str:
-    """The name of a step's work folder, the same for the same code, settings and inputs. `digests` are the inputs'.
+def work_name(step: Step, config: Any, digests: Mapping[str, str], machine: Sequence[str] = ()) -> str:
+    """The name of a step's work folder, the same for the same code, libraries, settings and inputs.
 
-    Of settings that are places the name has these too, since nothing else tells two sources apart before they are read.
+    `digests` are the inputs', and `machine` is what `computed_on` says. Of settings that are places the name has these
+    too, since nothing else tells two sources apart before they are read.
     """
-    return f"{step.name}-{digest_json([step.name, asdict(config), digests, code_digest()])[:20]}"
+    made_of = [step.name, asdict(config), digests, code_digest(), software(), list(machine)]
+    return f"{step.name}-{digest_json(made_of)[:20]}"
+
+
+def computed_on(config: Any) -> tuple[str, ...]:
+    """The kind of device that a step with a model computes on, and its precision there; nothing of any other step.
+
+    Raises `InputError` where a GPU was asked for and there is none.
+    """
+    if not hasattr(config, "precision"):
+        return ()
+    from stillhouse.training.precision import computed_in  # imports torch, as such a step does in any case
+
+    device = Context(surroundings.work_root(), surroundings.device()).torch_device()
+    # Not which GPU, nor how many threads: these show in last digits alone, and a retry is given the node that is free.
+    # A training of days would begin anew for them. `auto` is in the settings; what it comes to here is not.
+    return device.type, str(computed_in(config.precision, device))
 
 
 def run_beside(step: Step, config: Any, inputs: Mapping[str, Path], context: Context) -> Report:

@@ -50,6 +50,7 @@ def execute_on_nodes(
     cluster = cluster or Cluster(connect("several nodes need"), namespace, say)
     log = cluster.log
     pod = describe(cluster.pod(own))
+    # Without what is computed on: a retry's pod may be on another machine than the first one's, as the nodes are.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
     name = job_name(step.name, pod.run, settings.task, work)
     exchange = Exchange(exchange_root() / name, step)

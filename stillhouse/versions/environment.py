@@ -14,10 +14,12 @@ from stillhouse.artifacts import digest_files, digest_json
 
 COMPUTING = ("steps", "corpus", "pretraining", "training", "retrieval", "evaluation")
 """The parts of the package whose code shows in outputs; surfaces, releases and the like do not."""
-ALONE = ("artifacts.py", "config.py", "context.py")
+ALONE = ("arrays.py", "artifacts.py", "config.py", "context.py", "versions/dvc_source.py")
+"""Modules beside them that they import and whose code shows too: what is written, recorded, read or fetched."""
 CODE = (".py", ".html", ".css")
 """Files that show in outputs: code, and what pages are made from."""
 LIBRARIES = (
+    "MarkupSafe",
     "PyStemmer",
     "bm25s",
     "faiss",
@@ -30,6 +32,7 @@ LIBRARIES = (
     "pandas",
     "pyarrow",
     "regex",
+    "safetensors",
     "scipy",
     "sentencex",
     "tokenizers",
@@ -41,18 +44,22 @@ BUILDS = {"faiss": ("faiss-cpu", "faiss-gpu")}
 
 
 def describe_environment() -> dict[str, object]:
-    """The digest of the code and the version of every library, "" for one that is not here.
-
-    A build's own mark is left out (`2.13.0+cpu` is 2.13.0), so that a laptop and a GPU image share a cache.
-    """
+    """The digest of the code, and `software`."""
     package = Path(__file__).resolve().parent.parent
     code = {part: digest_files(package / part) for part in COMPUTING}
     shown = {
         part: {name: value for name, value in files.items() if name.endswith(CODE)} for part, files in code.items()
     }
     alone = {name: digest_json((package / name).read_text(encoding="utf-8")) for name in ALONE}
+    return {"code": digest_json([shown, alone]), **software()}
+
+
+def software() -> dict[str, object]:
+    """The version of Python and of every library, "" for one that is not here; none is imported for that.
+
+    A build's own mark is left out (`2.13.0+cpu` is 2.13.0), so that a laptop and a GPU image share a cache.
+    """
     return {
-        "code": digest_json([shown, alone]),
         "python": ".".join(map(str, sys.version_info[:2])),
         "libraries": {name: _version(BUILDS.get(name, (name,))) for name in LIBRARIES},
     }

@@ -8,7 +8,16 @@ import pandas as pd
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, read_curves
+from stillhouse.evaluation.breakdowns import Bin, Breakdown
+from stillhouse.evaluation.report.curves import (
+    breakdown_plot,
+    difference_plot,
+    forest_plot,
+    interval_plot,
+    kept_row,
+    loss_plot,
+    read_curves,
+)
 
 CURVES = pd.DataFrame({"step": [0, 5, 10, 15], "train_loss": [3.0, 2, 1, 0.5], "heldout_loss": [3.0, 1.5, 1.5, 1.8]})
 
@@ -61,3 +70,29 @@ def test_plots_share_a_page_without_sharing_identifiers() -> None:
     plots = [loss_plot(CURVES, name) for name in ("retriever 1", "retriever 2")]
     found = [{e.get("id") for e in ElementTree.fromstring(plot).iter() if e.get("id")} for plot in plots]
     assert found[0] and not found[0] & found[1]
+
+
+HOSTILE = [r"a$\frac$b", "a$b$c", "<b>&amp;", r"\alpha", "50 %", "{0}"]
+
+
+def plots_with(name: str) -> dict[str, str]:
+    """Every plot, with a name of somebody's wherever it takes one."""
+    figures = np.array([[0.2, 0.1, 0.3]])
+    bins = [Bin(name, 3, {name: (0.2, 0.1, 0.3)}), Bin("other", 1, {name: (0.4, 0.1, 0.5)})]
+    return {
+        "intervals": interval_plot([name, "BM25"], *np.array([[0.5, 0.3], [0.4, 0.2], [0.6, 0.4]]), name, name),
+        "differences": difference_plot(np.array([0.2, 0.0, -0.1]), name, name, name),
+        "breakdown": breakdown_plot(Breakdown("length", "By length", name, name, bins), [name], [name]),
+        "forest": forest_plot([name], {name: figures}, name, name),
+        "losses": loss_plot(CURVES, name),
+    }
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_shown_as_they_are(name: str) -> None:
+    r"""Matplotlib takes what stands between dollars for a formula, and raises `ValueError` for `$\frac$`."""
+    for plot, svg in plots_with(name).items():
+        root = ElementTree.fromstring(svg)
+        texts = ["".join(element.itertext()).strip() for element in root.iter() if element.tag.endswith("text")]
+        assert plot == "losses" or any(name in text for text in texts), plot
+        assert plot != "losses" or root.get("aria-label") == f"loss curves of {name}"

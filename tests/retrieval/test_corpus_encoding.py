@@ -148,6 +148,35 @@ def test_a_run_that_ends_early_is_taken_up_where_it_ended(
     assert np.array_equal(again.embeddings.rows(np.arange(len(texts))), whole)
 
 
+@pytest.mark.parametrize("place", ["kept", "unfinished"])
+def test_damaged_vectors_are_encoded_again(
+    encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(corpus_encoding, "BLOCK", 16)
+    texts = sorted(set(random_texts(60)))
+    whole = encoded(encoder, texts, context).embeddings.rows(np.arange(len(texts)))
+    wrong = segments_of(new_segments(context))[0]
+    wrong.write_bytes(wrong.read_bytes().replace(b"'descr'", b"'desc\x72\x07"))
+    later = Context(context.work / "later", "cpu", quiet=True) if place == "kept" else context
+    again = encoded(encoder, texts, later, (new_segments(context),) if place == "kept" else ())
+    assert 0 < again.computed <= 16 and (again.kept or again.resumed) == len(texts) - again.computed
+    assert np.array_equal(again.embeddings.rows(np.arange(len(texts))), whole)
+
+
+def test_vectors_that_are_damaged_as_soon_as_they_are_written_are_told(
+    encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = corpus_encoding.write_segment
+
+    def damaged(folder: Path, *arguments: object) -> None:
+        write(folder, *arguments)  # type: ignore[arg-type]
+        segments_of(folder)[0].write_bytes(b"")
+
+    monkeypatch.setattr(corpus_encoding, "write_segment", damaged)
+    with pytest.raises(RuntimeError, match=r"the vectors of 2 passages are not on the disk .*; try again"):
+        encoded(encoder, ["a fish", "two birds"], context)
+
+
 def test_copies_of_a_text_are_encoded_once(encoder: BiEncoder, context: Context) -> None:
     done = encoded(encoder, ["a fish", "two birds", "a fish", "a fish"], context)
     rows = done.embeddings.rows(np.arange(4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from stillhouse.errors import InputError
 from stillhouse.retrieval import embeddings
 from stillhouse.retrieval.embeddings import (
+    ABANDONED_AFTER,
     GIB,
+    TEXTS,
+    VECTORS,
     Embeddings,
     move_segments,
     prune,
@@ -24,6 +28,7 @@ from stillhouse.retrieval.embeddings import (
     vectors_of,
     write_segment,
 )
+from stillhouse.retrieval.shards import NAME
 
 RNG = np.random.default_rng(0)
 
@@ -128,8 +133,21 @@ def test_a_segment_without_its_second_file_is_not_there(tmp_path: Path) -> None:
     assert Embeddings([tmp_path], text_digests(["a"]), 4).missing.tolist() == [0]
 
 
+def as_shard(folder: Path) -> Path:
+    """The segment of a folder under the name of a shard's, which is vouched for by a manifest and not by its name."""
+    (path,) = segments_of(folder)
+    shard = folder / f"{NAME}{TEXTS}"
+    vectors_of(path).rename(vectors_of(shard))
+    return path.rename(shard)
+
+
 @pytest.mark.parametrize("damage", ["short", "width", "rubbish", "a bit", "a bit of the digests"])
-def test_a_damaged_segment_is_refused(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_segment_is_told_and_makes_place_for_a_new_one(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a pod nobody could remove it by hand: each retry would end as the first."""
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    texts, width = text_digests(["a", "b"]), 5 if damage == "width" else 4
     segment(tmp_path, ["a", "b"])
     (path,) = segments_of(tmp_path)
     if damage == "short":
@@ -141,8 +159,37 @@ def test_a_damaged_segment_is_refused(tmp_path: Path, damage: str) -> None:
         content = bytearray(wrong.read_bytes())
         content[-1] ^= 4
         wrong.write_bytes(content)
-    with pytest.raises(InputError, match="damaged; remove it"):
-        Embeddings([tmp_path], text_digests(["a"]), 5 if damage == "width" else 4)
+    assert Embeddings([tmp_path], texts, width).missing.tolist() == [0, 1]
+    assert capsys.readouterr().err.startswith(f"{path} is damaged, or its vectors are: it is removed")
+    assert not list(tmp_path.iterdir())
+    vectors = segment(tmp_path, ["a", "b"], width)
+    assert np.array_equal(Embeddings([tmp_path], texts, width).rows(np.arange(2)), vectors)
+
+
+@pytest.mark.parametrize("ending", [TEXTS, VECTORS])
+@pytest.mark.parametrize("shard", [False, True])
+def test_no_bit_of_a_header_changes_unnoticed(
+    tmp_path: Path, ending: str, shard: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NumPy's own reader raises `SyntaxError` and `tokenize.TokenError` for some, and takes others for the same."""
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    segment(tmp_path, ["a", "b"])
+    path = as_shard(tmp_path) if shard else segments_of(tmp_path)[0]
+    whole = {place: place.read_bytes() for place in (path, vectors_of(path))}
+    wrong = path.with_name(path.name.removesuffix(TEXTS) + ending)
+    header = len(whole[wrong]) - {TEXTS: 2 * 16, VECTORS: 2 * 4 * 4}[ending]
+    for at in range(header):
+        for bit in range(8):
+            for place, content in whole.items():
+                place.write_bytes(content)
+            wrong.write_bytes(whole[wrong][:at] + bytes([whole[wrong][at] ^ 1 << bit]) + whole[wrong][at + 1 :])
+            if shard:
+                with pytest.raises(InputError, match=r"passages\.texts\.npy is damaged, .*`stillhouse encode`"):
+                    Embeddings([tmp_path], text_digests(["a"]), 4)
+                assert path.is_file() and vectors_of(path).is_file(), "an input is nobody's to remove"
+            else:
+                assert Embeddings([tmp_path], text_digests(["a"]), 4).missing.tolist() == [0], (at, bit)
+                assert f"{path} is damaged" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
@@ -161,6 +208,62 @@ def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
     ]
     assert kept == [1, 0, 1]
     assert prune(tmp_path, 0) == 2 and not list(tmp_path.rglob("*.npy"))
+
+
+PARTS = ("vectors alone", "texts alone", "unfinished")
+
+
+def part_of_a_segment(folder: Path, part: str) -> Path:
+    """What a kill leaves between the two files of a segment, or while one is written."""
+    segment(folder / "aside", [part])
+    (path,) = segments_of(folder / "aside")
+    kept, gone = (path, vectors_of(path)) if part == "texts alone" else (vectors_of(path), path)
+    gone.unlink()
+    return kept.rename(folder / (f".{kept.name}.4711" if part == "unfinished" else kept.name))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_a_kill_left_takes_room_and_goes_first_when_it_is_a_day_old(tmp_path: Path, part: str) -> None:
+    folder = tmp_path / "model"
+    segment(folder, ["kept"])
+    left = part_of_a_segment(folder, part)
+    foreign = folder / "notes.npy"
+    foreign.write_bytes(b"somebody's")
+    (folder / "aside").rmdir()
+    sizes = {path: path.stat().st_size for path in folder.iterdir()}
+    [kept] = segments_of(folder)
+    whole = sizes[kept] + sizes[vectors_of(kept)]
+    assert prune(tmp_path, (whole + sizes[left]) / GIB) == 0 and left.exists()
+    old = time.time() - ABANDONED_AFTER - 60
+    os.utime(left, (old, old))
+    assert prune(tmp_path, whole / GIB) == 0 and not left.exists(), "and so the segment has room"
+    assert segments_of(folder) == [kept] and foreign.exists()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_another_run_is_writing_counts_and_stays(tmp_path: Path, part: str) -> None:
+    folder = tmp_path / "model"
+    segment(folder, ["kept"])
+    left = part_of_a_segment(folder, part)
+    whole = sum(path.stat().st_size for path in [*segments_of(folder), vectors_of(segments_of(folder)[0])])
+    assert prune(tmp_path, whole / GIB) == 1 and left.exists() and not segments_of(folder)
+
+
+def test_vectors_that_were_written_long_ago_are_moved_as_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a run that makes room removes those of which another one is just about to move the texts."""
+    segment(tmp_path / "new", ["a"])
+    for path in (tmp_path / "new").iterdir():
+        os.utime(path, (1000, 1000))
+    replace = Path.replace
+
+    def make_room_after(path: Path, target: Path) -> Path:
+        moved = replace(path, target)
+        prune(tmp_path / "cache", 1)
+        return moved
+
+    monkeypatch.setattr(Path, "replace", make_room_after)
+    move_segments(tmp_path / "new", tmp_path / "cache" / "model")
+    assert len(segments_of(tmp_path / "cache" / "model")) == 1
 
 
 def test_segments_are_moved_whole(tmp_path: Path) -> None:

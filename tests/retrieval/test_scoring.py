@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -118,9 +120,31 @@ def test_no_bit_and_no_length_of_a_log_gives_another_score(
             known = {pair: score for pairs, scores in whole for pair, score in zip(pairs, scores)}
             assert dict(zip(np.flatnonzero(log.done_P).tolist(), log.scores_P[log.done_P].tolist())) == known
         told = capsys.readouterr().err
-        # A count that has become larger makes a block that seems not to be written to its end.
         assert not told or f"{file} is damaged after {len(known)} scores" in told
-        assert told or len(damaged) < len(data) or any(0 <= at - end < 4 for end in ends)
+        # The last block, whose count has become larger but is no more than all pairs, seems to be cut off.
+        assert told or len(damaged) < len(data) or at == ends[-2]
+
+
+class Measured(io.BufferedRandom):
+    """A file that says how much was asked of it at once, and refuses more than it has."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        assert size is not None and 0 <= size <= os.fstat(self.fileno()).st_size, f"{size:,} bytes at once"
+        return super().read(size)
+
+
+def test_a_damaged_count_asks_for_no_more_than_the_file_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count's highest bit is 17 GB, which no retry would ever have read."""
+    query_P, row_P = np.arange(10), np.arange(10)
+    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
+        log.add(np.array([4, 1]), np.array([0.5, -1.0], dtype=np.float32))
+    [file] = tmp_path.iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[:3] + bytes([data[3] ^ 0x80]) + data[4:])
+    monkeypatch.setattr(Path, "open", lambda path, mode: Measured(io.FileIO(path, mode.replace("b", ""))))
+    with ScoreLog(tmp_path, QUESTIONS, query_P, row_P) as log:
+        assert not log.done_P.any()
+    assert not file.stat().st_size
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "zeros"])

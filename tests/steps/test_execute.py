@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from stillhouse.config import build
+from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.steps.execute import refuse_outputs, work_name
+from stillhouse.steps.execute import computed_on, execute, refuse_outputs, work_name
 from stillhouse.steps.registry import find_step
+from stillhouse.steps.spec import Paths, Port, Report, Step
+from stillhouse.training import precision
+from stillhouse.versions import environment
 
 
 def make(folder: Path, *names: str) -> Path:
@@ -61,3 +68,66 @@ def test_work_is_the_same_for_the_same_settings_inputs_and_source() -> None:
         name({"corpus": "0"}, source="one", repo="git", revision="a"),
     ]
     assert len({known, *others}) == 5
+
+
+@dataclass(frozen=True)
+class Precision:
+    precision: str = "auto"
+
+
+def work_of(tmp_path: Path, settings: Precision | None = None) -> str:
+    """The name of the work folder of a step that computes with a model."""
+    names = []
+
+    def note(config: Precision, inputs: Paths, outputs: Paths, context: Context) -> Report:
+        names.append(context.work.name)
+        return Report("noted")
+
+    step = Step("noting", "notes its work folder", Precision, (), (Port("out", "nothing"),), note)
+    execute(step, settings or Precision(), {}, {"out": tmp_path / "out"})
+    return names[0]
+
+
+@pytest.mark.parametrize("what", ["a library", "Python", "the device", "bf16 in hardware"])
+def test_unfinished_work_is_not_gone_on_with_where_figures_would_be_others(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it makes would be taken from the run cache for what one machine and one set of libraries make."""
+    monkeypatch.setattr(precision, "has_bf16", lambda device: False)
+    before = work_of(tmp_path)
+    assert before == work_of(tmp_path)
+    if what == "a library":
+        version = environment.version
+        monkeypatch.setattr(environment, "version", lambda name: "99.0" if name == "torch" else version(name))
+    elif what == "Python":
+        monkeypatch.setattr(environment.sys, "version_info", (3, 99))
+    elif what == "the device":
+        monkeypatch.setattr(Context, "torch_device", lambda context: torch.device("cuda", 0))
+    else:
+        monkeypatch.setattr(precision, "has_bf16", lambda device: True)
+        assert work_of(tmp_path, Precision("bf16")) != work_of(tmp_path, Precision("fp32"))
+    assert work_of(tmp_path) != before
+
+
+def test_a_gpu_of_another_number_goes_on_with_the_work_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the processes of one training must, each of which has its own GPU."""
+    found = set()
+    monkeypatch.setattr(precision, "has_bf16", lambda device: True)
+    for number in (0, 1):
+        monkeypatch.setattr(Context, "torch_device", lambda context, number=number: torch.device("cuda", number))
+        found.add(computed_on(Precision()))
+    assert found == {("cuda", "torch.bfloat16")}
+
+
+@pytest.mark.parametrize("name", ["ingest", "tokenize", "count", "lexical", "evaluate"])
+def test_a_step_without_a_model_does_not_load_torch_for_its_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "stillhouse.training.precision")
+    step = find_step(name)
+    config = build(step.config, {}, name)
+    assert work_name(step, config, {}, computed_on(config)).startswith(f"{name}-")
+
+
+@pytest.mark.parametrize("name", ["pretrain", "train-retriever", "train-reranker", "encode", "score", "rerank", "mine"])
+def test_a_step_with_a_model_says_what_it_computes_on(name: str) -> None:
+    assert computed_on(build(find_step(name).config, {}, name))[0] == ("cuda" if torch.cuda.is_available() else "cpu")

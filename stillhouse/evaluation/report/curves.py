@@ -31,6 +31,7 @@ STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "text.parse_math": False,  # names of systems and corpora are anybody's: a$b$c is no formula
 }
 INK, FAINT, ACCENT, SECOND, GROUND = "#010101", "#020202", "#030303", "#040404", "#050505"
 RIGHT, WRONG = "#060606", "#070707"

@@ -1,0 +1,164 @@
+"""Unfinished work that nobody goes on with goes after a while, and never that of a process that is there."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from stillhouse.config import setting
+from stillhouse.context import Context, work_root
+from stillhouse.lock import only_process
+from stillhouse.steps import old_work
+from stillhouse.steps.execute import execute
+from stillhouse.steps.old_work import DAYS
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    text: str = setting("", "what the output holds")
+
+
+def write(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    (outputs["out"] / "text").write_text(config.text)
+    (context.work / "progress").write_text(config.text)
+    return Report("done")
+
+
+WRITE = Step("write", "writes a text", Config, (), (Port("out", "a text"),), write)
+
+
+def run(tmp_path: Path, text: str = "") -> None:
+    execute(WRITE, Config(text=text), {}, {"out": tmp_path / f"out{text}"})
+
+
+def unfinished(name: str, days: float = DAYS + 1) -> Path:
+    """A work folder, of which all was last written so long ago."""
+    folder = work_root() / name
+    (folder / "source").mkdir(parents=True)
+    (folder / "source" / "progress").write_text("half of it")
+    touch(folder, days)
+    return folder
+
+
+def touch(folder: Path, days: float) -> None:
+    when = time.time() - days * 24 * 3600
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (when, when))
+
+
+def hold(folder: Path, talk: Connection) -> None:
+    with only_process(folder):
+        talk.send("held")
+        talk.recv()
+
+
+def refuse_to_lock(file: int, how: int) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+def test_old_work_of_the_same_step_goes_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = unfinished(f"write-{'a' * 20}")
+    others = [
+        unfinished(f"write-{'b' * 20}", DAYS - 1),
+        unfinished(f"write-more-{'c' * 20}"),
+        unfinished("write-notes"),
+        unfinished("embeddings"),
+    ]
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    run(tmp_path)
+    assert f"removed unfinished work that is more than {DAYS} days old: {old.name}\n" in capsys.readouterr().err
+    assert sorted(work_root().iterdir()) == sorted(others)
+    run(tmp_path)
+    assert "removed" not in capsys.readouterr().err
+
+
+def test_what_a_kill_at_the_end_left_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outputs are there, so nobody would do this work again."""
+    with monkeypatch.context() as patch:
+        patch.setattr("stillhouse.steps.execute.shutil.rmtree", lambda *words, **named: None)
+        run(tmp_path, "one")
+    [left] = work_root().iterdir()
+    touch(left, DAYS + 1)
+    run(tmp_path, "two")
+    assert not list(work_root().iterdir())
+
+
+def test_work_of_which_one_file_is_new_stays(tmp_path: Path) -> None:
+    folder = unfinished(f"write-{'a' * 20}")
+    os.utime(folder / "source" / "progress")
+    run(tmp_path)
+    assert (folder / "source" / "progress").read_text() == "half of it"
+
+
+def test_work_that_another_process_holds_stays(tmp_path: Path) -> None:
+    folder, (mine, its) = unfinished(f"write-{'a' * 20}"), SPAWN.Pipe()
+    process = SPAWN.Process(target=hold, args=(folder, its))
+    process.start()
+    assert mine.recv() == "held"
+    run(tmp_path)
+    assert folder.is_dir()
+    process.kill()
+    process.join()
+    run(tmp_path)
+    assert not folder.exists()
+
+
+def test_work_that_is_taken_up_between_the_look_and_the_lock_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, hold_it = unfinished(f"write-{'a' * 20}"), old_work.only_process
+
+    def after_another(path: Path) -> object:
+        touch(path, 0)
+        return hold_it(path)
+
+    monkeypatch.setattr(old_work, "only_process", after_another)
+    run(tmp_path)
+    assert folder.is_dir()
+
+
+def test_work_that_cannot_be_removed_ends_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = unfinished(f"write-{'a' * 20}")
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(old_work, "shutil", type("Refusing", (), {"rmtree": staticmethod(refuse)}))
+        run(tmp_path)
+    assert folder.is_dir() and (tmp_path / "out" / "text").is_file()
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_own_work_is_gone_on_with_however_old(locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the file system cannot lock, so that nothing else keeps it."""
+    found = []
+    if not locks:
+        monkeypatch.setattr("stillhouse.lock.fcntl.flock", refuse_to_lock)
+
+    def note(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+        found.append((context.work / "progress").is_file())
+        (context.work / "progress").write_text("half of it")
+        if len(found) == 1:
+            raise KeyboardInterrupt
+        return Report("done")
+
+    step = Step("note", "goes on", Config, (), (Port("out", "nothing"),), note)
+    with pytest.raises(KeyboardInterrupt):
+        execute(step, Config(), {}, {"out": tmp_path / "out"})
+    [left] = work_root().iterdir()
+    touch(left, DAYS + 1)
+    execute(step, Config(), {}, {"out": tmp_path / "out"})
+    assert found == [False, True]

@@ -122,6 +122,28 @@ def test_every_pod_has_a_placement(name: str) -> None:
         assert executors[label]["container"]["resources"]["resourceMemoryLimit"], label
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_task_may_use_every_retry_to_the_end_of_its_timeout(name: str) -> None:
+    """Argo counts `backoffMaxDuration` from the first pod on: then no retry is made, and the one at work is ended."""
+    content = version(name)["spec"]
+    spec = content["pipelineSpec"]
+    pods = content["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    retried = 0
+    for group in (spec["root"], *spec["components"].values()):
+        for task, entry in group.get("dag", {}).get("tasks", {}).items():
+            if policy := entry.get("retryPolicy"):
+                pod = pods[spec["components"][entry["componentRef"]["name"]]["executorLabel"]]
+                retries, pause, most = (
+                    int(str(policy[part]).removesuffix("s"))
+                    for part in ("maxRetryCount", "backoffDuration", "backoffMaxDuration")
+                )
+                assert policy["backoffFactor"] == 2
+                tries = (retries + 1) * int(pod["activeDeadlineSeconds"])
+                assert most >= tries + pause * (2**retries - 1), task
+                retried += 1
+    assert retried
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("cpu/")])
 def test_nothing_of_a_gpu_is_in_pipelines_without_accelerators(name: str) -> None:
     spec = version(name)["spec"]

@@ -77,7 +77,7 @@ def make_pipeline(
             if table is None:
                 body(given, pods)
                 return
-            look = pods.place_bare(check_cluster(wanted=""), LOOK, "check_cluster", once=True)
+            look = pods.place_bare(check_cluster(wanted=""), LOOK, "check_cluster", retries=0)
             body(given, replace(pods, look=look))
             ask_for_look(look, pods.asked, table.default, given)
 

@@ -144,6 +144,23 @@ def test_a_task_may_use_every_retry_to_the_end_of_its_timeout(name: str) -> None
     assert retried
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_refused_is_told_soon(name: str) -> None:
+    """Another try would be refused again, and each is a pod and a pause."""
+    spec = version(name)["spec"]["pipelineSpec"]
+    # What asks a network is tried once more. The `plan` of a refresh does the work of a step.
+    asking = {"zero-shot": {"plan": 1}, "refresh": {"check_parameters": 1, "gate": 0}}
+    expected = asking.get(spec["pipelineInfo"]["name"], {"check_parameters": 0, "gate": 0}) | {"check_cluster": 0}
+    found = {}
+    for group in (spec["root"], *spec["components"].values()):
+        for task in group.get("dag", {}).get("tasks", {}).values():
+            policy = task.get("retryPolicy", {})
+            if task["taskInfo"]["name"] in expected:
+                found[task["taskInfo"]["name"]] = policy.get("maxRetryCount", 0)
+                assert not policy or int(policy["backoffDuration"].removesuffix("s")) <= 10
+    assert found == expected
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("cpu/")])
 def test_nothing_of_a_gpu_is_in_pipelines_without_accelerators(name: str) -> None:
     spec = version(name)["spec"]

@@ -63,9 +63,8 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=plan.recipe)
         chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
-        check = pods.place_first(
-            check_compare_objectives(**{name: given[name] for name in COMMON}), "check", "check_parameters"
-        )
+        asked = check_compare_objectives(**{name: given[name] for name in COMMON})
+        check = pods.place_first(asked, "check", "check_parameters", retries=0)
         shared: dict[str, PipelineTask] = {}
         for use in uses_before:
             task = make_task(use, _with_chosen(use, before[use.name], chosen), shared, pods)

@@ -27,6 +27,7 @@ HELP = {
     "accelerator_type": "the GPU resource, as nvidia.com/gpu or nvidia.com/mig-3g.40gb",
     "accelerator_count": "GPUs of a pod; a training takes all of them",
     "work_claim": "volume claim where checkpoints and corpora lie; it outlives the run",
+    "store_claim": "volume claim for a DVC remote in a folder of the cluster",
     "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; may be missing",
     "run_cache": "where steps look for what was done before: a folder of the volume or a DVC remote; empty: nowhere",
     "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; may be missing",
@@ -77,7 +78,7 @@ def make_pipeline(
             if table is None:
                 body(given, pods)
                 return
-            look = pods.place_bare(check_cluster(wanted=""), LOOK, "check_cluster", once=True)
+            look = pods.place_bare(check_cluster(wanted=""), LOOK, "check_cluster", retries=0)
             body(given, replace(pods, look=look))
             ask_for_look(look, pods.asked, table.default, given)
 

@@ -1,8 +1,9 @@
 """A pipeline's intermediate representation (IR): compiled, made small, named by its content, and written.
 
-Kubernetes keeps a pipeline in one object of at most some 1.5 MB, and a run's object is up to three times as large as
-the IR. kfp writes a component and its container anew for each of its tasks; here those that are equal stand once, which
-Kubeflow's compiler allows for, as tasks name their component.
+Kubernetes keeps a pipeline in one object of at most some 1.5 MB. A run is smaller yet: Argo refuses a workflow of more
+than 1 MiB, the IR and the state of every pod together, when it has compressed the states. kfp writes a component and
+its container anew for each of its tasks; here those that are equal stand once, which Kubeflow's compiler allows for, as
+tasks name their component.
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ from kfp import compiler
 from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.artifacts import digest_json
+from stillhouse.errors import InputError
 
 LARGEST_IR = 450_000
-"""Bytes of an IR as JSON, the form in which it is kept."""
+"""Bytes of an IR as JSON, the form in which it is kept.
+
+A workflow has it about one and a half times, as text within text: reckoned from what Kubeflow's compiler writes, not
+measured on a cluster. What is left of Argo's 1 MiB is for the states of the pods, some 1.3 KB for each once compressed,
+unless Argo is told to keep them elsewhere (`nodeStatusOffLoad`).
+"""
 API_VERSION = "pipelines.kubeflow.org/v2beta1"
 
 Plain = dict[str, Any]
@@ -65,14 +72,18 @@ class Compiled:
 
 
 def compile_small(pipeline: BaseComponent) -> Compiled:
-    """Compiles a pipeline and merges what stands in it more than once."""
+    """Compiles a pipeline and merges what stands in it more than once. Raises `InputError` where it stays too large."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
         compiler.Compiler().compile(pipeline, str(path))
         spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
     compiled = Compiled(spec, others[0] if others else {})
     merge_equal(compiled)
-    assert compiled.size <= LARGEST_IR, f"{compiled.name}: {compiled.size} bytes; lower `shards`, or split the pipeline"
+    if compiled.size > LARGEST_IR:
+        raise InputError(
+            f"pipeline {compiled.name} has {compiled.size:,} bytes, and Argo takes some {LARGEST_IR:,}; compare fewer "
+            "variants, or give its placements `shards: 1`"
+        )
     return compiled
 
 

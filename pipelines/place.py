@@ -22,6 +22,10 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 TASK_LABEL = "stillhouse.io/task"
 IMAGE = "image"
+PAUSE_FACTOR = 2.0
+"""Each pause before a retry is so many times as long as the one before."""
+WAITING_SECONDS = 30 * 24 * 3600
+"""How long the pods of all tries may wait for a node or in a queue: Argo counts that too, a pod's timeout does not."""
 
 Chosen = Mapping[str, Any]
 """The pipeline's parameters by name, as kfp hands them to the pipeline's function."""
@@ -75,10 +79,25 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
     kubernetes.set_security_context(
         task, run_as_user=placement.user, run_as_group=placement.group, run_as_non_root=True
     )
-    kubernetes.set_timeout(task, round(placement.timeout_hours * 3600))
+    kubernetes.set_timeout(task, _timeout_seconds(placement))
     if placement.retries:
-        task.set_retry(placement.retries, f"{placement.retry_after_seconds}s", 2.0, "3600s")
+        pause, most = placement.retry_after_seconds, seconds_of_all_tries(placement)
+        task.set_retry(placement.retries, f"{pause}s", PAUSE_FACTOR, f"{most}s")
     return task
+
+
+def seconds_of_all_tries(placement: Placement) -> int:
+    """The longest that a task with this placement may take: every try to its timeout, the pauses, and the waiting.
+
+    kfp calls it `backoff_max_duration`, but it bounds no pause: Argo counts it from the creation of the first pod,
+    makes no retry that would begin later, and ends the one that is at work then.
+    """
+    pauses = sum(placement.retry_after_seconds * PAUSE_FACTOR**number for number in range(placement.retries))
+    return (placement.retries + 1) * _timeout_seconds(placement) + round(pauses) + WAITING_SECONDS
+
+
+def _timeout_seconds(placement: Placement) -> int:
+    return round(placement.timeout_hours * 3600)
 
 
 def hand_down(task: PipelineTask, names: Sequence[str], chosen: Chosen) -> None:

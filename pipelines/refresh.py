@@ -45,14 +45,16 @@ def build_refresh(
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=recipe)
         asked = {name: given[name] for name in field_types(Parameters)}
-        check = pods.place_first(check_refresh(**asked), "check-refresh", "check_parameters")
+        # Once more, as it asks repositories, which may not answer just then.
+        check = pods.place_first(check_refresh(**asked), "check-refresh", "check_parameters", retries=1)
         tasks: dict[str, PipelineTask] = {}
         for use in BEFORE:
             own = {name: given[name] for name in SOURCE} if use.name == "ingest" else {}
             task = make_task(use, _settings(use, settings) | own, tasks, pods)
             tasks[use.name] = task if use.inputs else task.after(check)
         # Before the plan: a corpus that does not pass is compared with nothing and climbs no rung.
-        tasks[GATE] = pods.place(gate(validation=tasks["validate"].outputs["validation"]), GATE, GATE)
+        verdict = tasks["validate"].outputs["validation"]
+        tasks[GATE] = pods.place(gate(validation=verdict), GATE, GATE, retries=0)
         planned = plan_refresh(corpus=tasks["ingest"].outputs["corpus"], recipe=text, **asked)
         tasks[CHAMPION] = pods.place(planned.after(tasks[GATE]), "plan-refresh", "plan")
         for rung in CLIMBED:

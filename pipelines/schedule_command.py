@@ -95,8 +95,11 @@ def watch_action(argv: Sequence[str]) -> int:
     from stillhouse.monitoring.schedule import tell_schedule, watch_interval
 
     wanted = read_schedules(arguments.file)
-    if not wanted.watches:
+    if not wanted.has_watches:
         raise InputError(f"{arguments.file} has no `watches`; docs/releases.md shows one")
+    if not wanted.watches:  # as installed, and no failure of the CronJob
+        print(f"nothing to watch: list corpora under `watches` in {arguments.file}, as docs/releases.md shows")
+        return 0
     refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
     failed = ""

@@ -28,6 +28,8 @@ from stillhouse.surfaces.recipes import Recipe
 from stillhouse.versions.address import refuse_secret
 
 GATE = "gate"
+SHORT_PAUSE_SECONDS = 10
+"""Before the retry of a task that is to say soon what it found."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,11 @@ class Pods:
         """The same for tasks of a loop, which are many already."""
         return replace(self, shards=1)
 
-    def place(self, task: PipelineTask, step: str, label: str) -> PipelineTask:
+    def place(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
         """Names a task `label` and gives it the pod of `step`, a step's name or that of a component that is none.
+
+        `retries` is for a task whose failure is mostly its answer, which another try would give again: that many at
+        most, after a short pause, so that it is heard of soon.
 
         Kubeflow's own cache is off: it knows an input by its name and an image by its text, so that a changed corpus or
         a changed program would be taken for what was there before.
@@ -63,28 +68,28 @@ class Pods:
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
             return task
-        return self._put(task, self.asked.setdefault(step, self.table.of(step)), step, label)
+        return self._put(task, self.asked.setdefault(step, self.table.of(step)), step, label, retries)
 
-    def place_bare(self, task: PipelineTask, step: str, label: str, *, once: bool = False) -> PipelineTask:
-        """The same for a task that must begin whatever is missing: without volumes, secrets and queue.
-
-        One that is to be tried `once` says at once what it found, and not after the pauses of its retries.
-        """
+    def place_bare(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
+        """The same for a task that must begin whatever is missing: without volumes, secrets and queue."""
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
             return task
-        placement = bare(self.table.of(step))
-        return self._put(task, replace(placement, retries=0) if once else placement, step, label)
+        return self._put(task, bare(self.table.of(step)), step, label, retries)
 
-    def _put(self, task: PipelineTask, placement: Placement, step: str, label: str) -> PipelineTask:
+    def _put(
+        self, task: PipelineTask, placement: Placement, step: str, label: str, retries: int | None
+    ) -> PipelineTask:
+        if retries is not None:
+            placement = _retried_soon(placement, retries)
         several = placement.nodes > 1
         place(task, launcher_of(placement) if several else placement, step, self.chosen)
         watch(task, placement.environment, self.pipeline, label, scraped=not several)
         return ask_for_nodes(task, placement, step, label, self.chosen) if several else task
 
-    def place_first(self, task: PipelineTask, step: str, label: str) -> PipelineTask:
+    def place_first(self, task: PipelineTask, step: str, label: str, *, retries: int) -> PipelineTask:
         """The same for the first task of a pipeline's own, which begins once the cluster was looked at."""
-        placed = self.place(task, step, label)
+        placed = self.place(task, step, label, retries=retries)
         return placed.after(self.look) if self.look else placed
 
     def place_use(self, task: PipelineTask, use: Use) -> PipelineTask:
@@ -102,6 +107,14 @@ class Pods:
         return task
 
 
+def _retried_soon(placement: Placement, retries: int) -> Placement:
+    return replace(
+        placement,
+        retries=min(retries, placement.retries),
+        retry_after_seconds=min(SHORT_PAUSE_SECONDS, placement.retry_after_seconds),
+    )
+
+
 HERE = Pods()
 
 
@@ -115,7 +128,7 @@ def make_task(use: Use, settings: Mapping[str, Any], tasks: dict[str, PipelineTa
         origin, output = source.split("/")
         values[port] = tasks[origin].outputs[output]
     if VERDICT in values and GATE not in tasks:
-        tasks[GATE] = pods.place(gate(validation=values[VERDICT]), GATE, GATE)
+        tasks[GATE] = pods.place(gate(validation=values[VERDICT]), GATE, GATE, retries=0)
     if use.step_name == "index" and pods.shards > 1:
         values["vectors"] = _encode_in_shards(use, values, tasks, pods)
         use = replace(use, inputs={**use.inputs, "vectors": f"{use.name}_vectors/vectors"})

@@ -40,7 +40,8 @@ def build_pipeline(
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=recipe)
         chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
-        check = pods.place_first(check_train(**{name: given[name] for name in TRAIN}), "check", "check_parameters")
+        asked = check_train(**{name: given[name] for name in TRAIN})
+        check = pods.place_first(asked, "check", "check_parameters", retries=0)
         tasks: dict[str, PipelineTask] = {}
         for use in USES:
             task = make_task(use, _settings(use, settings[use.name], chosen), tasks, pods)

@@ -26,7 +26,8 @@ def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
         def arguments(component: BaseComponent) -> dict[str, Any]:
             return {name: given[name] for name in component.component_spec.inputs or {} if name in kinds}
 
-        plan = pods.place_first(plan_zero_shot(**arguments(plan_zero_shot)), "check", "plan")
+        # Once more, as it looks for corpora and models that may be reached by a network.
+        plan = pods.place_first(plan_zero_shot(**arguments(plan_zero_shot)), "check", "plan", retries=1)
         with dsl.ParallelFor(plan.output, name="corpora") as corpus:
             part = measure_corpus(corpus=corpus, **arguments(measure_corpus))
             pods.place(part, "index", "measure_corpus")

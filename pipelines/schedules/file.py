@@ -115,11 +115,12 @@ class Watch:
 
 @dataclass(frozen=True)
 class Schedules:
-    """What a file says."""
+    """What a file says. `has_watches`: it has that entry, be it empty."""
 
     experiment: str
     schedules: tuple[Schedule, ...]
     watches: tuple[Watch, ...]
+    has_watches: bool
 
 
 def read_schedules(path: Path) -> Schedules:
@@ -142,6 +143,7 @@ def read_schedules(path: Path) -> Schedules:
         str(content.get("experiment") or "stillhouse"),
         tuple(_entries(Schedule, content.get("schedules"), account, f"{path}: schedules")),
         tuple(_entries(Watch, content.get("watches"), account, f"{path}: watches")),
+        "watches" in content,
     )
 
 

@@ -132,8 +132,22 @@ def test_what_a_pod_names_is_there(overlay: str) -> None:
         assert wanted <= there, f"{name}: {wanted - there}"
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_watcher_is_told_each_thing_once(overlay: str) -> None:
+    [watch] = pod_specs(rendered(overlay))["CronJob/stillhouse-watcher"]["containers"]
+    flags = [word.split("=")[0] for word in watch["args"] if word.startswith("--")]
+    variables = [entry["name"] for entry in watch["env"]]
+    assert flags == ["--namespace"] and len(set(variables)) == len(variables)
+    own = {entry["name"]: entry["valueFrom"] for entry in watch["env"] if "fieldRef" in entry.get("valueFrom", {})}
+    assert own == {"POD_NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+
+
 PIPELINES = {"gpu": "gpu", "single-node-pipelines": "cpu", "single-node": "", "shared-namespace": ""}
 """Which compiled pipelines each overlay installs; the kinds are there only in Kubernetes-native mode."""
+
+
+WITHOUT_PIPELINES = "cpu"
+"""The placements whose pipelines are for an overlay that installs none: those that a person submits."""
 
 
 def compiled(table: str) -> list[Resource]:
@@ -164,3 +178,44 @@ def test_the_page_shows_how_gpus_are_installed_without_the_kind_pipeline(tmp_pat
     [text] = [part for part in page.split("```")[1::2] if "kind: Pipeline" in part]
     left = with_component(tmp_path, "gpu", **yaml.safe_load(text.removeprefix("yaml")))
     assert [one for one in rendered("gpu") if not key(one).startswith("pipelines.kubeflow.org/")] == list(left)
+
+
+def claims_of_pods(table: str) -> dict[str, dict[str, str]]:
+    """The claims that each pod of a table's pipelines mounts, by pipeline and task: names by default, and paths."""
+    found: dict[str, dict[str, str]] = {}
+    for one in compiled(table):
+        if one["kind"] != "PipelineVersion":
+            continue
+        defaults = one["spec"]["pipelineSpec"]["root"]["inputDefinitions"]["parameters"]
+        pods = one["spec"]["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+        for task, pod in pods.items():
+            claims = found.setdefault(f"{one['spec']['pipelineName']}/{task}", {})
+            for mount in pod.get("pvcMount", []):
+                parameter = mount["pvcNameParameter"]["componentInputParameter"].removeprefix("pipelinechannel--")
+                claims[defaults[parameter]["defaultValue"]] = mount["mountPath"]
+    return found
+
+
+def claims_of_watcher(overlay: str) -> dict[str, str]:
+    spec = pod_specs(rendered(overlay))["CronJob/stillhouse-watcher"]
+    paths = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+    return {
+        volume["persistentVolumeClaim"]["claimName"]: paths[volume["name"]]
+        for volume in spec["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_claims_of_an_overlay_are_those_that_its_pods_mount(overlay: str) -> None:
+    pods = claims_of_pods(PIPELINES[overlay] or WITHOUT_PIPELINES)
+    there = {one["metadata"]["name"] for one in rendered(overlay) if one["kind"] == "PersistentVolumeClaim"}
+    assert there == {name for claims in pods.values() for name in claims}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_remote_that_the_watcher_reads_is_where_ingest_and_promote_find_it(overlay: str) -> None:
+    """The watcher sees that a corpus changed by its claims; these tasks read it, and write the release, by theirs."""
+    pods = claims_of_pods(PIPELINES[overlay] or WITHOUT_PIPELINES)
+    for task in ("check-refresh", "ingest", "plan-refresh", "release-refresh"):
+        assert pods[f"refresh/exec-{task}"] == claims_of_watcher(overlay), task

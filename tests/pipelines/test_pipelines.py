@@ -15,8 +15,9 @@ from pipelines.admission import END, LOOK
 from pipelines.catalog import RESULTS, Request
 from pipelines.check import check_compare_objectives, check_train
 from pipelines.interface import YAML_BOOLEANS
-from pipelines.ir import LARGEST_IR
+from pipelines.ir import LARGEST_IR, compile_small
 from pipelines.manifests import SOURCES, compiled_files
+from pipelines.placement_table import find_table
 from stillhouse.errors import InputError
 from stillhouse.steps.registry import steps
 from stillhouse.surfaces.run_parameters import TABLES
@@ -43,13 +44,19 @@ def test_committed_pipelines_are_what_the_code_compiles() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_pipelines_are_small_and_named_by_content(name: str) -> None:
-    """Kubernetes keeps a pipeline in one object, and Argo's object of it is three times as large."""
+    """Kubernetes keeps a pipeline in one object, and Argo a run, which has the IR one and a half times, in 1 MiB."""
     spec = version(name)["spec"]
     parts = [spec["pipelineSpec"], spec.get("platformSpec", {})]
-    assert len(json.dumps(parts, separators=(",", ":"))) <= LARGEST_IR < 1_500_000 / 3
+    assert len(json.dumps(parts, separators=(",", ":"))) <= LARGEST_IR < 1024**2 / 2
     assert version(name)["metadata"]["name"].startswith(spec["pipelineSpec"]["pipelineInfo"]["name"] + "-")
     longest = max(len(word) for word in _commands(spec["pipelineSpec"]))
     assert longest < 128 * 1024, "the longest word that Linux takes"
+
+
+def test_a_pipeline_that_argo_would_refuse_is_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.ir.LARGEST_IR", 10_000)
+    with pytest.raises(InputError, match=r"pipeline zero-shot has [\d,]+ bytes, and Argo takes some 10,000; compare"):
+        compile_small(Request("zero-shot").build(find_table("cpu")))
 
 
 def _commands(spec: dict[str, Any]) -> Iterator[str]:
@@ -120,6 +127,45 @@ def test_every_pod_has_a_placement(name: str) -> None:
             label == "exec-report-end"
         )
         assert executors[label]["container"]["resources"]["resourceMemoryLimit"], label
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_task_may_use_every_retry_to_the_end_of_its_timeout(name: str) -> None:
+    """Argo counts `backoffMaxDuration` from the first pod on: then no retry is made, and the one at work is ended."""
+    content = version(name)["spec"]
+    spec = content["pipelineSpec"]
+    pods = content["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    retried = 0
+    for group in (spec["root"], *spec["components"].values()):
+        for task, entry in group.get("dag", {}).get("tasks", {}).items():
+            if policy := entry.get("retryPolicy"):
+                pod = pods[spec["components"][entry["componentRef"]["name"]]["executorLabel"]]
+                retries, pause, most = (
+                    int(str(policy[part]).removesuffix("s"))
+                    for part in ("maxRetryCount", "backoffDuration", "backoffMaxDuration")
+                )
+                assert policy["backoffFactor"] == 2
+                tries = (retries + 1) * int(pod["activeDeadlineSeconds"])
+                assert most >= tries + pause * (2**retries - 1), task
+                retried += 1
+    assert retried
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_refused_is_told_soon(name: str) -> None:
+    """Another try would be refused again, and each is a pod and a pause."""
+    spec = version(name)["spec"]["pipelineSpec"]
+    # What asks a network is tried once more. The `plan` of a refresh does the work of a step.
+    asking = {"zero-shot": {"plan": 1}, "refresh": {"check_parameters": 1, "gate": 0}}
+    expected = asking.get(spec["pipelineInfo"]["name"], {"check_parameters": 0, "gate": 0}) | {"check_cluster": 0}
+    found = {}
+    for group in (spec["root"], *spec["components"].values()):
+        for task in group.get("dag", {}).get("tasks", {}).values():
+            policy = task.get("retryPolicy", {})
+            if task["taskInfo"]["name"] in expected:
+                found[task["taskInfo"]["name"]] = policy.get("maxRetryCount", 0)
+                assert not policy or int(policy["backoffDuration"].removesuffix("s")) <= 10
+    assert found == expected
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("cpu/")])

@@ -11,7 +11,7 @@ import yaml
 from kfp import compiler, dsl
 from kfp.dsl import pipeline_task
 
-from pipelines.place import place, short_stacks
+from pipelines.place import place, seconds_of_all_tries, short_stacks
 from pipelines.placement import Accelerator, Claim, Placement, Secret, Toleration, gib, refuse_image
 from pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.errors import InputError
@@ -195,6 +195,15 @@ def test_parameters_reach_a_task_inside_a_loop(tmp_path: Path) -> None:
             declared = component["inputDefinitions"]["parameters"]
             wanted = {"image", "accelerator_type", "accelerator_count", "work_claim", "data_secret"}
             assert {f"pipelinechannel--{parameter}" for parameter in wanted} <= set(declared), name
+
+
+def test_waiting_pods_cost_no_retry() -> None:
+    """Two tries of an hour and their pause of a minute leave a month for waiting: a queue may hold a pod for weeks."""
+    placement = Placement(retries=1, timeout_hours=1, retry_after_seconds=60)
+    assert seconds_of_all_tries(placement) - 2 * 3600 - 60 == 30 * 24 * 3600
+    assert seconds_of_all_tries(Placement(retries=3, retry_after_seconds=60, timeout_hours=0.5)) == (
+        4 * 1800 + 60 + 120 + 240 + 30 * 24 * 3600
+    )
 
 
 def test_without_accelerators_nothing_of_a_gpu_is_in_any_pod(tmp_path: Path) -> None:

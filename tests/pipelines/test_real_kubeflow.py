@@ -1,8 +1,11 @@
 """Where a cluster is given, its Kubeflow Pipelines is handed the pipeline `train`, and must take it as it is.
 
-`KUBECONFIG` names the cluster, or `KF_PIPELINES_ENDPOINT` the address of its API (a port-forward, say). With
-`STILLHOUSE_IMAGE`, an image by digest that the cluster can pull, the run has to succeed; without one it is terminated
-once the backend has compiled it. The run is deleted in the end.
+`KUBECONFIG` names the cluster, or `KF_PIPELINES_ENDPOINT` the address of its API (a port-forward, say). The overlay
+`single-node` must be installed there before, and its watcher have looked once (docs/cluster.md, step 3), or for
+Kubeflow of one user `shared-namespace`: the run mounts its claims. `STILLHOUSE_NAMESPACE` is that overlay's namespace,
+`STILLHOUSE_SERVICE_ACCOUNT` the account of the run's pods, `stillhouse-steps`. With `STILLHOUSE_IMAGE`, an image by
+digest that the cluster can pull, the run has to succeed; without one it is terminated once the backend has compiled it.
+The run is deleted in the end.
 """
 
 from __future__ import annotations
@@ -18,9 +21,31 @@ from programs import ROOT, call
 from pipelines.submit import DONE, ENDPOINT, Cluster, watch
 from stillhouse.errors import InputError
 
+INSTALLED = {"--namespace": "STILLHOUSE_NAMESPACE", "--service-account": "STILLHOUSE_SERVICE_ACCOUNT"}
+"""The flags of a submission, and the variables that say what is installed there."""
 UNPULLABLE = "registry.invalid/stillhouse@sha256:" + "0" * 64
 COMPILED_SECONDS = 120
 RUN_SECONDS = 3 * 3600
+
+
+def installed() -> list[str]:
+    """The flags that say where the claims are, and whose the pods; a skip where nobody told."""
+    missing = [variable for variable in INSTALLED.values() if not os.environ.get(variable)]
+    if missing:
+        pytest.skip(
+            f"no {' and no '.join(missing)} to submit a run with: install manifests/overlays/single-node, or "
+            "shared-namespace for Kubeflow of one user, and set its namespace and stillhouse-steps"
+        )
+    return [word for flag, variable in INSTALLED.items() for word in (flag, os.environ[variable])]
+
+
+def test_a_run_is_submitted_to_what_is_installed_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_NAMESPACE", "stillhouse")
+    monkeypatch.delenv("STILLHOUSE_SERVICE_ACCOUNT", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no STILLHOUSE_SERVICE_ACCOUNT to submit a run with: install"):
+        installed()
+    monkeypatch.setenv("STILLHOUSE_SERVICE_ACCOUNT", "stillhouse-steps")
+    assert installed() == ["--namespace", "stillhouse", "--service-account", "stillhouse-steps"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +54,7 @@ def client() -> Any:
     if not address and not os.environ.get("KUBECONFIG"):
         pytest.skip(f"neither KUBECONFIG nor {ENDPOINT} is set: no run was submitted to a cluster")
     try:
-        return Cluster(host=address).connect()
+        return Cluster(host=address, namespace=os.environ.get("STILLHOUSE_NAMESPACE", "")).connect()
     except InputError as error:
         if address:
             raise
@@ -41,7 +66,7 @@ def test_train_is_submitted(client: Any) -> None:
     image = os.environ.get("STILLHOUSE_IMAGE", "")
     name = f"stillhouse-test-{os.getpid()}"
     words = ["submit", "train", "--recipe", "micro", "--run-name", name, "--image", image or UNPULLABLE]
-    told = call(ROOT, "stillhouse", "pipeline", *words)
+    told = call(ROOT, "stillhouse", "pipeline", *words, *installed())
     [(run_id, version)] = re.findall(r"^run (\S+), version (\S+)$", told, re.MULTILINE)
     try:
         assert version.startswith("train-")

@@ -149,6 +149,29 @@ def test_a_watch_that_cannot_be_looked_at_stops_no_other(
     assert "two: started" in said.out and "the watch 'one' could not be looked at" in said.err
 
 
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+
+
+@pytest.mark.parametrize("text", [(MANIFESTS / "base" / "schedules.yaml").read_text(), "watches: {}", "watches:"])
+def test_a_watcher_that_has_nothing_to_watch_says_so_and_is_content(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it is installed, when its job of every hour is no failed one; it asks no cluster."""
+    monkeypatch.setattr("pipelines.schedules.cluster._connect", lambda endpoint, namespace: pytest.fail("it asked"))
+    path = tmp_path / "schedules.yaml"
+    path.write_text(text)
+    assert cli.main(["schedule", "watch", str(path)]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"nothing to watch: list corpora under `watches` in {path}, as docs/releases.md shows\n"
+    assert not said.err
+
+
+def test_a_file_without_watches_is_none_for_the_watcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "schedules.yaml").write_text("schedules: {}")
+    assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
+    assert "schedules.yaml has no `watches`; docs/releases.md shows one" in capsys.readouterr().err
+
+
 def test_a_rollback_makes_the_watcher_look_again(watched: SimpleNamespace) -> None:
     """Another champion means another comparison, so the same content is worth a run."""
     watched.champion = released("zero.dir")

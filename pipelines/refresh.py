@@ -54,7 +54,7 @@ def build_refresh(
             tasks[use.name] = task if use.inputs else task.after(check)
         # Before the plan: a corpus that does not pass is compared with nothing and climbs no rung.
         verdict = tasks["validate"].outputs["validation"]
-        tasks[GATE] = pods.place(gate(validation=verdict), GATE, GATE, retries=0)
+        tasks[GATE] = pods.place(gate(validation=verdict), GATE, GATE, retries=1)
         planned = plan_refresh(corpus=tasks["ingest"].outputs["corpus"], recipe=text, **asked)
         tasks[CHAMPION] = pods.place(planned.after(tasks[GATE]), "plan-refresh", "plan")
         for rung in CLIMBED:

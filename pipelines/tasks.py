@@ -128,7 +128,7 @@ def make_task(use: Use, settings: Mapping[str, Any], tasks: dict[str, PipelineTa
         origin, output = source.split("/")
         values[port] = tasks[origin].outputs[output]
     if VERDICT in values and GATE not in tasks:
-        tasks[GATE] = pods.place(gate(validation=values[VERDICT]), GATE, GATE, retries=0)
+        tasks[GATE] = pods.place(gate(validation=values[VERDICT]), GATE, GATE, retries=1)
     if use.step_name == "index" and pods.shards > 1:
         values["vectors"] = _encode_in_shards(use, values, tasks, pods)
         use = replace(use, inputs={**use.inputs, "vectors": f"{use.name}_vectors/vectors"})

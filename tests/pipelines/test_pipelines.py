@@ -156,8 +156,8 @@ def test_what_is_refused_is_told_soon(name: str) -> None:
     """Another try would be refused again, and each is a pod and a pause."""
     spec = version(name)["spec"]["pipelineSpec"]
     # What asks a network is tried once more. The `plan` of a refresh does the work of a step.
-    asking = {"zero-shot": {"plan": 1}, "refresh": {"check_parameters": 1, "gate": 0}}
-    expected = asking.get(spec["pipelineInfo"]["name"], {"check_parameters": 0, "gate": 0}) | {"check_cluster": 0}
+    asking = {"zero-shot": {"plan": 1}, "refresh": {"check_parameters": 1, "gate": 1}}
+    expected = asking.get(spec["pipelineInfo"]["name"], {"check_parameters": 0, "gate": 1}) | {"check_cluster": 0}
     found = {}
     for group in (spec["root"], *spec["components"].values()):
         for task in group.get("dag", {}).get("tasks", {}).values():

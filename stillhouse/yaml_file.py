@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,17 @@ MERGE_OR_VALUE = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:value")
 
 MOST_OF_ALIASES = 100_000
 """Values and characters of values that aliases may add to what is written."""
+
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 200
+_short.maxlist = _short.maxdict = 20
+_short.maxlevel = 3
+
+
+def shown(value: object) -> str:
+    """A value for a message, cut where it is long."""
+    return _short.repr(value)
 
 
 class _Twice(yaml.MarkedYAMLError):
@@ -83,7 +95,7 @@ class _Loader(yaml.SafeLoader):
             name = key.value if key.tag in MERGE_OR_VALUE else self.construct_object(key)
             line = key.start_mark.line + 1
             if name in lines:
-                problem = f"{name!r} was written in line {lines[name]} before; keep one of the two"
+                problem = f"{shown(name)} was written in line {lines[name]} before; keep one of the two"
                 raise _Twice(problem=problem, problem_mark=key.start_mark)
             lines[name] = line
         return node

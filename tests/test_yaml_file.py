@@ -14,7 +14,7 @@ from stillhouse.comparison.sweep import read_sweep
 from stillhouse.config import read_recipe
 from stillhouse.errors import InputError
 from stillhouse.graph import USES
-from stillhouse.surfaces.recipes import find_recipe
+from stillhouse.surfaces.recipes import configs, find_recipe
 from stillhouse.surfaces.sweeps import sweep_of_flags
 from stillhouse.yaml_file import parse_yaml, read_yaml
 
@@ -104,6 +104,26 @@ def test_what_is_written_out_may_be_long() -> None:
     content = [["x" * 100] * 100] * 100
     assert parse_yaml(yaml.dump(content, Dumper=Written), "here") == content
     assert parse_yaml(lines_of_aliases("[x, y]", "[{}]", 4), "here")["l3"][9][9][9] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "value", ["[" + "x, " * 9_000 + "]", "x" * 9_000, "{" + "x: {" * 9 + "}" * 9 + "}", "9" * 4_000]
+)
+def test_of_a_long_value_a_message_shows_a_part(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    for text in (
+        f"retriever_1: {value}",
+        f"retriever_1: {{epochs: {value}}}",
+        f"retriever_1: {{? {value} : 1}}",
+        f"{{? {value} : 1}}",
+    ):
+        path.write_text(text)
+        try:
+            found = configs(read_recipe(path, SECTIONS), str(path))
+        except InputError as error:
+            assert len(str(error)) < len(str(path)) + 1000
+        else:
+            raise AssertionError(found)
 
 
 class Written(yaml.SafeDumper):

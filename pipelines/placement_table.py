@@ -25,7 +25,7 @@ from stillhouse.config import nearest
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError
 from stillhouse.steps.registry import steps
-from stillhouse.yaml_file import read_yaml
+from stillhouse.yaml_file import read_yaml, shown
 
 FOLDER = Path(__file__).resolve().parent / "placements"
 DEFAULT_TABLE = "cpu"
@@ -98,23 +98,23 @@ def read_table(path: Path) -> PlacementTable:
         raise InputError(f"{path} must map kinds, steps and shared to their rows")
     for key in content:
         if key not in PARTS:
-            raise InputError(f"{path}: unknown part {key!r}; {nearest(str(key), PARTS)}")
+            raise InputError(f"{path}: unknown part {shown(key)}; {nearest(str(key), PARTS)}")
     shared, kinds, chosen = (_rows(content, key, path) for key in ("shared", "kinds", "steps"))
     if DEFAULT_KIND not in kinds:
         raise InputError(f"{path}: kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
     for step, kind in chosen.items():
         known = [*steps(), *OTHERS]
         if step not in known:
-            raise InputError(f"{path}: steps: there is no step {step!r}; {nearest(str(step), known)}")
+            raise InputError(f"{path}: steps: there is no step {shown(step)}; {nearest(str(step), known)}")
         if kind not in kinds:
-            raise InputError(f"{path}: steps: {step} has the kind {kind!r}; {nearest(str(kind), kinds)}")
+            raise InputError(f"{path}: steps: {step} has the kind {shown(kind)}; {nearest(str(kind), kinds)}")
     shards = content.get("shards", 1)
     if type(shards) is not int or not 1 <= shards <= 200:
-        raise InputError(f"{path}: shards must be a whole number from 1 to 200, not {shards!r}")
+        raise InputError(f"{path}: shards must be a whole number from 1 to 200, not {shown(shards)}")
     made = {}
     for kind, row in kinds.items():
         if row is not None and not isinstance(row, dict):
-            raise InputError(f"{path}: kind {kind!r} must map settings to values, not {row!r}")
+            raise InputError(f"{path}: kind {shown(kind)} must map settings to values, not {shown(row)}")
         made[kind] = make(Placement, shared | (row or {}), f"{path}: kind {kind}")
     table = PlacementTable(path.stem, made, chosen, shards)
     for step in steps():
@@ -142,7 +142,7 @@ def refuse_nodes(step: str, placement: Placement, where: str) -> None:
 def _rows(content: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     rows = content.get(key) or {}
     if not isinstance(rows, dict):
-        raise InputError(f"{path}: {key} must be a mapping, not {rows!r}")
+        raise InputError(f"{path}: {key} must be a mapping, not {shown(rows)}")
     return rows
 
 
@@ -152,7 +152,7 @@ def make(cls: type, values: Mapping[str, Any], where: str) -> Any:
     made = {}
     for name, value in values.items():
         if name not in hints:
-            raise InputError(f"{where}: unknown setting {name!r}; {nearest(str(name), hints)}")
+            raise InputError(f"{where}: unknown setting {shown(name)}; {nearest(str(name), hints)}")
         made[name] = _value(hints[name], value, f"{where}: {name}")
     missing = [
         field.name
@@ -172,21 +172,21 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return None if value is None else _value(get_args(kind)[0], value, where)
     if dataclasses.is_dataclass(kind):
         if not isinstance(value, dict):
-            raise InputError(f"{where} must map settings to values, not {value!r}")
+            raise InputError(f"{where} must map settings to values, not {shown(value)}")
         assert isinstance(kind, type)
         return make(kind, value, where)
     if get_origin(kind) is tuple:
         if not isinstance(value, list):
-            raise InputError(f"{where} must be a list, not {value!r}")
+            raise InputError(f"{where} must be a list, not {shown(value)}")
         return tuple(_value(get_args(kind)[0], entry, f"{where}[{number}]") for number, entry in enumerate(value))
     if get_origin(kind) is not None:  # a mapping of text to text
         if not isinstance(value, dict) or not all(isinstance(part, str) for pair in value.items() for part in pair):
-            raise InputError(f"{where} must map text to text, not {value!r}; put numbers and true into quotes")
+            raise InputError(f"{where} must map text to text, not {shown(value)}; put numbers and true into quotes")
         return dict(value)
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise InputError(f"{where} must be {_NAMES[kind]}, not {value!r}")
+        raise InputError(f"{where} must be {_NAMES[kind]}, not {shown(value)}")
     return value
 
 

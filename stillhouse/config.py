@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from stillhouse.errors import InputError
-from stillhouse.yaml_file import read_yaml
+from stillhouse.yaml_file import read_yaml, shown
 
 C = TypeVar("C")
 SCALARS = (bool, int, float, str)
@@ -69,7 +69,7 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
     checked = {}
     for key, value in values.items():
         if key not in fields:
-            raise InputError(f"{where}: unknown setting {key!r}; {nearest(str(key), fields)}")
+            raise InputError(f"{where}: unknown setting {shown(key)}; {nearest(str(key), fields)}")
         checked[key] = check_value(value, types[key], fields[key].metadata, f"{where}.{key}")
     try:
         return cls(**checked)
@@ -85,17 +85,17 @@ def check_value(value: Any, kind: type, rules: Mapping[str, Any], where: str) ->
         try:
             value = float(value)
         except ValueError:
-            raise InputError(f"{where} must be a number, not {value!r}") from None
+            raise InputError(f"{where} must be a number, not {shown(value)}") from None
         except OverflowError:
             raise InputError(
                 f"{where} is larger than any number that can be computed with; give a smaller one"
             ) from None
     if type(value) is not kind:
         names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-        raise InputError(f"{where} must be {names[kind]}, not {value!r}")
+        raise InputError(f"{where} must be {names[kind]}, not {shown(value)}")
     _refuse_not_finite(value, where)
     if rules.get("choices") and value not in rules["choices"]:
-        raise InputError(f"{where} is {value!r}; {nearest(str(value), rules['choices'])}")
+        raise InputError(f"{where} is {shown(value)}; {nearest(str(value), rules['choices'])}")
     low, high = rules.get("minimum"), rules.get("maximum")
     if (low is not None and value < low) or (high is not None and value > high):
         bounds = f"at least {low}" if high is None else f"at most {high}" if low is None else f"from {low} to {high}"
@@ -110,13 +110,13 @@ def from_text(text: str, kind: type, where: str) -> Any:
     if kind is bool:
         words = {"true": True, "yes": True, "false": False, "no": False}
         if text.lower() not in words:
-            raise InputError(f"{where} must be true or false, not {text!r}")
+            raise InputError(f"{where} must be true or false, not {shown(text)}")
         return words[text.lower()]
     try:
         value = kind(text)
     except ValueError:
         names = {int: "a whole number", float: "a number"}
-        raise InputError(f"{where} must be {names[kind]}, not {text!r}") from None
+        raise InputError(f"{where} must be {names[kind]}, not {shown(text)}") from None
     _refuse_not_finite(value, where)
     return value
 
@@ -147,7 +147,7 @@ def read_recipe(path: Path, sections: Iterable[str]) -> dict[str, dict[str, Any]
         raise InputError(f"{path} must map each section to its settings")
     for name, values in content.items():
         if name not in sections:
-            raise InputError(f"{path}: unknown section {name!r}; {nearest(str(name), sections)}")
+            raise InputError(f"{path}: unknown section {shown(name)}; {nearest(str(name), sections)}")
         if values is not None and not isinstance(values, dict):
-            raise InputError(f"{path}: section {name!r} must map settings to values, not {values!r}")
+            raise InputError(f"{path}: section {shown(name)} must map settings to values, not {shown(values)}")
     return {name: dict(values or {}) for name, values in content.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,20 @@ from stillhouse.errors import InputError
 MERGE_OR_VALUE = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:value")
 """Keys `<<` and `=`, which stand for something and are no values."""
 
+MOST_OF_ALIASES = 100_000
+"""Values and characters of values that aliases may add to what is written."""
+
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 200
+_short.maxlist = _short.maxdict = 20
+_short.maxlevel = 3
+
+
+def shown(value: object) -> str:
+    """A value for a message, cut where it is long."""
+    return _short.repr(value)
+
 
 class _Twice(yaml.MarkedYAMLError):
     """A key that stands twice in one mapping."""
@@ -21,7 +36,8 @@ def read_yaml(path: Path) -> Any:
     """The content of a YAML file; None where it is empty.
 
     Raises `FileNotFoundError`, and `InputError` for a file that cannot be read, for what is no YAML or no plain data,
-    and for a key that a mapping has twice. Anchors and merge keys (`<<: *anchor`) may be used.
+    and for a key that a mapping has twice. Anchors and merge keys (`<<: *anchor`) may be used, as far as they stand for
+    no more than `MOST_OF_ALIASES`: each of a few lines may stand for ten of the line before.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -60,6 +76,16 @@ def _told(error: yaml.YAMLError) -> str:
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, which keeps the last of two equal keys and lets errors of Python's through, made strict."""
 
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None:
+            sizes: dict[int, tuple[int, int]] = {}
+            added = _size(node, sizes) - sum(own for _, own in sizes.values())
+            if added > MOST_OF_ALIASES:
+                problem = "its aliases stand for too much; write the values themselves"
+                raise yaml.composer.ComposerError(problem=problem)
+        return node
+
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         lines: dict[Any, int] = {}
@@ -69,7 +95,7 @@ class _Loader(yaml.SafeLoader):
             name = key.value if key.tag in MERGE_OR_VALUE else self.construct_object(key)
             line = key.start_mark.line + 1
             if name in lines:
-                problem = f"{name!r} was written in line {lines[name]} before; keep one of the two"
+                problem = f"{shown(name)} was written in line {lines[name]} before; keep one of the two"
                 raise _Twice(problem=problem, problem_mark=key.start_mark)
             lines[name] = line
         return node
@@ -88,3 +114,21 @@ class _Loader(yaml.SafeLoader):
             problem = f"{shown!r} is no {node.tag.rpartition(':')[2]} that can be read"
             raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark) from None
         return value
+
+
+def _size(node: yaml.Node, sizes: dict[int, tuple[int, int]]) -> int:
+    """How many values and characters a node is with its aliases written out; `sizes` keeps that of every node, with
+    what is its own alone. Raises `ComposerError` for a node that holds itself.
+    """
+    if id(node) not in sizes:
+        own = 1 + len(node.value) if isinstance(node, yaml.ScalarNode) else 1
+        sizes[id(node)] = -1, own
+        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in parts for part in pair]
+        sizes[id(node)] = own + sum(_size(part, sizes) for part in parts), own
+    whole = sizes[id(node)][0]
+    if whole < 0:
+        problem = "an alias stands for what it is a part of; write the values themselves"
+        raise yaml.composer.ComposerError(problem=problem, problem_mark=node.start_mark)
+    return whole

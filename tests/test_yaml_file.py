@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from stillhouse.comparison.sweep import read_sweep
 from stillhouse.config import read_recipe
 from stillhouse.errors import InputError
 from stillhouse.graph import USES
-from stillhouse.surfaces.recipes import find_recipe
+from stillhouse.surfaces.recipes import configs, find_recipe
 from stillhouse.surfaces.sweeps import sweep_of_flags
 from stillhouse.yaml_file import parse_yaml, read_yaml
 
@@ -44,6 +45,7 @@ SECTIONS = sorted({use.section for use in USES})
         ("a: *nobody\n", "line 1: found undefined alias 'nobody'"),
         ("a: 1\n---\nb: 2\n", "line 2: but found another document"),
         ("a: \0", "unacceptable character"),
+        ("a: &a [*a]\n", "line 1: an alias stands for what it is a part of"),
         ("? [a]\n: b\n", "line 1: found unhashable key"),
     ],
 )
@@ -70,6 +72,65 @@ def test_what_is_no_plain_data_is_refused_in_a_sentence(text: str, told: str, tm
 )
 def test_anchors_and_merge_keys_may_be_used(text: str, content: object) -> None:
     assert parse_yaml(text, "here") == content
+
+
+def lines_of_aliases(first: str, more: str, lines: int) -> str:
+    """Each line stands for ten of the one before; `more` is how."""
+    text = f"l0: &l0 {first}\n"
+    for number in range(1, lines):
+        text += f"l{number}: &l{number} " + more.format(", ".join([f"*l{number - 1}"] * 10)) + "\n"
+    return text
+
+
+ALIASES = {
+    "lists": lines_of_aliases("[x, x, x, x, x, x, x, x, x, x]", "[{}]", 9),
+    "mappings": lines_of_aliases("{x: 1}", "{{<<: [{}]}}", 9),
+    "a long text": "x: &x " + "a" * 50_000 + "\nindex: {kind: [*x, *x, *x]}\n",
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+@pytest.mark.timeout(20)
+def test_aliases_that_stand_for_too_much_are_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(ALIASES[name])
+    for read in (read_yaml, read_sweep, read_schedules, lambda path: read_recipe(path, SECTIONS)):
+        with pytest.raises(InputError, match=r"its aliases stand for too much; write the values themselves$") as error:
+            read(path)
+        assert len(str(error.value)) < len(str(path)) + 200
+
+
+def test_what_is_written_out_may_be_long() -> None:
+    content = [["x" * 100] * 100] * 100
+    assert parse_yaml(yaml.dump(content, Dumper=Written), "here") == content
+    assert parse_yaml(lines_of_aliases("[x, y]", "[{}]", 4), "here")["l3"][9][9][9] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "value", ["[" + "x, " * 9_000 + "]", "x" * 9_000, "{" + "x: {" * 9 + "}" * 9 + "}", "9" * 4_000]
+)
+def test_of_a_long_value_a_message_shows_a_part(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    for text in (
+        f"retriever_1: {value}",
+        f"retriever_1: {{epochs: {value}}}",
+        f"retriever_1: {{? {value} : 1}}",
+        f"{{? {value} : 1}}",
+    ):
+        path.write_text(text)
+        try:
+            found = configs(read_recipe(path, SECTIONS), str(path))
+        except InputError as error:
+            assert len(str(error)) < len(str(path)) + 1000
+        else:
+            raise AssertionError(found)
+
+
+class Written(yaml.SafeDumper):
+    """Writes no aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
 
 def test_every_reader_of_settings_refuses_a_key_that_stands_twice(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from stillhouse.artifacts import digest_json
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.versions.address import refuse_secret
-from stillhouse.yaml_file import read_yaml
+from stillhouse.yaml_file import read_yaml, shown
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
@@ -133,7 +133,7 @@ def read_schedules(path: Path) -> Schedules:
         raise InputError(f"{path} must map `schedules` and `watches` to entries")
     for key in content:
         if key not in PARTS:
-            raise InputError(f"{path}: unknown entry {key!r}; {nearest(str(key), PARTS)}")
+            raise InputError(f"{path}: unknown entry {shown(key)}; {nearest(str(key), PARTS)}")
     account = content.get("service_account") or ""
     try:
         _refuse_account(account)
@@ -163,10 +163,10 @@ def _entry(kind: type[T], name: str, values: Any, account: str, where: str) -> T
     parts = {part.name: part for part in fields(kind) if part.name != "name"}  # type: ignore[arg-type]
     for key, value in values.items():
         if key not in parts:
-            raise InputError(f"{where}: unknown setting {key!r}; {nearest(str(key), parts)}")
+            raise InputError(f"{where}: unknown setting {shown(key)}; {nearest(str(key), parts)}")
         expected = KINDS.get(key, str)
         if type(value) is not expected:
-            raise InputError(f"{where}: {key} must be {_words(expected)}, not {value!r}")
+            raise InputError(f"{where}: {key} must be {_words(expected)}, not {shown(value)}")
     try:
         return kind(**{"name": name, "service_account": account} | values)
     except TypeError:
@@ -190,6 +190,6 @@ def _refuse_account(name: Any) -> None:
 def _refuse_nested(parameters: Mapping[str, Any]) -> None:
     for name, value in parameters.items():
         if type(value) not in (str, int, float, bool):
-            raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {value!r}")
+            raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {shown(value)}")
         if "://" in str(value):
             refuse_secret(str(value), f"the parameter {name!r}")

@@ -26,7 +26,7 @@ from typing import Any
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.yaml_file import read_yaml
+from stillhouse.yaml_file import read_yaml, shown
 
 Scalar = bool | int | float | str
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -132,7 +132,7 @@ def make_sweep(name: str, content: Any, where: str) -> Sweep:
     values = {key: value for key, value in content.items() if key not in ("variants", "grid")}
     for key in ("title", "note", "source", "published_on", "recipe", "retriever", "axis", "baseline"):
         if not isinstance(values.setdefault(key, Sweep.__dataclass_fields__[key].default), str):
-            raise InputError(f"{where}: {key} must be text, not {values[key]!r}; put it in quotes")
+            raise InputError(f"{where}: {key} must be text, not {shown(values[key])}; put it in quotes")
     if "grid" in content:
         variants = grid_variants(content["grid"], f"{where}: grid")
     else:
@@ -145,7 +145,7 @@ def make_sweep(name: str, content: Any, where: str) -> Sweep:
     if not isinstance(arguments, dict) or not all(isinstance(text, str) for text in arguments.values()):
         raise InputError(f"{where}: arguments must map a word to what it stands for")
     if type(values.setdefault("examples", 0)) is not int:
-        raise InputError(f"{where}: examples must be a whole number, not {values['examples']!r}")
+        raise InputError(f"{where}: examples must be a whole number, not {shown(values['examples'])}")
     return checked(Sweep(name=name, variants=tuple(variants), **values), where)
 
 
@@ -155,16 +155,16 @@ def checked(sweep: Sweep, where: str) -> Sweep:
     for name in names:
         if not NAME.fullmatch(name) or name in RESERVED:
             raise InputError(
-                f"{where}: a variant cannot be called {name!r}; use letters, digits and . _ + -, and no {RESERVED}"
+                f"{where}: a variant cannot be called {shown(name)}; use letters, digits and . _ + -, and no {RESERVED}"
             )
         if names.count(name) > 1 or [other.lower() for other in names].count(name.lower()) > 1:
-            raise InputError(f"{where}: two variants are called {name!r}; give each a name of its own")
+            raise InputError(f"{where}: two variants are called {shown(name)}; give each a name of its own")
     titles = [variant.title for variant in sweep.variants]
     for title in titles:
         if titles.count(title) > 1:
-            raise InputError(f"{where}: two variants are labelled {title!r}; give each a label of its own")
+            raise InputError(f"{where}: two variants are labelled {shown(title)}; give each a label of its own")
     if sweep.baseline and sweep.baseline not in names:
-        raise InputError(f"{where}: baseline {sweep.baseline!r} is no variant; {nearest(sweep.baseline, names)}")
+        raise InputError(f"{where}: baseline {shown(sweep.baseline)} is no variant; {nearest(sweep.baseline, names)}")
     baseline = sweep.baseline or (NONE if NONE in names else names[0])
     return Sweep(**{**vars(sweep), "baseline": baseline})
 
@@ -175,7 +175,7 @@ def grid_variants(grid: Any, where: str) -> list[Variant]:
         raise InputError(f"{where}: must map settings such as pretraining.objective to lists of values")
     for key, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise InputError(f"{where}: {key} must have a list of values, not {values!r}")
+            raise InputError(f"{where}: {key} must have a list of values, not {shown(values)}")
     variants = []
     for combination in product(*grid.values()):
         chosen = _overrides(dict(zip(grid, combination)), where)
@@ -217,14 +217,14 @@ def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
 def _variant(item: Any, where: str) -> Variant:
     _known(item, VARIANT_KEYS, where)
     if not isinstance(item.get("name"), str) or not isinstance(item.get("label", ""), str):
-        raise InputError(f"{where}: its name and label must be text, not {item.get('name')!r}; put them in quotes")
+        raise InputError(f"{where}: its name and label must be text, not {shown(item.get('name'))}; put them in quotes")
     where = f"{where} ({item['name']})"
     pretraining = item.get("pretraining", True)
     if type(pretraining) is not bool:
-        raise InputError(f"{where}: pretraining must be true or false, not {pretraining!r}")
+        raise InputError(f"{where}: pretraining must be true or false, not {shown(pretraining)}")
     published = item.get("published", {})
     if not isinstance(published, dict) or any(type(value) not in (int, float) for value in published.values()):
-        raise InputError(f"{where}: published must map measures to numbers, not {published!r}")
+        raise InputError(f"{where}: published must map measures to numbers, not {shown(published)}")
     overrides = _overrides(item.get("overrides", {}), where)
     inputs = item.get("inputs", {})
     if not isinstance(inputs, dict) or not all(isinstance(word, str) for pair in inputs.items() for word in pair):
@@ -239,7 +239,7 @@ def _known(content: Any, keys: Sequence[str], where: str) -> None:
         raise InputError(f"{where}: must be a mapping with the keys {', '.join(keys)}")
     for key in content:
         if key not in keys:
-            raise InputError(f"{where}: unknown key {key!r}; {nearest(str(key), keys)}")
+            raise InputError(f"{where}: unknown key {shown(key)}; {nearest(str(key), keys)}")
 
 
 def _overrides(content: Any, where: str) -> dict[str, Scalar]:
@@ -247,9 +247,11 @@ def _overrides(content: Any, where: str) -> dict[str, Scalar]:
         raise InputError(f"{where}: overrides must map settings such as pretraining.objective to values")
     for key, value in content.items():
         if not isinstance(key, str) or not re.fullmatch(r"[a-z0-9_]+\.[a-z0-9_]+", key):
-            raise InputError(f"{where}: {key!r} is no setting; write use.field, for instance pretraining.objective")
+            raise InputError(
+                f"{where}: {shown(key)} is no setting; write use.field, for instance pretraining.objective"
+            )
         if type(value) not in (bool, int, float, str):
-            raise InputError(f"{where}: {key} must be one plain value, not {value!r}")
+            raise InputError(f"{where}: {key} must be one plain value, not {shown(value)}")
         if key.endswith(".seed"):
             raise InputError(f"{where}: {key} cannot be varied here; list the seeds under `seeds`")
     return dict(content)
@@ -257,7 +259,7 @@ def _overrides(content: Any, where: str) -> dict[str, Scalar]:
 
 def _seeds(content: Any, where: str) -> tuple[int, ...]:
     if not isinstance(content, list) or not content or any(type(seed) is not int or seed < 0 for seed in content):
-        raise InputError(f"{where}: seeds must be a list of whole numbers, not {content!r}")
+        raise InputError(f"{where}: seeds must be a list of whole numbers, not {shown(content)}")
     if len(set(content)) < len(content):
         raise InputError(f"{where}: a seed stands twice in {content}; each counts once")
     return tuple(content)

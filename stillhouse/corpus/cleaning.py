@@ -19,7 +19,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 from stillhouse.corpus.answers import answer_fault
@@ -31,6 +31,9 @@ PRECEDENCE = ("test", "dev", "train")
 
 _AT_ONCE = 2048
 """Rows that are looked at together: few enough for the processor's cache, enough for arrays to pay."""
+
+_CHARACTERS_AT_ONCE = 1 << 24
+"""Characters of passages that are looked at together, but for the last one's."""
 
 MAX_RELEVANCE = 2**31 - 1
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -71,8 +74,7 @@ def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
     links: list[Link] = []
     qrels: list[Qrel] = []
     answers: list[Answer] = []
-    rows = iter(rows)
-    while block := list(islice(rows, _AT_ONCE)):
+    for block in _blocks(rows):
         passages = [row for row in block if isinstance(row, Passage)]
         reasons = _take_passages(corpus.passages, passages)
         if len(passages) == len(block) and not any(reasons):
@@ -104,7 +106,24 @@ def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
     return corpus
 
 
+def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """The rows, some at once."""
+    block: list[Row] = []
+    characters = 0
+    for row in rows:
+        block.append(row)
+        if type(row) is Passage:
+            characters += len(row.text)
+        if len(block) == _AT_ONCE or characters >= _CHARACTERS_AT_ONCE:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
+
+
 def _reject(corpus: CleanCorpus, kind: str, id: str, reason: str, where: str, content: str) -> None:
+    # The id of a line with another delimiter is all of the line.
+    id = id if len(id) <= CONTENT_LENGTH else f"{id[: CONTENT_LENGTH - 1]}…"
     # Lone surrogates, which JSON can spell, have no UTF-8 form; they are shown as question marks.
     shown = (text.encode("utf-8", errors="replace").decode() for text in (id, reason, where, content[:CONTENT_LENGTH]))
     corpus.rejected.append(Rejected(kind, *shown))

@@ -19,9 +19,10 @@ from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 
 RUN = b"q1 Q0 a 1 2.5 s\nq1 Q0 b 2 1 s\nq2 Q0 a 1 .5 s\n"
 PARAMS = find_recipe("micro").read_bytes()
+ALIASES = b"index: &a {kind: flat}\nmine: &b {<<: *a}\nretriever_1: {temperature: [&c [x, x, x, x], *c, *c, *c, *c]}\n"
 SEEDS: dict[str, list[bytes]] = {
     **{name: [bytes([i]) + files[file] for i, file in enumerate(sorted(files))] for name, files in SOURCES.items()},
-    "params": [PARAMS],
+    "params": [PARAMS, ALIASES],
     "run": [RUN],
 }
 

@@ -232,7 +232,7 @@ def _dpr(files: Files) -> Iterator[Row]:
 
 
 def _dpr_question(id: str, cells: list[str]) -> list[Row]:
-    if len(cells) != 2:
+    if len(cells) != 2 or len(cells[1]) > 2**18:
         return [REJECTED]
     try:
         answers = ast.literal_eval(cells[1].strip())

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.corpus.cleaning import CleanCorpus, clean
+from stillhouse.corpus.cleaning import CleanCorpus, _blocks, clean
 from stillhouse.corpus.sources.detect import open_source
+from stillhouse.corpus.sources.rows import Passage
 from stillhouse.errors import InputError
 
 CORPUS = ['{"_id": "p1", "title": "One", "text": "first"}', '{"_id": "p2", "title": "", "text": "second"}']
@@ -293,3 +294,21 @@ def test_a_broken_source_is_refused_by_name(name: str, tmp_path: Path) -> None:
 def test_a_missing_source_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         open_source(str(tmp_path / "nothing"))
+
+
+def test_of_a_long_id_no_more_is_kept_than_of_a_content(tmp_path: Path) -> None:
+    """With another delimiter than the format's every line is an id as a whole."""
+    ids = ["p" * 200, "p" * 201, "\u00e9" * 10_000]
+    (tmp_path / "collection.tsv").write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
+    rejected = clean(open_source(str(tmp_path), "msmarco").rows()).rejected
+    assert [row.id for row in rejected] == [ids[0], "p" * 199 + "…", "\u00e9" * 199 + "…"]
+    assert [len(row.content) for row in rejected] == [200, 200, 200]
+
+
+def test_long_passages_are_looked_at_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stillhouse.corpus.cleaning._CHARACTERS_AT_ONCE", 100)
+    monkeypatch.setattr("stillhouse.corpus.cleaning._AT_ONCE", 5)
+    texts = ["x" * 40] * 4 + ["x" * 1000] + ["x"] * 12
+    rows = [Passage(str(number), "", text, "", "", 0, "") for number, text in enumerate(texts)]
+    blocks = list(_blocks(rows))
+    assert [len(block) for block in blocks] == [3, 2, 5, 5, 2] and [row for block in blocks for row in block] == rows

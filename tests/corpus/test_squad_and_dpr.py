@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.sources.detect import open_source
+from stillhouse.corpus.sources.dpr import LONGEST_ANSWERS
 from stillhouse.corpus.sources.json_files import read_elements
+from stillhouse.corpus.sources.rows import Answer, Rejected
 from stillhouse.corpus.sources.split_names import parse_splits, split_in, with_splits
 from stillhouse.errors import InputError
 
@@ -255,6 +258,35 @@ def test_a_bad_row_of_dpr_is_rejected_alone(
     corpus = read(write(good | {file: good[file] + line}))
     assert (kind, reason) in {(row.kind, row.reason) for row in corpus.rejected}
     assert len(corpus.passages) == 3 and {"nq-test-0", "nq-test-1", "nq-test-2"} <= corpus.queries.keys()
+
+
+@pytest.mark.parametrize("one", ["1,", "[],", "'a',"])
+def test_a_long_list_of_answers_is_not_taken_apart(one: str, write: Write) -> None:
+    """Python's values of such a list take hundreds of times its length."""
+    cell = f"[{one * 400_000}]"
+    folder = write({"psgs_w100.tsv": DPR["psgs_w100.tsv"], "nq-test.qa.csv": f"who\t['a']\nwhat\t{cell}\n"})
+    tracemalloc.start()
+    try:
+        rows = list(open_source(str(folder), "dpr").rows())
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 20 * len(cell)
+    [rejected] = [row for row in rows if isinstance(row, Rejected)]
+    assert rejected[:4] == (
+        "query",
+        "nq-test-1",
+        "answers have more than 262,144 characters; cut them",
+        "nq-test.qa.csv:2",
+    )
+
+
+def test_a_list_of_answers_may_be_just_so_long(write: Write) -> None:
+    for more, taken in ((0, 1), (1, 0)):
+        cell = "['" + "a" * (LONGEST_ANSWERS - 4 + more) + "']"
+        folder = write({"psgs_w100.tsv": DPR["psgs_w100.tsv"], "nq-test.qa.csv": f"who\t{cell}\n"})
+        rows = list(open_source(str(folder), "dpr").rows())
+        assert sum(isinstance(row, Answer) for row in rows) == taken
 
 
 @pytest.mark.parametrize("text", ['"a"b', '"a', 'a"', '""'])

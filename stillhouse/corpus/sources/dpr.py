@@ -20,6 +20,8 @@ DPR = "dpr"
 CONTEXT_ID = ("passage_id", "psg_id")
 PREFIX = "wiki:"
 """What some files set before a passage's number."""
+LONGEST_ANSWERS = 1 << 18
+"""Characters of a question's list of answers; reading one as Python takes some five hundred times as many bytes."""
 
 _PASSAGES = re.compile(r"psgs.*\.tsv(\.gz)?")
 _TRAINING = re.compile(r".*\.json(\.gz)?")
@@ -154,6 +156,8 @@ def _read_questions(path: Path, options: Options, asked: set[tuple[str, str]]) -
 
 def _listed(cell: str) -> list[str]:
     """The texts of a list as Python or JSON writes it. It is read and never run. Raises `IllTyped`."""
+    if len(cell) > LONGEST_ANSWERS:
+        raise IllTyped("answers have more than 262,144 characters; cut them")
     try:
         value = ast.literal_eval(cell.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

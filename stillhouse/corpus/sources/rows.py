@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 CONTENT_LENGTH = 200
-"""Characters of a rejected row that are kept to recognise it by."""
+"""Characters of a rejected row, and of its id, that are kept to recognise it by."""
 
 
 class Passage(NamedTuple):

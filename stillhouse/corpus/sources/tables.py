@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import read_cells
-from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, shown_id, text_field
+from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, Fields, IllTyped, identifier, shown_id, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
+from stillhouse.corpus.sources.parquet_rows import beginning, open_parquet, read_batches
 from stillhouse.corpus.sources.passage_columns import plain_passages
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
@@ -64,6 +64,9 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 _WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
 """A whole number as some tables write it: 1.0."""
+
+_IDS_SHOWN = ("id", "query", "source")
+"""The columns of which a rejected row shows one."""
 
 OPTIONAL = {"title", "article_id", "section", "position", "origin", "kind", "split", "relevance"}
 
@@ -136,22 +139,15 @@ def _read(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[
             yield Fields({column: cells[place] for column, place in places.items()}, where, content)
 
 
-def _read_parquet(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage]:
+def _read_parquet(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage | Rejected]:
     number = 0
     try:
-        with pq.ParquetFile(file.path) as opened:
+        with open_parquet(file.path) as opened:
             names = _find_columns(file, opened.schema_arrow.names, chosen)
-            for batch in opened.iter_batches(batch_size=1 << 14, columns=list(dict.fromkeys(names.values()))):
+            for batch in read_batches(opened, file.path, dict.fromkeys(names.values())):
                 columns = {column: batch.column(name) for column, name in names.items()}
                 wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
-                passages = plain_passages(columns, wheres) if file.table == "passages" else None
-                if passages is not None:
-                    yield from passages
-                else:
-                    values = [column.to_pylist() for column in columns.values()]
-                    for where, *cells in zip(wheres, *values):
-                        row = dict(zip(columns, cells))
-                        yield Fields(row, where, str(row)[:CONTENT_LENGTH])
+                yield from _rows_of(columns, wheres, file)
                 number += len(batch)
             if number != opened.metadata.num_rows:  # damage may end a column early, and nothing is said of it
                 raise ValueError(f"it should have {opened.metadata.num_rows:,}")
@@ -159,6 +155,25 @@ def _read_parquet(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> I
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{file.path} is damaged after row {number:,} ({error}); fetch the file again") from None
+
+
+def _rows_of(
+    columns: Mapping[str, pa.Array], wheres: list[str], file: TableOfFile
+) -> Iterable[Fields | Passage | Rejected]:
+    """The rows of a batch; such as are too long come alone."""
+    if len(wheres) == 1 and sum(column.nbytes for column in columns.values()) > LONGEST:
+        begun = {column: beginning(values[0]) for column, values in columns.items()}
+        id = shown_id(Fields(begun, "", ""), _IDS_SHOWN)
+        return [Rejected(_kind(file), id, TOO_LONG, wheres[0], str(begun)[:CONTENT_LENGTH])]
+    passages = plain_passages(columns, wheres) if file.table == "passages" else None
+    return _fields_of(columns, wheres) if passages is None else passages
+
+
+def _fields_of(columns: Mapping[str, pa.Array], wheres: list[str]) -> Iterator[Fields]:
+    values = [column.to_pylist() for column in columns.values()]
+    for where, *cells in zip(wheres, *values):
+        row = dict(zip(columns, cells))
+        yield Fields(row, where, str(row)[:CONTENT_LENGTH])
 
 
 def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
@@ -220,7 +235,7 @@ def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) ->
                 answer = text_field(fields, "answer")
                 yield Answer(query, answer, _optional(fields, "kind") or assumed, split, where)
     except IllTyped as reason:
-        yield Rejected(kind, shown_id(fields, ("id", "query", "source")), str(reason), where, fields.content)
+        yield Rejected(kind, shown_id(fields, _IDS_SHOWN), str(reason), where, fields.content)
 
 
 def _optional(fields: Fields, name: str) -> str:

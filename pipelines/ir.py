@@ -3,11 +3,12 @@
 Kubernetes keeps a pipeline in one object of at most some 1.5 MB. A run is smaller yet: Argo refuses a workflow of more
 than 1 MiB, the IR and the state of every pod together, when it has compressed the states. kfp writes a component and
 its container anew for each of its tasks; here those that are equal stand once, which Kubeflow's compiler allows for, as
-tasks name their component.
+tasks name their component, and what is told of a component's parameters, which nothing reads there, is left out.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import tempfile
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ A workflow has it about one and a half times, as text within text: reckoned from
 measured on a cluster. What is left of Argo's 1 MiB is for the states of the pods, some 1.3 KB for each once compressed,
 unless Argo is told to keep them elsewhere (`nodeStatusOffLoad`).
 """
+PROGRAM = "\nimport kfp\n"
+"""How a component's program begins in its command."""
 API_VERSION = "pipelines.kubeflow.org/v2beta1"
 
 Plain = dict[str, Any]
@@ -78,6 +81,7 @@ def compile_small(pipeline: BaseComponent) -> Compiled:
         compiler.Compiler().compile(pipeline, str(path))
         spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
     compiled = Compiled(spec, others[0] if others else {})
+    leave_out_help(compiled)
     merge_equal(compiled)
     if compiled.size > LARGEST_IR:
         raise InputError(
@@ -85,6 +89,35 @@ def compile_small(pipeline: BaseComponent) -> Compiled:
             "variants, or give its placements `shards: 1`"
         )
     return compiled
+
+
+def leave_out_help(compiled: Compiled) -> None:
+    """Leaves out what is told of a component's parameters, in its definition and in its program.
+
+    The user interface shows what is told of the pipeline's own, and components/ keeps the rest.
+    """
+    for component in compiled.spec["components"].values():
+        component.pop("description", None)
+        for side in ("inputDefinitions", "outputDefinitions"):
+            for values in component.get(side, {}).values():
+                for value in values.values():
+                    value.pop("description", None)
+    for executor in compiled.spec["deploymentSpec"]["executors"].values():
+        container = executor.get("container", {})
+        container["command"] = [_without_docstring(word) for word in container.get("command", ())]
+
+
+def _without_docstring(word: str) -> str:
+    """A word of a command; of a program that kfp wrote of one function, without that function's docstring."""
+    if not word.startswith(PROGRAM):
+        return word
+    [function] = [node for node in ast.parse(word).body if isinstance(node, ast.FunctionDef)]
+    told = function.body[0]
+    if ast.get_docstring(function) is None or len(function.body) == 1:
+        return word
+    lines = word.splitlines(keepends=True)
+    del lines[told.lineno - 1 : told.end_lineno]
+    return "".join(lines)
 
 
 def merge_equal(compiled: Compiled) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kfp.compiler
 import pytest
 import yaml
 
@@ -57,6 +59,23 @@ def test_a_pipeline_that_argo_would_refuse_is_refused_here(monkeypatch: pytest.M
     monkeypatch.setattr("pipelines.ir.LARGEST_IR", 10_000)
     with pytest.raises(InputError, match=r"pipeline zero-shot has [\d,]+ bytes, and Argo takes some 10,000; compare"):
         compile_small(Request("zero-shot").build(find_table("cpu")))
+
+
+def test_programs_are_those_of_kfp_without_what_they_tell(tmp_path: Path) -> None:
+    pipeline = Request("zero-shot").build(find_table("cpu"))
+    kfp.compiler.Compiler().compile(pipeline, str(tmp_path / "whole.yaml"))
+    whole, _ = yaml.load_all((tmp_path / "whole.yaml").read_text(encoding="utf-8"), Loader=LOADER)
+    plain = {_of_function(word, keep=False) for word in _commands(whole) if "def " in word}
+    small = {_of_function(word, keep=True) for word in _commands(compile_small(pipeline).spec) if "def " in word}
+    assert len(plain) == len(small) > 3 and plain == small
+
+
+def _of_function(program: str, *, keep: bool) -> str:
+    """What Python reads of a program's function, without its first statement unless that is to be kept."""
+    [function] = [node for node in ast.parse(program).body if isinstance(node, ast.FunctionDef)]
+    assert keep or ast.get_docstring(function)
+    function.body = function.body[0 if keep else 1 :]
+    return ast.dump(function)
 
 
 def _commands(spec: dict[str, Any]) -> Iterator[str]:

@@ -32,19 +32,20 @@ PACKAGES = {
 def render(parts: Mapping[str, Part], results: Mapping[str, Sequence[Result]]) -> list[str]:
     installed = [name for module, name in PACKAGES.items() if importlib.util.find_spec(module)]
     every = [result for of_part in results.values() for result in of_part]
-    rounds = 1 + max(result["round"] for result in every)
+    of_parts = {1 + max(result["round"] for result in of_part) for of_part in results.values() if of_part}
+    rounds = " or ".join(map(str, sorted(of_parts)))  # parts may be measured apart
     loads = [result["load"] for result in every]
     cores = len(os.sched_getaffinity(0))
     threads = " or ".join(map(str, sorted({result["threads"] for result in every})))
     lines = [
         "# Everything, at three sizes, beside other libraries",
         "",
-        f"Command: `python benchmarks/suite.py --folder build/suite --rounds {rounds}`.",
+        f"Command: `python benchmarks/suite.py --folder build/suite --rounds {max(of_parts)}`.",
         "",
         machine(*installed),
         "",
         f"Threads of PyTorch, faiss, NumPy and numba in each process: {threads}. Seconds: the median of {rounds}",
-        f"{'round' if rounds == 1 else 'rounds, and the least and greatest'}. *Ratio*: how many times as long the",
+        f"{'round' if of_parts == {1} else 'rounds, and the least and greatest'}. *Ratio*: how many times as long the",
         "other takes, the median of the ratios of each round, in which all took turns, and the least and greatest.",
         "Peak memory is that of a process which does this alone, with what it needs to be ready (libraries, model,",
         "inputs) and with the pages of mapped files. *Waiting*: the share of our time that was a wait for data (texts",

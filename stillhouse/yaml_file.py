@@ -110,8 +110,8 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
             if not isinstance(node, yaml.ScalarNode):
                 raise
-            shown = node.value if len(node.value) <= 40 else node.value[:40] + "…"
-            problem = f"{shown!r} is no {node.tag.rpartition(':')[2]} that can be read"
+            begun = node.value if len(node.value) <= 40 else node.value[:40] + "…"
+            problem = f"{begun!r} is no {node.tag.rpartition(':')[2]} that can be read"
             raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark) from None
         return value
 

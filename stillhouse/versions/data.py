@@ -60,7 +60,9 @@ def push(folder: Path) -> None:
         if lacking := lacking_in_cache(repo):
             say(f"DVC's cache lacked {len(lacking)} files of {_names(lacking)}; they are taken from the workspace")
             repo.commit(force=True)
-        send(repo, lacking_on_remote(repo))
+        if lacking := lacking_on_remote(repo):
+            send(repo, lacking)
+        # A remote that keeps versions is left to DVC, which is to make its list of what to send anew (objects.py).
         repo.drop_data_index()
         repo.push(run_cache=True)
         lacking = lacking_on_remote(repo)

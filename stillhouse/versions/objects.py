@@ -25,11 +25,8 @@ def lacking_in_cache(repo: Any) -> dict[str, str]:
     """
     lacking = {}
     for digest, output in _objects(repo).items():
-        path = _in_cache(repo, digest)
-        if not path.is_file():
-            lacking[digest] = output
-        elif _digest(path) != digest.removesuffix(LIST):
-            path.unlink()
+        if not _is_whole(repo, digest):
+            _in_cache(repo, digest).unlink(missing_ok=True)
             lacking[digest] = output
     return lacking
 
@@ -54,11 +51,10 @@ def lacking_on_remote(repo: Any) -> dict[str, str]:
 
 def send(repo: Any, digests: Collection[str]) -> None:
     """Sends objects to the remote, whatever it has in their places; lists of files last, as DVC does."""
-    lists = {digest for digest in digests if digest.endswith(LIST)}
+    remote, lists = repo.cloud.get_remote_odb(), {digest for digest in digests if digest.endswith(LIST)}
     for some in (set(digests) - lists, lists):
         if some:
             paths = [str(_in_cache(repo, digest)) for digest in some]
-            remote = repo.cloud.get_remote_odb()
             remote.add(paths, repo.cache.local.fs, list(some), check_exists=False, batch_size=remote.fs.jobs)
 
 
@@ -69,9 +65,9 @@ def _objects(repo: Any) -> dict[str, str]:
         if not (out.use_cache and out.can_push and out.hash_info and out.hash_info.name == MD5):
             continue
         digest = str(out.hash_info.value)
-        path = _in_cache(repo, digest)
-        if digest.endswith(LIST) and path.is_file() and _digest(path) == digest.removesuffix(LIST):
-            objects |= {entry[MD5]: out.def_path for entry in json.loads(path.read_bytes())}
+        if digest.endswith(LIST) and _is_whole(repo, digest):
+            entries = json.loads(_in_cache(repo, digest).read_bytes())
+            objects |= {entry[MD5]: out.def_path for entry in entries}
         objects[digest] = out.def_path
     return objects
 
@@ -85,6 +81,10 @@ def _in_cache(repo: Any, digest: str) -> Path:
     return Path(repo.cache.local.oid_to_path(digest))
 
 
-def _digest(path: Path) -> str:
+def _is_whole(repo: Any, digest: str) -> bool:
+    """Whether the cache has an object, and it is what its name says."""
+    path = _in_cache(repo, digest)
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
-        return hashlib.file_digest(file, MD5).hexdigest()
+        return hashlib.file_digest(file, MD5).hexdigest() == digest.removesuffix(LIST)

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.store import write_tables
 from stillhouse.versions.promotion import Candidate, promote
@@ -66,6 +68,13 @@ def make_repository(folder: Path, remote: str | Path) -> Path:
     call(folder, "git", "commit", "--quiet", "--message", "Begin")
     call(folder, "git", "push", "--quiet", "origin", "main")
     return folder
+
+
+def write_stages(folder: Path) -> None:
+    """Writes a dvc.yaml whose stages make both artifacts, and a params.yaml with nothing in it."""
+    stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    (folder / "params.yaml").write_text("{}\n")
 
 
 def commit_data(folder: Path, name: str, files: Files, message: str) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from repositories import PATHS, make_artifacts, make_repository, surroundings
+from repositories import make_artifacts, make_repository, surroundings, write_stages
 
 from stillhouse.errors import InputError
 from stillhouse.versions import data
@@ -47,9 +46,7 @@ data.push(Path("."))
 def workspace(tmp_path: Path) -> Path:
     """A repository with two artifacts that were recorded and not pushed; its remote is `shelf`, beside it."""
     folder = make_repository(tmp_path / "work", tmp_path / "shelf")
-    stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
-    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    (folder / "params.yaml").write_text("{}\n")
+    write_stages(folder)
     make_artifacts(folder, 5, "one")
     data.record(folder)
     return folder

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from repositories import ACCEPTED, PATHS, call, candidate, dvc, make_repository, release
+from repositories import ACCEPTED, PATHS, call, candidate, dvc, make_repository, release, write_stages
 
 from stillhouse import cli
 from stillhouse.errors import InputError
@@ -36,9 +36,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             patch.setenv(f"GIT_{role}_NAME", "tests")
             patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
         folder = make_repository(place / "work", "../../shelf")
-        stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
-        (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-        (folder / "params.yaml").write_text("{}\n")
+        write_stages(folder)
         call(folder, "git", "add", "--all")
         call(folder, "git", "commit", "--quiet", "--message", "Stages")
         call(folder, "git", "push", "--quiet", "origin", "main")

@@ -38,7 +38,12 @@ PEER_BATCHES = (32, 128)
 """Texts a batch of sentence-transformers: its default, and one whose batches hold about as many tokens as ours."""
 OURS, PEER = "Stillhouse", "sentence-transformers"
 
+POOLINGS = ("cls", "mean")
+"""The vectors that this project's recipes train are states of [CLS], those of the model itself the mean of all."""
+
 Encode = Callable[[list[str]], np.ndarray]
+Key = tuple[str, str, str, int]
+"""A pooling, a system, a precision, and the texts of a batch; 0 where tokens are counted."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,7 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         print(json.dumps(peak(*arguments.once, texts, arguments.batch_tokens)))
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        fetch(arguments.model, 0, "own", 32, LENGTH, Path(folder))
+        for pooling in POOLINGS:
+            fetch(arguments.model, 0, pooling, 32, LENGTH, Path(folder, pooling))
         lines = compare(Path(folder), texts, arguments)
     print("\n".join(lines))
     write_page(arguments.page, lines)
@@ -117,46 +123,44 @@ def compare(folder: Path, texts: list[str], arguments: argparse.Namespace) -> li
     device = Context(Path(), quiet=True).torch_device()
     clock = Clock(device)
     precisions = ["fp32", *(["bf16"] if has_bf16(device) else [])]
-    systems: dict[tuple[str, str, int], Encode] = {}
-    for precision in precisions:
-        systems[OURS, precision, 0] = ours(folder, precision, arguments.batch_tokens)
-        for batch in PEER_BATCHES:
-            systems[PEER, precision, batch] = theirs(folder, precision, batch)
-    seconds: dict[tuple[str, str, int], list[float]] = {key: [] for key in systems}
+    systems: dict[Key, Encode] = {}
+    for pooling in POOLINGS:
+        for precision in precisions:
+            systems[pooling, OURS, precision, 0] = ours(folder / pooling, precision, arguments.batch_tokens)
+            for batch in PEER_BATCHES:
+                systems[pooling, PEER, precision, batch] = theirs(folder / pooling, precision, batch)
+    seconds: dict[Key, list[float]] = {key: [] for key in systems}
     vectors = {key: encode(texts[:64]) for key, encode in systems.items()}
     for _ in range(arguments.rounds):
         for key, encode in systems.items():
             started = clock()
             vectors[key] = encode(texts)
             seconds[key].append(clock() - started)
-    padding = {(OURS, 0): padding_of_ours(folder, texts)}
-    padding |= {(PEER, batch): padding_of_theirs(folder, texts, batch) for batch in PEER_BATCHES}
-    exact = vectors[PEER, "fp32", PEER_BATCHES[0]]
+    padding = {0: padding_of_ours(folder / POOLINGS[0], texts)}
+    padding |= {batch: padding_of_theirs(folder / POOLINGS[0], texts, batch) for batch in PEER_BATCHES}
     about = (
         f"{len(texts)} passages of squad-passages at their natural lengths, cut to {LENGTH} tokens; model "
         f"`{arguments.model}`; threads: {arguments.threads}; batches of {arguments.batch_tokens} padded tokens here, "
         f"of as many texts as named there. The median of {arguments.rounds} rounds in turns; the ratio is to the "
-        "faster batch of sentence-transformers in the same precision."
+        "faster batch of sentence-transformers with the same pooling in the same precision."
     )
     command = f"Command: `python benchmarks/encoding.py --passages {len(texts)} --threads {arguments.threads}`."
     lines = ["# Encoding, beside sentence-transformers", "", command, ""]
     lines += [machine("torch", "transformers", "sentence-transformers"), "", about, ""]
-    heads = (
-        "system | precision | passages/s | slowest, fastest | ratio | padding | peak memory, MiB | furthest from fp32"
-    )
-    lines += [f"| {heads} |"]
-    lines += ["|---|---|---|---|---|---|---|---|"]
-    for (system, precision, batch), times in seconds.items():
-        best = min(float(np.median(seconds[PEER, precision, size])) for size in PEER_BATCHES)
+    heads = ["pooling", "system", "precision", "passages/s", "slowest, fastest", "ratio", "padding"]
+    heads += ["peak memory, MiB", "furthest from fp32"]
+    lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for (pooling, system, precision, batch), times in seconds.items():
+        best = min(float(np.median(seconds[pooling, PEER, precision, size])) for size in PEER_BATCHES)
         median, rates = float(np.median(times)), [len(texts) / time for time in times]
-        memory = (
-            "" if batch not in (0, PEER_BATCHES[0]) else f"{in_a_process(system, precision, folder, arguments):.0f}"
-        )
+        alone = batch in (0, PEER_BATCHES[0])
+        memory = f"{in_a_process(system, precision, folder / pooling, arguments):.0f}" if alone else ""
         name = f"{system}, batches of {batch}" if batch else system
+        exact = vectors[pooling, PEER, "fp32", PEER_BATCHES[0]]
         lines.append(
-            f"| {name} | {precision} | {len(texts) / median:.1f} | {min(rates):.1f}, {max(rates):.1f} | "
-            f"{best / median:.2f} | {100 * padding[system, batch]:.1f} % | {memory} | "
-            f"{np.abs(vectors[system, precision, batch] - exact).max():.1e} |"
+            f"| {pooling} | {name} | {precision} | {len(texts) / median:.1f} | {min(rates):.1f}, {max(rates):.1f} | "
+            f"{best / median:.2f} | {100 * padding[batch]:.1f} % | {memory} | "
+            f"{np.abs(vectors[pooling, system, precision, batch] - exact).max():.1e} |"
         )
     return lines
 

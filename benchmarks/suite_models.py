@@ -22,7 +22,7 @@ HEAD_EPOCHS = 4
 def prepare_encoding(job: Job) -> None:
     import encoding
 
-    encoding.fetch(encoding.MODEL, 0, "own", 32, encoding.LENGTH, job.folder / "model")
+    encoding.fetch(encoding.MODEL, 0, "cls", 32, encoding.LENGTH, job.folder / "model")
     texts = encoding.read_texts(job.data / "squad-passages" / "corpus.jsonl", job.size)
     (job.folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
 
@@ -143,8 +143,8 @@ SQUAD = ("squad-passages",)
 PARTS = (
     Part(
         "encoding",
-        "Passages of squad-passages, all-MiniLM-L6-v2, fp32, cut at 256 tokens. Here digests of the texts are computed "
-        "and the vectors are written to the disk. *Value* is the spread of all numbers of the vectors.",
+        "Passages of squad-passages, all-MiniLM-L6-v2 with [CLS] pooling, fp32, cut at 256 tokens. Here digests of the "
+        "texts are computed and the vectors are written to the disk. *Value* is the spread of the vectors' numbers.",
         "passages",
         (64, 256, 1024),
         (Row("natural lengths", encode(True), {"sentence_transformers": encode(False)}),),

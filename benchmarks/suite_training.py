@@ -91,7 +91,7 @@ def prepare_training(job: Job, count: int = 1) -> None:
     import training_examples as made
 
     made.prepare_examples(job.folder, job.data / "squad-passages", count)
-    cut = {"query_length": LENGTH, "passage_length": LENGTH}
+    cut = {"pooling": "cls", "query_length": LENGTH, "passage_length": LENGTH}
     made.step("fetch-model", {}, {"encoder": job.folder / "model"}, model=made.MODEL, **cut)
 
 
@@ -163,8 +163,8 @@ PARTS = (
     ),
     Part(
         "training",
-        f"A step over queries of squad-passages, each with a positive and a negative, cut at {LENGTH} tokens, fp32: "
-        "the same loss, batches and order. *Value* is the loss of the first batch.",
+        f"A step over queries of squad-passages, each with a positive and a negative, cut at {LENGTH} tokens, [CLS] "
+        "pooling, fp32: the same loss, batches and order. *Value* is the loss of the first batch.",
         "queries",
         (4, 8, 16),
         (

@@ -15,6 +15,7 @@ import argparse
 import importlib.util
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,6 +32,11 @@ from stillhouse.context import Context
 from stillhouse.training.precision import has_bf16
 
 LENGTHS = (Lengths(256, False), Lengths(128, False), Lengths(128, True))
+POOLINGS = ("cls", "mean")
+"""The vectors that this project's recipes train are states of [CLS], those of the model itself the mean of all."""
+
+Case = tuple[str, Lengths, str]
+"""A pooling, lengths and a precision."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,25 +72,25 @@ def compare(folder: Path, source: Path, arguments: argparse.Namespace) -> list[s
     examples = read_examples(folder, arguments.batch, arguments.rounds * arguments.steps)
     clock = Clock(Context(folder, quiet=True).torch_device())
     precisions = ["fp32", *(["bf16"] if has_bf16(clock.device) else [])]
-    sides: dict[tuple[Lengths, str], dict[str, Side]] = {}
-    for lengths in LENGTHS:
-        model = folder / f"model-{lengths.most}"
+    sides: dict[Case, dict[str, Side]] = {}
+    for pooling, lengths in product(POOLINGS, LENGTHS):
+        model = folder / f"{pooling}-{lengths.most}"
         if not model.is_dir():
-            cut = {"query_length": lengths.most, "passage_length": lengths.most}
-            step("fetch-model", {}, {"encoder": model}, model=arguments.model, **cut)
+            settings = {"pooling": pooling, "query_length": lengths.most, "passage_length": lengths.most}
+            step("fetch-model", {}, {"encoder": model}, model=arguments.model, **settings)
         for precision in precisions:
             setting = Setting(model, precision, arguments.steps, clock, folder)
             both = {OURS: ours(setting, examples, lengths), PEER: theirs(setting, examples, lengths)}
-            sides[lengths, precision] = both
+            sides[pooling, lengths, precision] = both
     for turn in range(arguments.rounds):
-        for (lengths, precision), both in sides.items():
+        for case, both in sides.items():
             for name, side in both.items():
                 side.measure(turn)
-                print(f"round {turn + 1}: {lengths}, {precision}, {name}: {side.turns[-1]:.2f} s", file=sys.stderr)
+                print(f"round {turn + 1}: {', '.join(map(str, case))}, {name}: {side.turns[-1]:.2f} s", file=sys.stderr)
     return page(sides, arguments)
 
 
-def page(sides: dict[tuple[Lengths, str], dict[str, Side]], arguments: argparse.Namespace) -> list[str]:
+def page(sides: dict[Case, dict[str, Side]], arguments: argparse.Namespace) -> list[str]:
     command = (
         f"`python benchmarks/training_step.py --rounds {arguments.rounds} --steps {arguments.steps} "
         f"--threads {arguments.threads}`"
@@ -101,13 +107,13 @@ def page(sides: dict[tuple[Lengths, str], dict[str, Side]], arguments: argparse.
     )
     lines = [f"# A training step, beside {PEER}", "", f"Command: {command}.", ""]
     lines += [machine(*packages), "", about, ""]
-    heads = ["lengths", "precision", f"{OURS}, s", f"{PEER}, s", "ratio", "waiting", "padding here"]
+    heads = ["pooling", "lengths", "precision", f"{OURS}, s", f"{PEER}, s", "ratio", "waiting", "padding here"]
     heads += ["there", "loss here", "there"]
     lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    for (lengths, precision), both in sides.items():
+    for (pooling, lengths, precision), both in sides.items():
         own, peer = both[OURS], both[PEER]
         ratios = np.array(peer.turns) / np.array(own.turns)
-        cells = [str(lengths), precision, f"{np.median(own.turns):.2f}", f"{np.median(peer.turns):.2f}"]
+        cells = [pooling, str(lengths), precision, f"{np.median(own.turns):.2f}", f"{np.median(peer.turns):.2f}"]
         cells += [f"{np.median(ratios):.2f} ({ratios.min():.2f} to {ratios.max():.2f})"]
         shares = (float(np.median(own.waiting)), own.padding.share(), peer.padding.share())
         cells += [f"{100 * share:.1f} %" for share in shares]

@@ -34,7 +34,7 @@ def index(
         metrics: the step's figures.
         vectors: what `encode` wrote: one folder, or a folder of those of all shards.
         validation: the verdict that lets the run go on.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
             together in at most so many GiB; 0 = none are kept or used.

@@ -39,7 +39,7 @@ def mine(
         metrics: the step's figures.
         others: negatives of another origin to mix in, BM25's say.
         filter_reranker: a cross-encoder that says which candidates are right.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
         negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer

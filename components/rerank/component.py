@@ -26,7 +26,7 @@ def rerank(
         reranker: the cross-encoder.
         run: the re-ordered passages.
         metrics: the step's figures.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: re-order the best so many passages of a query (001 Table 13).
         dev_depth: the same for dev queries, which only choices are read from; 0 = as deep as the others.

@@ -26,7 +26,7 @@ def retrieve(
         index: its index of the corpus.
         run: the ranked passages.
         metrics: the step's figures.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: passages in the run of a query.
         latency_queries: time so many test queries one by one; 0 = none, for a time differs from run to run and

@@ -29,7 +29,7 @@ def score(
         teacher: the scores.
         metrics: the step's figures.
         roc: how the scores tell positives from negatives.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: score the best so many negatives of a query, or some of these.
         negatives_scored: score so many of them, those that a training with the same seed draws first;

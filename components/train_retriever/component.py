@@ -61,7 +61,7 @@ def train_retriever(
         weight_decay: weight decay of AdamW.
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
-        precision: auto = bf16 where the processor or GPU computes in it, else fp32.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
             longest of their batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.

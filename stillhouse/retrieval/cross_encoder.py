@@ -28,6 +28,7 @@ from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.side_by_side import side_by_side, threads_of
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.training.first_token import can_end_in_first_token
 
 PAIRS_AT_ONCE = 16_384
 
@@ -43,6 +44,7 @@ class CrossEncoder(nn.Module):
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length
+        self._options = {"first_token_alone": True} if can_end_in_first_token(model) else {}
 
     @classmethod
     def start(cls, folder: Path, max_length: int, layers: int = 0) -> CrossEncoder:
@@ -111,8 +113,10 @@ class CrossEncoder(nn.Module):
 
     def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
         """Raw scores [P], float32."""
-        extra = {"token_type_ids": types_PL} if getattr(self.model.config, "type_vocab_size", 1) > 1 else {}
-        return self.model(input_ids=ids_PL, attention_mask=mask_PL, **extra).logits.float().squeeze(-1)
+        types = {"token_type_ids": types_PL} if getattr(self.model.config, "type_vocab_size", 1) > 1 else {}
+        output = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options)
+        scores_P: Tensor = output.logits.float().squeeze(-1)
+        return scores_P
 
 
 class PairTexts:

@@ -19,7 +19,7 @@ class InferenceConfig:
     """Precision and batch size of encoding and scoring."""
 
     precision: str = setting(
-        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
+        "auto", "auto = bf16 where the processor or GPU is faster in it, else fp32", choices=("auto", "fp32", "bf16")
     )
     batch_tokens: int = setting(8192, "padded tokens computed at once", minimum=1)
 

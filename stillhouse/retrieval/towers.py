@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from stillhouse.retrieval.pooling import pool
+from stillhouse.training.first_token import can_end_in_first_token
 
 Role = Literal["query", "passage"]
 """What a text is to a bi-encoder."""
@@ -30,6 +31,8 @@ class TransformerTower(nn.Module):
         self.encoder = encoder
         self.pooling = pooling
         self.projection = projection
+        alone = pooling == "cls" and can_end_in_first_token(encoder)
+        self._options = {"first_token_alone": True} if alone else {}
 
     @property
     def width(self) -> int:
@@ -38,8 +41,8 @@ class TransformerTower(nn.Module):
 
     def forward(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
         """Vectors [B, D] of ids int64 [B, L], attention [B, L], true or 1 where a token is."""
-        hidden_BLD = self.encoder(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
-        vectors_BD = pool(hidden_BLD.float(), attention_BL, self.pooling)
+        output = self.encoder(input_ids=ids_BL, attention_mask=attention_BL.long(), **self._options)
+        vectors_BD = pool(output.last_hidden_state.float(), attention_BL, self.pooling)
         return vectors_BD if self.projection is None else self.projection(vectors_BD)
 
 

@@ -13,16 +13,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-AMD = "AuthenticAMD"
-_CPUS = Path("/proc/cpuinfo")
+from stillhouse.training.processor import AMD, own_vendor
 
 
 @contextmanager
@@ -49,15 +46,6 @@ def can_compute(device: torch.device) -> bool:
     """Whether oneDNN computes fp32 there."""
     x86 = device.type == "cpu" and platform.machine() in ("x86_64", "AMD64")
     return x86 and torch.backends.mkldnn.is_available()
-
-
-@cache
-def own_vendor(cpus: Path = _CPUS) -> str:
-    """The maker of this machine's processor, as `AuthenticAMD` or `GenuineIntel`; empty where nobody says."""
-    if cpus.is_file():
-        lines = cpus.read_text(encoding="utf-8", errors="replace").splitlines()
-        return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
-    return platform.processor().rpartition(", ")[2]  # "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"
 
 
 def fast_forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:

@@ -30,7 +30,7 @@ class TrainingConfig:
     clip: float = setting(1.0, "gradients are scaled down to this norm; 0 = never", minimum=0)
     heldout_every: int = setting(0, "steps between two held-out losses; 0 = ten times a training", minimum=0)
     precision: str = setting(
-        "auto", "auto = bf16 where the processor or GPU computes in it, else fp32", choices=("auto", "fp32", "bf16")
+        "auto", "auto = bf16 where the processor or GPU is faster in it, else fp32", choices=("auto", "fp32", "bf16")
     )
     padding: str = setting(
         "auto",

@@ -67,9 +67,13 @@ def _transformers(model: nn.Module) -> list[PreTrainedModel]:
 
 @dataclass(frozen=True)
 class Row:
-    """The tokens of a batch's texts, one after another: `place_T` int64 are theirs among the [B * L] padded ones."""
+    """The tokens of a batch's texts, one after another: `place_T` int64 are theirs among the [B * L] padded ones.
+
+    `kept_BL` is true where a token is and false at padding.
+    """
 
     place_T: Tensor
+    kept_BL: Tensor
     lengths: tuple[int, ...]
     longest: int
 
@@ -81,11 +85,17 @@ class Row:
         lengths = tuple(lengths_B.tolist())
         kept_BL = torch.arange(longest, device=attention_BL.device) < lengths_B[:, None]
         assert min(lengths) > 0, "a text has no token"
-        return cls(torch.nonzero_static(kept_BL.flatten(), size=sum(lengths)).squeeze(1), lengths, longest)
+        place_T = torch.nonzero_static(kept_BL.flatten(), size=sum(lengths)).squeeze(1)
+        return cls(place_T, kept_BL, lengths, longest)
 
     def pack(self, padded_BL: Tensor) -> Tensor:
         """What stands at the texts' tokens, [1, T]."""
         return padded_BL.flatten().index_select(0, self.place_T).unsqueeze(0)
+
+    def first(self, states_1TD: Tensor) -> Tensor:
+        """The states of the texts' first tokens, [B, 1, D]."""
+        starts_B = torch.tensor([0, *accumulate(self.lengths[:-1])], device=states_1TD.device)
+        return states_1TD[0].index_select(0, starts_B).unsqueeze(1)
 
     def pad(self, states_1TD: Tensor) -> Tensor:
         """The states as [B, L, D], zeros at padding."""
@@ -108,6 +118,8 @@ def unpadded_forward(encoder: PreTrainedModel) -> Callable[..., Any]:
         options["position_ids"] = row.pack(_positions(encoder, input_ids))
         with _attention_of(encoder):
             output = padded(input_ids=row.pack(input_ids), attention_mask=None, row=row, **options)
+        if options.get("first_token_alone"):  # a text's state has been taken out of the row
+            return output
         output["last_hidden_state"] = row.pad(output.last_hidden_state)
         if output.get("hidden_states") is not None:
             output["hidden_states"] = tuple(row.pad(states) for states in output.hidden_states)

@@ -41,7 +41,7 @@ def test_encoding_takes_turns_with_sentence_transformers(
 
     monkeypatch.setattr(encoding, "LENGTH", 40)
     monkeypatch.setattr(
-        encoding, "fetch", lambda name, layers, pooling, query, passage, folder: encoder_at(name, folder)
+        encoding, "fetch", lambda name, layers, pooling, query, passage, folder: encoder_at(name, pooling, folder)
     )
     monkeypatch.setattr(encoding, "in_a_process", lambda *_: 1.0)
     data = tmp_path / "squad-passages"
@@ -52,17 +52,19 @@ def test_encoding_takes_turns_with_sentence_transformers(
     arguments = ["--data", str(tmp_path), "--model", str(tiny_model), "--passages", "30", "--rounds", "1"]
     assert encoding.main([*arguments, "--page", str(page)]) == 0
     table = rows(page)
-    fp32 = [row for row in table if row[1] == "fp32"]
-    assert fp32[0][0] == "Stillhouse" and len(fp32) == 1 + len(encoding.PEER_BATCHES)
-    assert all(float(row[7]) < 1e-5 for row in fp32)
-    assert max(float(row[4]) for row in fp32[1:]) == 1
-    assert 0 < float(fp32[0][5].rstrip(" %")) < 40
+    for pooling in ("cls", "mean"):
+        fp32 = [row for row in table if row[0] == pooling and row[2] == "fp32"]
+        assert fp32[0][1] == "Stillhouse" and len(fp32) == 1 + len(encoding.PEER_BATCHES)
+        assert all(float(row[8]) < 1e-5 for row in fp32)
+        assert max(float(row[5]) for row in fp32[1:]) == 1
+        assert 0 < float(fp32[0][6].rstrip(" %")) < 40
 
 
-def encoder_at(name: str, folder: Path) -> SimpleNamespace:
+def encoder_at(name: str, pooling: str, folder: Path) -> SimpleNamespace:
     from stillhouse.retrieval.encoder import BiEncoder
 
-    BiEncoder.load(Path(name), pooling="mean", passage_length=40).save(folder)
+    folder.mkdir()
+    BiEncoder.load(Path(name), pooling=pooling, passage_length=40).save(folder)
     return SimpleNamespace()
 
 
@@ -73,7 +75,7 @@ def test_padding_of_sentence_transformers_is_counted(
     monkeypatch.syspath_prepend(str(FOLDER))
     import encoding
 
-    encoder_at(str(tiny_model), tmp_path / "encoder")
+    encoder_at(str(tiny_model), "mean", tmp_path / "encoder")
     texts = ["red", "red bird", "the red bird sings in the"]
     found = encoding.padding_of_theirs(tmp_path / "encoder", texts, 3)
     assert found == pytest.approx(1 - 15 / 24)

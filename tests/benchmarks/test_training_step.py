@@ -43,13 +43,15 @@ def test_both_sides_train_by_the_same_loss(monkeypatch: pytest.MonkeyPatch, squa
     assert training_step.main([*arguments, "--page", str(page)]) == 0
     table = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")][2:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-    assert {row[0] for row in cells} == {"natural, cut at 24", "all 24 tokens"}
+    assert {tuple(row[:2]) for row in cells} == {
+        (pooling, lengths) for pooling in ("cls", "mean") for lengths in ("natural, cut at 24", "all 24 tokens")
+    }
     for row in cells:
-        assert 0 < float(row[5].rstrip(" %")) < 100
-        padding = [float(cell.rstrip(" %")) for cell in row[6:8]]
+        assert 0 < float(row[6].rstrip(" %")) < 100
+        padding = [float(cell.rstrip(" %")) for cell in row[7:9]]
         assert padding[0] == 0, "none is computed on a CPU"
-        assert (padding[1] == 0) == row[0].startswith("all")
-        assert float(row[8]) == pytest.approx(float(row[9]), abs=2e-4) and float(row[8]) > 0
+        assert (padding[1] == 0) == row[1].startswith("all")
+        assert float(row[9]) == pytest.approx(float(row[10]), abs=2e-4) and float(row[9]) > 0
 
 
 @pytest.fixture

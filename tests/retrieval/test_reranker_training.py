@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -169,8 +170,11 @@ def test_the_step_with_every_option_and_the_same_parameters_after_a_kill(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
-    options = SHORT | {"forward_per_query": 4, "r_drop": 1.0, "pairs_at_once": 6}
-    whole = run_step("train-reranker", inputs, "whole", **options)["reranker"]
+    options = SHORT | {"forward_per_query": 4, "r_drop": 1.0, "pairs_at_once": 6, "learning_rate": 0.03, "seed": 2}
+    made = run_step("train-reranker", inputs, "whole", **options)
+    start, *later = pd.read_csv(made["curves"] / "curves.csv")["heldout_loss"]
+    assert min(later) < start - 5e-5, "nothing was learnt that a resumed run could lose"
+    whole = made["reranker"]
     other = run_step("train-reranker", inputs, "other", **(options | {"r_drop": 0.0}))["reranker"]
     assert digest_files(whole)["model.safetensors"] != digest_files(other)["model.safetensors"]
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.training.linear_layers import AMD, can_compute, fast_linear_layers, own_vendor
+from stillhouse.training.linear_layers import can_compute, fast_linear_layers
+from stillhouse.training.processor import AMD
 
 CPU = torch.device("cpu")
 computes = pytest.mark.skipif(not can_compute(CPU), reason="oneDNN does not compute fp32 here")
@@ -85,16 +85,3 @@ def test_a_processor_on_which_it_is_slower_keeps_its_own() -> None:
     model, inputs = layers(), torch.randn(4, 33)
     with fast_linear_layers(model, CPU, "GenuineIntel"):
         assert "_Linear" not in type(model[0](inputs).grad_fn).__name__  # type: ignore[index]
-
-
-@pytest.mark.parametrize(
-    ("told", "vendor"),
-    [
-        ("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC\n\nvendor_id\t: another\n", AMD),
-        ("processor\t: 0\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
-        ("processor\t: 0\nCPU implementer\t: 0x41\n", ""),
-    ],
-)
-def test_the_maker_of_the_processor_is_what_linux_says(told: str, vendor: str, tmp_path: Path) -> None:
-    (tmp_path / "cpuinfo").write_text(told)
-    assert own_vendor(tmp_path / "cpuinfo") == vendor

@@ -39,7 +39,7 @@ PEER_BATCHES = (32, 128)
 OURS, PEER = "Stillhouse", "sentence-transformers"
 
 POOLINGS = ("cls", "mean")
-"""The vectors that this project's recipes train are states of [CLS], those of the model itself the mean of all."""
+"""Vectors of the papers' recipes are states of [CLS], those of the model itself the mean of all states."""
 
 Encode = Callable[[list[str]], np.ndarray]
 Key = tuple[str, str, str, int]

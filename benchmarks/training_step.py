@@ -33,7 +33,7 @@ from stillhouse.training.precision import has_bf16
 
 LENGTHS = (Lengths(256, False), Lengths(128, False), Lengths(128, True))
 POOLINGS = ("cls", "mean")
-"""The vectors that this project's recipes train are states of [CLS], those of the model itself the mean of all."""
+"""Vectors of the papers' recipes are states of [CLS], those of the model itself the mean of all states."""
 
 Case = tuple[str, Lengths, str]
 """A pooling, lengths and a precision."""

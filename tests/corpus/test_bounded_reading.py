@@ -57,7 +57,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("what", "megabytes", "told"),
     [
-        ("facts", 35, r"('articles', '20\u202f000')"),
+        ("facts", 35, r"('median words a passage', '100')"),
         ("structure", 20, "{'articles': 20000, 'article_links': 0}"),
         ("not negatives", 8, "q    5"),
     ],

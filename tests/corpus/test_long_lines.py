@@ -86,6 +86,49 @@ def test_a_long_line_is_rejected_and_the_rest_is_read(format: str, packed: bool,
     assert begin.decode() in rejected.content and 190 < len(rejected.content) <= 200
 
 
+EMPTY = {
+    "objects": (b"{},", b"{}"),
+    "objects of one field": (b'{"b":1},', b"{}"),
+    "lists": (b"[],", b"[]"),
+}
+
+
+@pytest.fixture
+def of_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines may be as long as they really may; of lists there may be few."""
+    for module in (lines, json_files):
+        monkeypatch.setattr(module, "LONGEST", 1 << 26)
+    monkeypatch.setattr(json_files, "LONGEST_DOCUMENT", 1 << 29)
+    monkeypatch.setattr(lines, "MOST_LISTS", 1000)
+    monkeypatch.setattr(json_files, "MOST_LISTS", 1000)
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_a_line_of_brackets_is_rejected_before_it_fills_the_memory(
+    kind: str, of_brackets: None, tmp_path: Path
+) -> None:
+    one, last = EMPTY[kind]
+    with (tmp_path / "passages.jsonl").open("wb") as file:
+        file.write(b'{"_id": "a", "text": "a text", "c": [' + one * 300_000 + last + b"]}\n")
+        file.write(b'{"_id": "b", "text": "a text", "c": [' + one * 900 + last + b"]}\n")
+    rows = read(tmp_path, "jsonl")
+    assert [type(row) for row in rows] == [Rejected, Passage]
+    assert rows[0][2:4] == (lines.TOO_MANY_LISTS, "passages.jsonl:1")
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_an_element_and_a_document_of_brackets_are_refused(kind: str, of_brackets: None, tmp_path: Path) -> None:
+    one, last = EMPTY[kind]
+    path = tmp_path / "train.json"
+    path.write_bytes(b'[{"a": 1}, [' + one * 1_000_000 + last + b"]]")
+    elements = json_files.read_elements(path)
+    assert next(elements) == {"a": 1}
+    with pytest.raises(InputError, match=r"after element 1 \(more than .* lists and objects; cut it\)"):
+        next(elements)
+    with pytest.raises(InputError, match=r"or of more than 1,000 lists and objects, .*divide it"):
+        json_files.read_document(path)
+
+
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_a_line_may_be_just_so_long(end: bytes, tmp_path: Path) -> None:
     """The limit is on a line with its end; the last line may have none."""

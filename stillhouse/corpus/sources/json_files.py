@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stillhouse.corpus.sources.lines import DAMAGED, open_binary
+from stillhouse.corpus.sources.lines import DAMAGED, TOO_MANY_LISTS, has_too_many_lists, open_binary
 from stillhouse.errors import InputError
 
 CHUNK = 1 << 20
@@ -17,22 +17,25 @@ LONGEST = 1 << 26
 """Characters of one element of a list; a longer one means that the file is damaged."""
 LONGEST_DOCUMENT = 1 << 29
 """Bytes of a document that is read as one, unpacked: SQuAD's files have some forty million."""
+MOST_LISTS = 1 << 23
+"""Lists and objects of such a document: SQuAD's files have some three hundred thousand."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def read_document(path: Path) -> Any:
-    """The value of a JSON file. Raises `InputError` for a damaged one and for one longer than `LONGEST_DOCUMENT`."""
+    """The value of a JSON file. Raises `InputError` for a damaged one and for one that is too large for the memory."""
     try:
         with open_binary(path) as file:
             content = file.read(LONGEST_DOCUMENT + 1)
-        if len(content) <= LONGEST_DOCUMENT:
+        if len(content) <= LONGEST_DOCUMENT and content.count(b"[") + content.count(b"{") <= MOST_LISTS:
             return json.loads(content.decode("utf-8-sig"))
     except (*DAMAGED, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON, or damaged ({error}); fetch the file again") from None
     raise InputError(
-        f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, which would be in memory as a "
-        "whole; divide it into several files, or give the corpus as JSON lines or Parquet"
+        f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, or of more than {MOST_LISTS:,} "
+        "lists and objects, and would be in memory as a whole; divide it into several files, or give the corpus as "
+        "JSON lines or Parquet"
     )
 
 
@@ -92,6 +95,8 @@ def _elements(file: io.TextIOWrapper) -> Iterator[Any]:
             except json.JSONDecodeError as error:
                 if len(text) - place > LONGEST or not more():
                     raise ValueError(error.msg) from None
+                if has_too_many_lists(text):
+                    raise ValueError(TOO_MANY_LISTS) from None
                 continue
             # What stands at the end of what was read, a number say, may go on.
             if end < len(text) or not more():

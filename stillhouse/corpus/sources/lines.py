@@ -50,6 +50,10 @@ LONGEST = 1 << 26
 """Bytes of one line, or of one article; a longer one is no passage but damage or a file of another kind."""
 TOO_LONG = "longer than 64 MiB; cut it"
 """Why such a line or article is rejected."""
+MOST_LISTS = 1 << 20
+"""Lists and objects of one line or element: empty ones are 2 or 3 characters there, but 60 to 180 bytes of memory."""
+TOO_MANY_LISTS = "more than 1,048,576 lists and objects; cut it"
+"""Why such a line or element is rejected."""
 _SKIPPED_AT_ONCE = 1 << 20
 
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -103,6 +107,9 @@ def read_objects(path: Path, name: str) -> Iterator[Fields | Rejected]:
             continue
         number, text = line
         where, content = f"{name}:{number}", text[:CONTENT_LENGTH]
+        if has_too_many_lists(text):
+            yield Rejected("line", "", TOO_MANY_LISTS, where, content)
+            continue
         try:
             value = _value(text)
         except (ValueError, RecursionError):
@@ -112,6 +119,11 @@ def read_objects(path: Path, name: str) -> Iterator[Fields | Rejected]:
             yield Fields(value, where, content)
         else:
             yield Rejected("line", "", "not a JSON object", where, content)
+
+
+def has_too_many_lists(text: str) -> bool:
+    """Whether JSON may hold more than `MOST_LISTS` lists and objects; brackets in its strings count too."""
+    return len(text) > MOST_LISTS and text.count("[") + text.count("{") > MOST_LISTS
 
 
 def _value(text: str) -> Any:

@@ -12,7 +12,6 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.breakdowns import Breakdown
@@ -235,11 +234,11 @@ def examples_of(content: Content) -> list[Example]:
 
 
 def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, value) pairs: counts of the corpus's tables, then what else its manifest says in plain scalars."""
+    """(name, value) pairs: counts of the corpus, then what else its manifest says in plain scalars."""
     queries = corpus.queries["split"].value_counts()
     found = {
         "passages": count(corpus.passage_count),
-        "articles": count(_articles(corpus)),
+        **({"articles": count(facts["articles"])} if "articles" in facts else {}),
         "links": count(len(corpus.links)),
         **{f"{split} queries": count(int(queries.get(split, 0))) for split in SPLITS},
         "median words a passage": _median_words(corpus),
@@ -250,13 +249,6 @@ def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, st
         if isinstance(value, str) and value and len(value) < 60:
             found.setdefault(name.replace("_", " "), value)
     return list(found.items())
-
-
-def _articles(corpus: Corpus) -> int:
-    known = DigestNumbers()
-    for block in corpus.passage_blocks("article_id"):
-        known.add(digests_of(block["article_id"].drop_duplicates().tolist()))
-    return len(known)
 
 
 def _median_words(corpus: Corpus) -> str:

@@ -1,8 +1,9 @@
 """What `scale.py models` measures: the rates of the steps that need a model or its tokenizer, on small real data.
 
 They are the same for any number of passages, so that a few are enough: tokens cut a second of a core, and operations of
-an encoder's matrix products computed a second of a core, in teacher scoring and in a retriever's training. A task is a
-process of its own and tells the seconds of the work alone, for loading the libraries would be most of them.
+an encoder's matrix products computed a second of a core, in encoding, teacher scoring and a retriever's training, by
+[CLS]. Operations are those of whole layers, of which the last one computes less. A task is a process of its own and
+tells the seconds of the work alone, for loading the libraries would be most of them.
 
 Shapes: P pairs.
 """
@@ -22,6 +23,7 @@ from scale_tasks import run_step, wiki_intro
 MODEL = {"layers": 6, "width": 384}
 """all-MiniLM-L6-v2."""
 TOKENIZED, TOKENIZED_LENGTH = 20_000, 144
+ENCODED = 256
 PAIRS, PAIR_LENGTH = 192, 192
 STEPS, BATCH, NEGATIVES, LENGTH = 4, 8, 1, 128
 """Of the training, whose first step is not counted."""
@@ -49,6 +51,21 @@ def tokenize(folder: Path, data: Path) -> Found:
         taken = timed(lambda i=inputs, o=outputs: run_step("tokenize", i, o, max_length=TOKENIZED_LENGTH))
     tokens = int(np.load(folder / "all" / "offsets.npy", mmap_mode="r")[-1])
     return taken | {"tokens": tokens, "of": f"{len(texts):,} passages"}
+
+
+def encode(folder: Path, data: Path) -> Found:
+    """Vectors of passages of squad-passages."""
+    import suite_models
+    from suite_parts import Job
+
+    from stillhouse.retrieval.encoder import BiEncoder
+
+    job = Job(ENCODED, folder, data)
+    suite_models.prepare_encoding(job)
+    texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+    lengths_N = BiEncoder.load(folder / "model").passages(texts).lengths()
+    taken = timed(suite_models.encode(True)(job))
+    return taken | {"operations": operations(lengths_N), "of": f"{len(texts)} passages"}
 
 
 def score(folder: Path, data: Path) -> Found:
@@ -107,6 +124,7 @@ def operations(lengths: Iterable[int]) -> float:
 
 TASKS: Mapping[str, tuple[Callable[[Path, Path], Found], Callable[[Path], Path], str]] = {
     "tokenize": (tokenize, wiki_intro, "tokens"),
+    "encode": (encode, squad, "operations"),
     "score": (score, squad, "operations"),
     "train": (train, squad, "operations"),
 }

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 
-from stillhouse.training.unpadded import MODEL_TYPES, Row
+from stillhouse.training.unpadded import MODEL_TYPES, Row, kind_of
 
 FIRST = 8
 """Tokens of a padded text that are computed: the first and those behind it. A matrix of one row is multiplied by other
@@ -35,7 +35,7 @@ def can_end_in_first_token(model: PreTrainedModel) -> bool:
     Without a head, the states are [B, F, D] then, of which `states[:, 0]` are meant; heads that score texts read those
     alone anyway. Without the option the model computes as before. Others than `MODEL_TYPES` stay as they are.
     """
-    if model.config.model_type not in MODEL_TYPES:
+    if kind_of(model) not in MODEL_TYPES:
         return False
     base: Any = model.base_model
     last = (base.transformer if model.config.model_type == "distilbert" else base.encoder).layer[-1]

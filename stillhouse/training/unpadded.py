@@ -30,6 +30,12 @@ MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-rob
 """The models whose attention Transformers lets others compute, and whose positions can be told to them."""
 
 
+def kind_of(model: PreTrainedModel) -> str:
+    """The type of a model, as in `MODEL_TYPES`; one whose tokens see those before them alone is of another."""
+    config: Any = model.config
+    return f"{config.model_type} (decoder)" if getattr(config, "is_decoder", False) else str(config.model_type)
+
+
 def leaves_padding_out(model: nn.Module, padding: str, device: torch.device) -> bool:
     """Whether a training with the setting `padding` computes none.
 
@@ -38,7 +44,7 @@ def leaves_padding_out(model: nn.Module, padding: str, device: torch.device) -> 
     none of a type of model that is not one of `MODEL_TYPES`.
     """
     assert padding in PADDING, padding
-    unknown = sorted({each.config.model_type for each in _transformers(model)} - {*MODEL_TYPES})
+    unknown = sorted({kind_of(each) for each in _transformers(model)} - {*MODEL_TYPES})
     if unknown and padding == "none":
         known = ", ".join(MODEL_TYPES)
         raise InputError(f"padding can be left out of {known}, not of {unknown[0]}; set padding: kept")

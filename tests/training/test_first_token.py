@@ -103,8 +103,9 @@ def test_dropout_is_of_every_text_and_of_training_alone() -> None:
     assert not torch.allclose(states()[0], states()[1], atol=1e-3)
 
 
-def test_a_type_of_model_that_is_not_known_computes_every_token() -> None:
-    model = model_of("mpnet", False)
+@pytest.mark.parametrize(("kind", "options"), [("mpnet", {}), ("bert", {"is_decoder": True})])
+def test_a_type_of_model_that_is_not_known_computes_every_token(kind: str, options: dict[str, bool]) -> None:
+    model = model_of(kind, False, **options)
     ids, mask = texts_of(model)
     read = rows_of(model.encoder.layer[-1].intermediate)
     assert not can_end_in_first_token(model)

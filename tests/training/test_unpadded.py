@@ -34,9 +34,9 @@ OF_TYPE: dict[str, dict[str, Any]] = {
 }
 
 
-def model_of(kind: str, scores: bool) -> PreTrainedModel:
+def model_of(kind: str, scores: bool, **options: Any) -> PreTrainedModel:
     torch.manual_seed(0)
-    config = AutoConfig.for_model(kind, **{**SIZES, **OF_TYPE.get(kind, {})})
+    config = AutoConfig.for_model(kind, **{**SIZES, **OF_TYPE.get(kind, {}), **options})
     made = (AutoModelForSequenceClassification if scores else AutoModel).from_config(config)
     return made.double().eval()
 
@@ -143,3 +143,7 @@ def test_where_padding_is_left_out(kind: str, padding: str, device: torch.device
 def test_a_model_whose_attention_is_its_own_is_refused() -> None:
     with pytest.raises(InputError, match=r"left out of bert, .*, not of mpnet; set padding: kept"):
         leaves_padding_out(model_of("mpnet", True), "none", CPU)
+    decoder = model_of("bert", False, is_decoder=True)
+    assert not leaves_padding_out(decoder, "auto", CPU)
+    with pytest.raises(InputError, match=r"not of bert \(decoder\)"):
+        leaves_padding_out(decoder, "none", CPU)

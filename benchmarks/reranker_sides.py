@@ -51,7 +51,7 @@ def ours(setting: Setting, examples: Examples) -> Side:
     padding = Padding()
 
     def losses(batch: np.ndarray) -> Iterator[Tensor]:
-        return loss("train", batch, np.zeros_like(batch))
+        return loss("train", loss.draw("train", batch, np.zeros_like(batch)))
 
     def run(turn: int) -> list[float]:
         with counted(model, padding, 1):

@@ -77,7 +77,7 @@ def ours(setting: Setting, examples: Examples, lengths: Lengths, teacher: Teache
     def run(turn: int, at_step: Callable[[], None] = lambda: None) -> list[float]:
         def losses(number: int) -> Iterator[Tensor]:
             batch = examples.batches[turn * setting.steps + number]
-            return loss.training(batch, np.zeros_like(batch))
+            return loss.training(loss.draw(batch, np.zeros_like(batch)))
 
         with counted(encoder, padding, 1):
             seconds, waited = timed_training(encoder, losses, of_retriever(), config, setting, at_step)
@@ -85,7 +85,7 @@ def ours(setting: Setting, examples: Examples, lengths: Lengths, teacher: Teache
         return seconds
 
     with torch.inference_mode():
-        first = float(loss.heldout(examples.batches[0], np.zeros_like(examples.batches[0])))
+        first = float(loss.heldout(loss.draw(examples.batches[0], np.zeros_like(examples.batches[0]))))
     side = Side(run, first, padding)
     return side
 

@@ -1,7 +1,7 @@
 """How long a training or an encoding waits for what it computes with: texts read, groups drawn, tokens, tensors.
 
-The methods that make these are timed while they are called as ever. On a GPU, which may be computing meanwhile, this is
-more than what it waits for.
+The methods that make these are timed while they are called as ever. Where another thread makes them ahead, and on a
+GPU, which may be computing meanwhile, this is more than what it waits for.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,8 +56,26 @@ class CorruptedBatch:
 
 
 @dataclass(frozen=True)
+class MaskedPassages:
+    """Passages with the mask of each of the objective's corruptions, and what else can be drawn without a model.
+
+    `standing_in` has the ids of corruptions that random tokens fill, by number; `rng` goes on with the generator's.
+    """
+
+    passages: PassageBatch
+    masks: list[Mask]
+    standing_in: dict[int, NDArray[np.int64]]
+    hidden_BLL: Mask | None
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True)
 class Corruptor:
-    """Corrupts passages of a cache by an objective's row. All chance comes from the `rng` of each call."""
+    """Corrupts passages of a cache by an objective's row. All chance comes from the `rng` of each call.
+
+    `corruptor(rows, rng)` is `batch(draw(rows, rng))`: the first needs no model and no device, so that another thread
+    can do it meanwhile.
+    """
 
     cache: TokenCache
     vocabulary: int
@@ -71,20 +90,36 @@ class Corruptor:
         return ordinary_tokens(self.vocabulary, self.cache.specials)
 
     def __call__(self, rows: NDArray[np.int64], rng: np.random.Generator) -> CorruptedBatch:
+        return self.batch(self.draw(rows, rng))
+
+    def draw(self, rows: NDArray[np.int64], rng: np.random.Generator) -> MaskedPassages:
+        """Reads passages and draws their masks."""
         passages = self.cache.batch(rows, self.config.max_length)
         inner = self._mask(self.objective.encoder, passages, self.config.encoder_mask, None, rng)
         masks = [inner]
         if self.objective.decoder_corruption:
             masks.append(self._mask(self.objective.decoder_corruption, passages, self.config.decoder_mask, inner, rng))
-        ids_BL, attention_BL, special_BL = (
-            torch.from_numpy(array).to(self.device) for array in (passages.ids, passages.attention, passages.special)
-        )
-        on_device = [torch.from_numpy(mask_BL).to(self.device) for mask_BL in masks]
-        replaced, generator_loss = self._replace(passages, masks, ids_BL, attention_BL, on_device, rng)
-        inputs = [Corrupted(*pair) for pair in zip(replaced, on_device)]
-        decoder = inputs[1] if len(inputs) > 1 else None
+        standing_in = {
+            number: replace_80_10_10(passages.ids, masks[number], self.cache.specials.mask, self.ordinary, rng)
+            for number, corruption in enumerate(self.objective.corruptions)
+            if corruption.replacement == "80_10_10"
+        }
         hidden_BLL = self._hidden(passages, rng) if self.objective.decoder == "enhanced" else None
+        return MaskedPassages(passages, masks, standing_in, hidden_BLL, rng)
+
+    def batch(self, drawn: MaskedPassages) -> CorruptedBatch:
+        """Masked passages on the device, with the generator's tokens where it has some."""
+        passages = drawn.passages
+        ids_BL, attention_BL, special_BL = map(self._tensor, (passages.ids, passages.attention, passages.special))
+        masks = [self._tensor(mask_BL) for mask_BL in drawn.masks]
+        replaced, generator_loss = self._replace(drawn, ids_BL, attention_BL, masks)
+        inputs = [Corrupted(*pair) for pair in zip(replaced, masks)]
+        decoder = inputs[1] if len(inputs) > 1 else None
+        hidden_BLL = None if drawn.hidden_BLL is None else self._tensor(drawn.hidden_BLL)
         return CorruptedBatch(ids_BL, attention_BL, special_BL, inputs[0], decoder, hidden_BLL, generator_loss)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
 
     def _random(self, passages: PassageBatch, rate: float, rng: np.random.Generator, times: int = 1) -> Mask:
         eligible_BL = np.repeat(~passages.special, times, axis=0)
@@ -92,7 +127,7 @@ class Corruptor:
             return word_mask(eligible_BL, np.repeat(passages.word_starts, times, axis=0), rate, rng)
         return token_mask(eligible_BL, rate, rng)
 
-    def _hidden(self, passages: PassageBatch, rng: np.random.Generator) -> Tensor:
+    def _hidden(self, passages: PassageBatch, rng: np.random.Generator) -> Mask:
         rate, masks = self.config.decoder_mask, self.config.visibility_masks
         if masks:
             hidden_BLL = hidden_from_pool(
@@ -101,7 +136,7 @@ class Corruptor:
         else:
             hidden_BLL = hidden_from(~passages.special, rate, rng)
         hidden_BLL |= ~passages.attention[:, None, :]
-        return torch.from_numpy(hidden_BLL).to(self.device)
+        return hidden_BLL
 
     def _mask(
         self, corruption: Corruption, passages: PassageBatch, rate: float, inner: Mask | None, rng: np.random.Generator
@@ -120,29 +155,19 @@ class Corruptor:
         return importance_mask(~passages.special, passages.importance, rate, self.config.importance_noise, rng)
 
     def _replace(
-        self,
-        passages: PassageBatch,
-        masks: list[Mask],
-        ids_BL: Tensor,
-        attention_BL: Tensor,
-        on_device: list[Tensor],
-        rng: np.random.Generator,
+        self, drawn: MaskedPassages, ids_BL: Tensor, attention_BL: Tensor, masks: list[Tensor]
     ) -> tuple[list[Tensor], Tensor | None]:
         """The corrupted ids of every mask; those that the generator fills take one forward pass together."""
         kinds = [corruption.replacement for corruption in self.objective.corruptions]
-        replaced: dict[int, Tensor] = {}
+        replaced = {number: self._tensor(standing_BL) for number, standing_BL in drawn.standing_in.items()}
         generator_loss = None
         sampled = [number for number, kind in enumerate(kinds) if kind == "generator"]
         if sampled:
             assert self.generator is not None, "the step refuses a run without generator"
-            chosen = [on_device[number] for number in sampled]
-            filled, generator_loss = self.generator.replace(ids_BL, attention_BL, chosen, rng)
+            chosen = [masks[number] for number in sampled]
+            filled, generator_loss = self.generator.replace(ids_BL, attention_BL, chosen, drawn.rng)
             replaced |= dict(zip(sampled, filled))
-        specials = self.cache.specials
         for number, kind in enumerate(kinds):
             if kind == "mask":
-                replaced[number] = ids_BL.masked_fill(on_device[number], specials.mask)
-            elif kind == "80_10_10":
-                ids = replace_80_10_10(passages.ids, masks[number], specials.mask, self.ordinary, rng)
-                replaced[number] = torch.from_numpy(ids).to(self.device)
+                replaced[number] = ids_BL.masked_fill(masks[number], self.cache.specials.mask)
         return [replaced[number] for number in range(len(kinds))], generator_loss

@@ -1,7 +1,7 @@
 """Encoding a corpus: what is known already is looked up, the rest is computed in blocks that are kept one by one.
 
 The passages to compute are sorted by their length in characters and cut into blocks. A block is tokenized, encoded and
-written before the next one is read, so that memory does not grow with the corpus and a killed run loses one block.
+written, and one more is tokenized meanwhile, so that memory does not grow with the corpus and a killed run loses one.
 Several processes started by torchrun take turns at the blocks. As a text's vector does not depend on the others
 (`encoder.encode`), neither blocks nor processes nor earlier runs show in the result.
 """
@@ -29,9 +29,10 @@ from stillhouse.corpus.store import Corpus, passage_text_blocks
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import Embeddings, move_segments, prune, text_digests, touch, write_segment
-from stillhouse.retrieval.encoder import BiEncoder, encode, inference
+from stillhouse.retrieval.encoder import BiEncoder, EncoderTexts, encode, inference
 from stillhouse.retrieval.settings import EncodingConfig, InferenceConfig
 from stillhouse.retrieval.towers import TransformerTower
+from stillhouse.training.ahead import Ahead
 from stillhouse.training.precision import computed_in
 from stillhouse.training.processes import join
 
@@ -182,10 +183,14 @@ def encode_passages(
     own = [part for part in (block[rank() :: world_size()] for block in blocks) if len(part)]
     read = np.unique(rows[np.concatenate([missing[:0], *own])])
     aside = TextFile(texts(read), context.work, read)
-    with inference(encoder, context, config):  # weights are packed once for all blocks
-        for number, block in enumerate(own, 1):
-            chosen = encoder.passages(list(aside[rows[block]]))
-            vectors = encode(encoder, chosen, context, f"encoding {number}/{len(own)}", config)
+
+    def tokenized(number: int) -> EncoderTexts:
+        return encoder.passages(list(aside[rows[own[number]]]))
+
+    # Weights are packed once for all blocks.
+    with inference(encoder, context, config), Ahead(tokenized, len(own)) as ahead:
+        for number, block in enumerate(own):
+            vectors = encode(encoder, ahead(number), context, f"encoding {number + 1}/{len(own)}", config)
             refuse_not_finite(vectors, rows[block], passage_ids)
             write_segment(new, digests_N[block], vectors)
     wait_for_all()

@@ -21,13 +21,15 @@ from transformers import (
 from stillhouse.context import Context
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import TokenizedTexts, inference, length_batches
+from stillhouse.retrieval.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.positions import refuse_longer
 from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.side_by_side import side_by_side, threads_of
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.training.ahead import Ahead
+from stillhouse.training.batches import chunks
 from stillhouse.training.first_token import can_end_in_first_token
 
 PAIRS_AT_ONCE = 16_384
@@ -91,9 +93,10 @@ class CrossEncoder(nn.Module):
 
     def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
         """Tokenizes pairs; a pair that is too long loses the end of its passage, a very long query its own."""
-        encoded = self.tokenizer(
-            self._cut(queries), list(passages), truncation="only_second", max_length=self.max_length
-        )
+        with TOKENIZING:
+            encoded = self.tokenizer(
+                self._cut(queries), list(passages), truncation="only_second", max_length=self.max_length
+            )
         # A tokenizer says whether its model reads token types; other tools go by that, so this does too.
         types = encoded.get("token_type_ids") or [[0] * len(ids) for ids in encoded["input_ids"]]
         ids = TokenizedTexts(encoded["input_ids"], self.tokenizer.pad_token_id)
@@ -147,17 +150,22 @@ def score_pairs(
 ) -> np.ndarray:
     """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`), in length-sorted batches.
 
-    Pairs are tokenized 16,384 at a time. Every batch is kept in `context.work` when it is done, and a run after a kill
-    computes only what is missing, in the same batches, so that its scores are the same to the last bit.
+    Pairs are tokenized 16,384 at a time, the next ones meanwhile. Every batch is kept in `context.work` when it is
+    done, and a run after a kill computes only what is missing, in the same batches, so that its scores are the same to
+    the last bit.
     Raises `InputError` for a score that is not a number.
     """
     with ScoreLog(context.work, list(queries), query_P, row_P) as log, inference(model, context, config) as device:
-        with context.bar(what, len(query_P), "pair", done=int(log.done_P.sum())) as bar:
-            for start in range(0, len(query_P), PAIRS_AT_ONCE):
-                part = np.arange(start, min(start + PAIRS_AT_ONCE, len(query_P)))
-                if log.done_P[part].all():
-                    continue
-                texts = model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
+        parts = [part for part in chunks(len(query_P), PAIRS_AT_ONCE) if not log.done_P[part].all()]
+
+        def tokenized(number: int) -> PairTexts:
+            part = parts[number]
+            return model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
+
+        done = int(log.done_P.sum())
+        with Ahead(tokenized, len(parts)) as ahead, context.bar(what, len(query_P), "pair", done=done) as bar:
+            for number, part in enumerate(parts):
+                texts = ahead(number)
                 batches = length_batches(texts.ids.lengths(), config.batch_tokens // threads_of(device))
                 missing = (rows for rows in batches if not log.done_P[part[rows]].all())
 

@@ -6,6 +6,7 @@ Shape suffixes: B texts, L tokens, D width, N all texts.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from stillhouse.training.precision import autocast, computed_in
 
 PADDED_TO = 8
 """Texts are padded to a multiple of this: short enough to cost little, long enough that many share a length."""
+TOKENIZING = threading.Lock()
+"""Held while a tokenizer cuts texts: it is told each time where to cut, which two threads may not do at once."""
 COPIED_AT_ONCE = 4096
 """Results that wait on the device before they are copied from it."""
 
@@ -65,7 +68,8 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     """Cuts texts into at most `max_length` tokens each, special tokens included."""
     if not len(texts):
         return TokenizedTexts([], tokenizer.pad_token_id)
-    encoded = tokenizer(list(texts), truncation=True, max_length=max_length, return_token_type_ids=False)
+    with TOKENIZING:
+        encoded = tokenizer(list(texts), truncation=True, max_length=max_length, return_token_type_ids=False)
     return TokenizedTexts(encoded["input_ids"], tokenizer.pad_token_id)
 
 

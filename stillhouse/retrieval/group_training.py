@@ -6,6 +6,7 @@ Shapes: B examples of a step.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -15,16 +16,21 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.teacher import Teacher
+from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import chunks, epoch_batches, steps_for, times_seen
 from stillhouse.training.curves import CurveRow
 from stillhouse.training.loop import train
 from stillhouse.training.settings import TrainingConfig
 
-GroupLoss = Callable[[str, np.ndarray, np.ndarray], Tensor | Iterable[Tensor]]
-"""`loss(split, examples_B, times_B)`, the mean over the examples; `times_B` says how often each was seen before.
+Drawn = TypeVar("Drawn")
+Draw = Callable[[str, np.ndarray, np.ndarray], Drawn]
+"""`draw(split, examples_B, times_B)`: all that a loss needs of the examples but the model, in another thread perhaps.
 
-Several losses add up to it, each to be back-propagated before the next is made.
+`times_B` says how often each was seen before.
 """
+GroupLoss = Callable[[str, Drawn], Tensor | Iterable[Tensor]]
+"""`loss(split, drawn)`, the mean over the examples; several losses add up to it, each to be back-propagated before the
+next is made."""
 
 
 def open_samplers(
@@ -55,7 +61,8 @@ def open_samplers(
 def train_on_groups(
     model: nn.Module,
     samplers: Mapping[str, GroupSampler],
-    loss: GroupLoss,
+    draw: Draw[Drawn],
+    loss: GroupLoss[Drawn],
     config: TrainingConfig,
     context: Context,
 ) -> list[CurveRow]:
@@ -69,9 +76,10 @@ def train_on_groups(
     def heldout_loss() -> float:
         total = 0.0
         for part in chunks(len(samplers["dev"]), config.batch_size):
-            made = loss("dev", part, np.zeros_like(part))
+            made = loss("dev", draw("dev", part, np.zeros_like(part)))
             total += len(part) * sum(float(value) for value in ([made] if isinstance(made, Tensor) else made))
         return total / len(samplers["dev"])
 
     steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
-    return train(model, lambda step: loss("train", batch(step), times(step)), heldout_loss, steps, config, context)
+    with Ahead(lambda step: draw("train", batch(step), times(step)), steps) as drawn:
+        return train(model, lambda step: loss("train", drawn(step)), heldout_loss, steps, config, context)

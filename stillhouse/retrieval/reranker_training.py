@@ -15,7 +15,7 @@ from torch import Tensor
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.cross_encoder import CrossEncoder
+from stillhouse.retrieval.cross_encoder import CrossEncoder, PairTexts
 from stillhouse.retrieval.group_training import open_samplers, train_on_groups
 from stillhouse.retrieval.groups import Groups, GroupSampler
 from stillhouse.retrieval.listwise import disagreement, listwise_loss
@@ -34,8 +34,19 @@ class Drawing:
     depth: int
 
 
+@dataclass(frozen=True)
+class DrawnPairs:
+    """The candidates of some queries as tokens: `number_BK` is each one's among `pairs`, -1 where there is none."""
+
+    groups: Groups
+    pairs: PairTexts
+    number_BK: np.ndarray
+
+
 class RerankerLoss:
     """The loss of the examples of a split, as parts that add up to it: each has the queries of some pairs.
+
+    `loss(split, loss.draw(split, examples_B, times_B))`.
 
     In training, `r_drop` > 0 reads every pair twice, with different dropout: the loss is the mean of both listwise
     losses plus `r_drop` times their `disagreement`. `pairs_at_once` > 0 bounds a part, which has one query at least.
@@ -59,49 +70,50 @@ class RerankerLoss:
         self._pairs_at_once = pairs_at_once
         self._device = device
 
-    def __call__(self, split: str, examples_B: np.ndarray, times_B: np.ndarray) -> Iterator[Tensor]:
+    def draw(self, split: str, examples_B: np.ndarray, times_B: np.ndarray) -> DrawnPairs:
+        """The pairs of the examples, tokenized."""
         groups = self._samplers[split].draw(examples_B, times_B)
-        rows_BK, candidate_BK = groups.rows_BK, groups.candidate_BK
+        query_BK = np.broadcast_to(examples_B[:, None], groups.rows_BK.shape)[groups.candidate_BK]
+        texts = self._samplers[split].texts[query_BK]
+        pairs = self._model.pairs(list(texts), list(self._texts[groups.rows_BK[groups.candidate_BK]]))
+        number_BK = np.full(groups.rows_BK.shape, -1)
+        number_BK[groups.candidate_BK] = np.arange(len(pairs))
+        return DrawnPairs(groups, pairs, number_BK)
+
+    def __call__(self, split: str, drawn: DrawnPairs) -> Iterator[Tensor]:
         training = self._model.training
-        if training and self._drawing.forward:
-            rows_BK, candidate_BK = self._hardest(split, groups)
-        for part in self._parts(*rows_BK.shape):
-            pairs = self._pairs(split, examples_B[part], rows_BK[part], candidate_BK[part])
-            known_BK = torch.from_numpy(candidate_BK[part]).to(self._device)
+        number_BK = self._hardest(drawn) if training and self._drawing.forward else drawn.number_BK
+        for part in self._parts(*number_BK.shape):
+            pairs, known_BK = self._pairs(drawn.pairs, number_BK[part])
             scores_BK = self._scores(pairs, known_BK)
             loss = listwise_loss(scores_BK, known_BK)
             if training and self._r_drop:
                 again_BK = self._scores(pairs, known_BK)
                 both = (loss + listwise_loss(again_BK, known_BK)) / 2
                 loss = both + self._r_drop * disagreement(scores_BK, again_BK, known_BK)
-            yield loss * (len(part) / len(examples_B))
+            yield loss * (len(part) / len(number_BK))
 
-    def _hardest(self, split: str, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-        """The positive and the negatives that the model, without dropout and gradients, scores highest."""
-        rows_BK, candidate_BK = groups.rows_BK, groups.candidate_BK
-        scores_BK = torch.empty(rows_BK.shape, device=self._device)
+    def _hardest(self, drawn: DrawnPairs) -> np.ndarray:
+        """The pair of the positive, and those of the negatives that the model, without dropout, scores highest."""
+        scores_BK = torch.empty(drawn.number_BK.shape, device=self._device)
         self._model.eval()
         with torch.no_grad():
-            for part in self._parts(*rows_BK.shape):
-                pairs = self._pairs(split, groups.examples_B[part], rows_BK[part], candidate_BK[part])
-                known_BK = torch.from_numpy(candidate_BK[part]).to(self._device)
+            for part in self._parts(*drawn.number_BK.shape):
+                pairs, known_BK = self._pairs(drawn.pairs, drawn.number_BK[part])
                 scores_BK[part] = self._scores(pairs, known_BK).masked_fill(~known_BK, -torch.inf)
         self._model.train()
         scores_BK[:, 0] = torch.inf
         order_BK = scores_BK.sort(dim=1, descending=True, stable=True).indices.cpu().numpy()
         best_BK = order_BK[:, : 1 + self._drawing.negatives]
-        return np.take_along_axis(rows_BK, best_BK, axis=1), np.take_along_axis(candidate_BK, best_BK, axis=1)
+        return np.take_along_axis(drawn.number_BK, best_BK, axis=1)
 
     def _parts(self, queries: int, candidates: int) -> list[np.ndarray]:
         return chunks(queries, max(1, self._pairs_at_once // candidates) if self._pairs_at_once else queries)
 
-    def _pairs(
-        self, split: str, examples_B: np.ndarray, rows_BK: np.ndarray, candidate_BK: np.ndarray
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        query_BK = np.broadcast_to(examples_B[:, None], rows_BK.shape)[candidate_BK]
-        texts = self._samplers[split].texts[query_BK]
-        pairs = self._model.pairs(list(texts), list(self._texts[rows_BK[candidate_BK]]))
-        return pairs.batch(range(len(pairs)), self._device)
+    def _pairs(self, pairs: PairTexts, number_BK: np.ndarray) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
+        """The tensors of some pairs, and which candidates they are."""
+        known_BK = number_BK >= 0
+        return pairs.batch(number_BK[known_BK], self._device), torch.from_numpy(known_BK).to(self._device)
 
     def _scores(self, pairs: tuple[Tensor, Tensor, Tensor], known_BK: Tensor) -> Tensor:
         return torch.zeros(known_BK.shape, device=self._device).masked_scatter(known_BK, self._model(*pairs))
@@ -126,4 +138,4 @@ def train_reranker(
     drawn = drawing.forward or drawing.negatives
     samplers = open_samplers(corpus, negatives, drawn, drawing.depth, config.seed, context)
     loss = RerankerLoss(model, texts, samplers, drawing, r_drop, pairs_at_once, context.torch_device())
-    return train_on_groups(model, samplers, loss, config, context)
+    return train_on_groups(model, samplers, loss.draw, loss, config, context)

@@ -6,6 +6,7 @@ Shape suffixes: B queries, K candidates of a query, M passages of the batch, N t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -38,8 +39,24 @@ VectorLoss = Callable[[Tensor, Tensor], Tensor]
 """`loss(queries_BD, passages_MD)`, a scalar."""
 
 
+@dataclass(frozen=True)
+class DrawnGroups:
+    """Groups of a step with their texts as tokens, and what the loss knows of them.
+
+    `places_BK` are the candidates' among the batch's passages, of which each counts once; `negative_BM` says which of
+    them are wrong for a query. `teacher_BK` are the candidates' scores and whether each is known.
+    """
+
+    groups: Groups
+    queries: EncoderTexts
+    passages: EncoderTexts
+    places_BK: np.ndarray
+    negative_BM: np.ndarray
+    teacher_BK: tuple[np.ndarray, np.ndarray] | None
+
+
 class RetrieverLoss:
-    """The loss of one group of examples of a split.
+    """The loss of one group of examples of a split: `loss.training(loss.draw(examples_B, times_B))`.
 
     Every passage of the batch counts once, however often it was drawn, and is a negative of every query that it is not
     relevant to: so neither the same passage nor another positive of a query is pushed away from it.
@@ -63,35 +80,43 @@ class RetrieverLoss:
         self._device = device
         self._unpadded = leaves_padding_out(encoder, config.padding, device)
 
-    def training(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Iterator[Tensor]:
-        """What this process back-propagates of the loss of a step (`joint_losses`)."""
-        parts, vectors_ND, loss = self._batch(examples_B, times_B, training=True)
-        return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
-
-    def heldout(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Tensor:
-        """The loss without gradients, the same in every process."""
-        return joint_loss(*self._batch(examples_B, times_B, training=False))
-
-    def _batch(
-        self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64], training: bool
-    ) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
-        """The parts of a batch's queries and passages, room for their vectors, and the loss of these."""
+    def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
+        """The groups of some examples, each seen so many times before; nothing here needs the model."""
         groups = self._sampler.draw(examples_B, times_B)
         rows_M, places = np.unique(groups.rows_BK[groups.candidate_BK], return_inverse=True)
         places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
         places_BK[groups.candidate_BK] = places
-        of_vectors = self._loss(groups, rows_M, places_BK)
-        count = len(examples_B)
+        return DrawnGroups(
+            groups,
+            self._encoder.queries(list(self._sampler.texts[examples_B])),
+            self._encoder.passages(list(self._texts[rows_M])),
+            places_BK,
+            ~self._sampler.relevant(groups.examples_B, rows_M),
+            self._teacher.of(groups) if self._teacher else None,
+        )
+
+    def training(self, drawn: DrawnGroups) -> Iterator[Tensor]:
+        """What this process back-propagates of the loss of a step (`joint_losses`)."""
+        parts, vectors_ND, loss = self._batch(drawn, training=True)
+        return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
+
+    def heldout(self, drawn: DrawnGroups) -> Tensor:
+        """The loss without gradients, the same in every process."""
+        return joint_loss(*self._batch(drawn, training=False))
+
+    def _batch(self, drawn: DrawnGroups, training: bool) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
+        """The parts of a batch's queries and passages, room for their vectors, and the loss of these."""
+        of_vectors = self._loss(drawn)
+        count = len(drawn.queries)
 
         def loss(vectors_ND: Tensor) -> Tensor:
             return self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
 
-        parts = self._parts(self._encoder.queries(list(self._sampler.texts[examples_B])), 0)
-        parts += self._parts(self._encoder.passages(list(self._texts[rows_M])), count)
+        parts = self._parts(drawn.queries, 0) + self._parts(drawn.passages, count)
         # Without a size of parts, one process goes on with the random numbers of the step.
         own_dropout = training and (self._config.texts_at_once > 0 or world_size() > 1)
         seeds = part_seeds(len(parts)) if own_dropout else [None] * len(parts)
-        vectors_ND = torch.zeros(count + len(rows_M), self._encoder.width, device=self._device)
+        vectors_ND = torch.zeros(count + len(drawn.passages), self._encoder.width, device=self._device)
         return [Part(*part, seed) for part, seed in zip(parts, seeds)], vectors_ND, loss
 
     def _parts(self, texts: EncoderTexts, first: int) -> list[tuple[NDArray[np.int64], Callable[[], Tensor]]]:
@@ -108,12 +133,11 @@ class RetrieverLoss:
     def _encode(self, texts: EncoderTexts, rows: np.ndarray) -> Tensor:
         return self._encoder(*texts.batch(rows, self._device), texts.role)
 
-    def _loss(self, groups: Groups, rows_M: np.ndarray, places_BK: np.ndarray) -> VectorLoss:
+    def _loss(self, drawn: DrawnGroups) -> VectorLoss:
         """The contrastive loss, or KL + alpha times it where there is a teacher (001 eq. 5)."""
         config = self._config
-        negative_BM = self._tensor(~self._sampler.relevant(groups.examples_B, rows_M))
-        candidates_BK = self._tensor(places_BK)
-        teacher_BK, known_BK = (self._tensor(a) for a in self._teacher.of(groups)) if self._teacher else (None, None)
+        negative_BM, candidates_BK = self._tensor(drawn.negative_BM), self._tensor(drawn.places_BK)
+        teacher_BK, known_BK = map(self._tensor, drawn.teacher_BK) if drawn.teacher_BK else (None, None)
 
         def loss(queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
             contrast = contrastive_loss(
@@ -182,7 +206,10 @@ def train_retriever(
         split: RetrieverLoss(encoder, texts, sampler, teacher, config, device) for split, sampler in samplers.items()
     }
 
-    def loss(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Tensor | Iterator[Tensor]:
-        return (losses[split].training if split == "train" else losses[split].heldout)(examples_B, times_B)
+    def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
+        return losses[split].draw(examples_B, times_B)
 
-    return train_on_groups(encoder, samplers, loss, config, context)
+    def loss(split: str, drawn: DrawnGroups) -> Tensor | Iterator[Tensor]:
+        return (losses[split].training if split == "train" else losses[split].heldout)(drawn)
+
+    return train_on_groups(encoder, samplers, draw, loss, config, context)

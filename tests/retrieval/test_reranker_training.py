@@ -86,7 +86,7 @@ def gradients(setting: Setting, loss: RerankerLoss) -> tuple[float, list[torch.T
     """The sum of a training step's parts, its gradients, and how many parts there were."""
     setting.model.zero_grad()
     total, parts = 0.0, 0
-    for part in loss("train", setting.examples, setting.times):
+    for part in loss("train", loss.draw("train", setting.examples, setting.times)):
         part.backward()
         total, parts = total + part.item(), parts + 1
     return (
@@ -118,7 +118,7 @@ def test_r_drop_is_the_mean_of_two_passes_and_their_disagreement(
     loss = setting.loss(Drawing(negatives=2, depth=6), r_drop=0.7)
     real = loss._scores
     loss._scores = lambda *given: passes.append(real(*given)) or passes[-1]  # type: ignore[method-assign,func-returns-value]
-    (made,) = loss("train", setting.examples, setting.times)
+    (made,) = loss("train", loss.draw("train", setting.examples, setting.times))
     one, other = (scores.detach().double() for scores in passes)
     assert (one - other).abs().max() > 1e-3
     expected = -(one.log_softmax(1)[:, 0].mean() + other.log_softmax(1)[:, 0].mean()) / 2
@@ -126,7 +126,7 @@ def test_r_drop_is_the_mean_of_two_passes_and_their_disagreement(
     assert made.item() == pytest.approx(expected.item(), abs=1e-5)
     setting.model.eval()
     passes.clear()
-    list(loss("dev", np.arange(6), np.zeros(6, np.int64)))
+    list(loss("dev", loss.draw("dev", np.arange(6), np.zeros(6, np.int64))))
     assert len(passes) == 1, "a held-out loss reads every pair once"
 
 
@@ -148,7 +148,7 @@ def test_only_the_hardest_of_many_are_trained_on(small_corpus: Path, negatives: 
     expected = [parameter.grad for parameter in setting.model.parameters() if parameter.grad is not None]
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True))
     setting.model.eval()
-    heldout = sum(part.item() for part in loss("dev", np.arange(6), np.zeros(6, np.int64)))
+    heldout = sum(part.item() for part in loss("dev", loss.draw("dev", np.arange(6), np.zeros(6, np.int64))))
     groups = setting.samplers["dev"].draw(np.arange(6), np.zeros(6, np.int64))
     assert groups.candidate_BK.sum(axis=1).min() == 7 and heldout > 0
 
@@ -158,12 +158,12 @@ def test_the_choice_of_the_hardest_is_made_without_dropout_and_draws_nothing(
 ) -> None:
     setting = Setting(small_corpus, negatives, tiny_model, dropout=0.5, count=6)
     loss = setting.loss(Drawing(negatives=2, forward=6, depth=6))
-    groups = setting.samplers["train"].draw(setting.examples, setting.times)
+    drawn = loss.draw("train", setting.examples, setting.times)
     state = torch.get_rng_state()
-    rows, candidate = loss._hardest("train", groups)
+    numbers = loss._hardest(drawn)
     assert torch.equal(state, torch.get_rng_state())
-    assert np.array_equal(rows, loss._hardest("train", groups)[0]) and rows[:, 0].tolist() == list(range(7))
-    assert rows.shape == candidate.shape == (7, 3)
+    assert np.array_equal(numbers, loss._hardest(drawn)) and np.array_equal(numbers[:, 0], drawn.number_BK[:, 0])
+    assert numbers.shape == (7, 3) and np.isin(numbers, drawn.number_BK[drawn.groups.candidate_BK]).all()
 
 
 def test_the_step_with_every_option_and_the_same_parameters_after_a_kill(

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +132,7 @@ def gradients(loss: RetrieverLoss, encoder: BiEncoder, examples: np.ndarray, pre
     torch.manual_seed(STEP)
     total = torch.zeros((), dtype=torch.float64)
     with autocast(precision, CPU):
-        for part in loss.training(examples, np.full_like(examples, STEP)):
+        for part in loss.training(loss.draw(examples, np.full_like(examples, STEP))):
             total += part.detach()
             with torch.autocast("cpu", enabled=False):
                 part.backward()
@@ -229,7 +228,7 @@ def test_cached_steps_keep_no_more_than_a_part(folder: Path) -> None:
             return values
 
         with torch.autograd.graph.saved_tensors_hooks(count, lambda values: values):
-            for part in loss.training(EXAMPLES, np.full_like(EXAMPLES, STEP)):
+            for part in loss.training(loss.draw(EXAMPLES, np.full_like(EXAMPLES, STEP))):
                 part.backward()
                 kept.append(0)
         most[name] = max(kept)
@@ -321,8 +320,8 @@ def test_settings_that_cannot_be_are_refused(
 def test_the_whole_width_counts_once(folder: Path) -> None:
     """Whether it is named or not."""
     named, left_out = (open_loss(folder, {"matryoshka_widths": text})[0] for text in ("8 32", " 8 "))
-    value = partial(RetrieverLoss.heldout, examples_B=EXAMPLES, times_B=np.zeros_like(EXAMPLES))
-    assert value(open_eval(named)) == value(open_eval(left_out))
+    values = [loss.heldout(loss.draw(EXAMPLES, np.zeros_like(EXAMPLES))) for loss in map(open_eval, (named, left_out))]
+    assert values[0] == values[1]
 
 
 def open_eval(loss: RetrieverLoss) -> RetrieverLoss:

@@ -5,9 +5,10 @@ Shape suffixes: B pairs, L tokens, K stretches of a text, T all tokens of the ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from stillhouse.pretraining.tokens import ADDED, SpecialTokens
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Queries and their passages, each padded to the longest of its side, on the device of the training.
+    """Queries and their passages, each padded to the longest of its side.
 
     `*_ids_BL` int64, `*_attention_BL` bool (true where a token is); `task_B` int64: place in `settings.TASKS`;
     `source_B` and `target_B` int64: the rows of the corpus that query and passage come from; `log_q_B` float32: the log
@@ -34,6 +35,10 @@ class PairBatch:
 
     def __len__(self) -> int:
         return len(self.task_B)
+
+    def to(self, device: torch.device) -> PairBatch:
+        """The same on a device."""
+        return PairBatch(*(getattr(self, each.name).to(device) for each in fields(self)))
 
     def same_target(self) -> Tensor:
         """Which candidates are no negatives of a query though they are not its own: bool [B, B], query by candidate.

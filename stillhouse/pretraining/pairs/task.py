@@ -63,7 +63,7 @@ class PairMaker:
     log_q_N: NDArray[np.float64]
 
     def __call__(self, rows: NDArray[np.int64], rng: np.random.Generator) -> PairBatch:
-        return self.batch(self.draw(rows, rng))
+        return self.batch(self.draw(rows, rng)).to(self.device)
 
     def facts(self) -> dict[str, dict[str, int]]:
         """How many passages each task takes queries from: `pair_sources` to train on, `heldout_pair_sources` held out.
@@ -105,7 +105,10 @@ class PairMaker:
         return PairDraw(task_B, source_B, sentence_B, target_B, kept_B)
 
     def batch(self, pairs: PairDraw) -> PairBatch:
-        """The texts of drawn pairs: the sentence, and the target's title and text without it (ict) or whole."""
+        """The texts of drawn pairs: the sentence, and the target's title and text without it (ict) or whole.
+
+        The tensors are in the processor's memory, so that another thread can make them.
+        """
         cache, config = self.cache, self.config
         begin_B, end_B = self.sentences.begins[pairs.sentence], self.sentences.ends[pairs.sentence]
         query = assemble(
@@ -133,7 +136,7 @@ class PairMaker:
         )
         log_q_B = self.log_q_N[pairs.target].astype(np.float32)
         arrays = (*query, *passage, pairs.task, pairs.source, pairs.target, log_q_B)
-        return PairBatch(*(torch.from_numpy(array).to(self.device) for array in arrays))
+        return PairBatch(*map(torch.from_numpy, arrays))
 
 
 def open_pairs(

@@ -1,0 +1,83 @@
+"""What is made ahead is what would be made in its turn, one step ahead and no more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from stillhouse.retrieval.encoder import tokenize
+from stillhouse.training.ahead import Ahead
+
+
+class Slow:
+    """Makes squares, and remembers of which numbers and in which threads."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.threads: set[int] = set()
+        self.next_begun = {number: threading.Event() for number in range(10)}
+
+    def __call__(self, number: int) -> int:
+        self.begun.append(number)
+        self.threads.add(threading.get_ident())
+        self.next_begun[number].set()
+        return number * number
+
+
+def test_the_next_one_is_begun_while_one_is_used_and_none_behind_the_end() -> None:
+    made = Slow()
+    with Ahead(made, 5) as ahead:
+        for number in range(2, 5):
+            assert ahead(number) == number * number
+            if number < 4:
+                assert made.next_begun[number + 1].wait(10), "the next one is not made before it is asked for"
+    assert made.begun == [2, 3, 4]
+    assert len(made.threads) == 1 and threading.get_ident() not in made.threads
+
+
+def test_any_number_may_be_asked_for() -> None:
+    with Ahead(lambda number: -number, 10) as ahead:
+        assert [ahead(number) for number in (3, 4, 1, 1, 9, 0)] == [-3, -4, -1, -1, -9, 0]
+
+
+def test_what_fails_is_raised_where_it_is_asked_for() -> None:
+    def make(number: int) -> int:
+        if number == 1:
+            raise ValueError("the second")
+        return number
+
+    with Ahead(make, 3) as ahead:
+        assert ahead(0) == 0
+        with pytest.raises(ValueError, match="the second"):
+            ahead(1)
+        assert ahead(2) == 2
+
+
+@pytest.mark.parametrize("leave", [lambda: None, lambda: 1 / 0])
+def test_no_thread_stays(leave: Callable[[], object]) -> None:
+    before = threading.active_count()
+    try:
+        with Ahead(lambda number: number, 9) as ahead:
+            ahead(0)
+            leave()
+    except ZeroDivisionError:
+        pass
+    assert threading.active_count() == before
+
+
+def test_two_threads_cut_texts_at_lengths_of_their_own(tiny_model: Path) -> None:
+    """A tokenizer refuses two threads at once, and would cut one's texts at the other's length."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    texts = ["the red bird sings in the house " * 20] * 64
+
+    def lengths(most: int) -> set[int]:
+        return {int(length) for _ in range(30) for length in np.unique(tokenize(tokenizer, texts, most).lengths())}
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lengths, (8, 16, 24, 32))) == [{8}, {16}, {24}, {32}]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -18,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
+from machine import machine
 from notes import write_page
 
 from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
@@ -86,7 +84,6 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> list[str]:
     left_out = ", ".join(f"{count:,} of {split}" for split, count in corpus["sampled_out"].items() if count)
     recipe = yaml.safe_load((folder / "params.yaml").read_text(encoding="utf-8"))
     depth, length = recipe["reranked_run"]["depth"], recipe["fetch_model"]["passage_length"]
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     measures = ["RR@10", "nDCG@10", "R@50", "R@100"]
     queries = " / ".join(f"{corpus['queries'][split]:,} {split}" for split in ("train", "dev", "test"))
     lines = [
@@ -94,7 +91,9 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> list[str]:
         "",
         f"Command: `python benchmarks/stages.py {name} --folder build/{name}`; settings: [`{name}.yaml`]({name}.yaml).",
         "",
-        f"Machine: {os.cpu_count()} CPU cores ({platform.machine()}), {gpu}. All stages together: {cost}.",
+        machine("torch", "transformers", "faiss-cpu", "bm25s", "dvc"),
+        "",
+        f"All stages together: {cost}.",
         *synthetic(corpus),
         "",
         f"{corpus['passages']:,} passages, cut at {length} tokens; queries {queries}.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,10 @@ from stillhouse.pretraining.inputs import Folders, open_cache, open_encoder, ope
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel, require_head
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import Objective
-from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.saving import save_towers
 from stillhouse.pretraining.pairs.settings import pair_tasks
-from stillhouse.pretraining.pairs.task import open_pairs
+from stillhouse.pretraining.pairs.task import PairMaker, open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import COVERAGE_RANK, COVERAGE_RANKS, Signals
 from stillhouse.pretraining.tokens import TokenCache
@@ -84,22 +83,17 @@ class Pretrained:
 class Lesson:
     """What one family of objectives trains: a module whose call on a batch is its loss, and how batches are made.
 
-    `batch(draw(rows, rng))` makes one; `draw` needs neither a model nor the device. `training` and `heldout` int64: the
-    passages that batches are made of; `weighted`: whether the module takes the weight of the bag of words.
+    `make(rows, rng)` is one, or `make.batch(make.draw(rows, rng))`, whose `draw` needs neither a model nor the device.
+    `training` and `heldout` int64: the passages that batches are made of; `weighted`: whether the module takes the
+    weight of the bag of words.
     """
 
     module: nn.Module
-    draw: Callable[[NDArray[np.int64], np.random.Generator], Any]
-    batch: Callable[[Any], Any]
+    make: Corruptor | PairMaker
     training: NDArray[np.int64]
     heldout: NDArray[np.int64]
     skipped: int
     weighted: bool = False
-    pair_facts: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def make(self, rows: NDArray[np.int64], rng: np.random.Generator) -> Any:
-        """A batch of some passages."""
-        return self.batch(self.draw(rows, rng))
 
 
 def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> Pretrained:
@@ -132,12 +126,14 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         window = min(config.bucket_steps, max(1, len(lesson.training) // config.batch_size))
         batch = length_buckets(batch, lengths, steps, window, config.seed)
 
+    make: Any = lesson.make  # what the one kind draws, the same kind makes a batch of
+
     def draw(step: int) -> list[tuple[int, float, Any]]:
         """The parts of a step that are this process's: each one's number, share of the step, and what was drawn."""
         rows = lesson.training[batch(step)]
         parts = np.array_split(rows, min(max(config.accumulate, world_size()), len(rows)))
         return [
-            (number, len(part) / len(rows), lesson.draw(part, np.random.default_rng([config.seed, 0, step, number])))
+            (number, len(part) / len(rows), make.draw(part, np.random.default_rng([config.seed, 0, step, number])))
             for number, part in ((number, parts[number]) for number in own_parts(len(parts)))
         ]
 
@@ -146,10 +142,10 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         for number, share, drawn in ahead(step):
             # Dropout is a part's own too, whichever process computes it.
             torch.manual_seed((config.seed * 1_000_003 + step) * 1_009 + number)
-            yield lesson.module(lesson.batch(drawn), **weights) * share
+            yield lesson.module(make.batch(drawn), **weights) * share
 
     def heldout_loss() -> float:
-        made = fixed_batches(lesson.make, lesson.heldout, config.seed, HELDOUT)
+        made = fixed_batches(make, lesson.heldout, config.seed, HELDOUT)
         return sum(size * float(lesson.module(inputs)) for size, inputs in made) / len(lesson.heldout)
 
     encoder.model.to(device)
@@ -184,9 +180,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     counts = (len(lesson.training), len(lesson.heldout), lesson.skipped, steps)
     bag = objective is None and config.pair_encoder == "bow_mlp"
     head_trained = (encoder.head_trained or objective is not None) and not bag
-    return Pretrained(
-        encoder, pair_module, lesson.pair_facts, head_trained, rows, coverage, examples, accuracy, *counts
-    )
+    pair_facts = make.facts() if isinstance(make, PairMaker) else {}
+    return Pretrained(encoder, pair_module, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)
 
 
 def bag_weight(step: int, steps: int, end: float) -> float:
@@ -219,7 +214,7 @@ def _bottleneck_lesson(
         head_only=config.trainable != "all",
     )
     make = Corruptor(cache, len(encoder.tokenizer), objective, config, device, generator)
-    return Lesson(module, make.draw, make.batch, training, heldout, skipped, weighted=objective.bag_of_words)
+    return Lesson(module, make, training, heldout, skipped, weighted=objective.bag_of_words)
 
 
 def _pair_lesson(
@@ -236,14 +231,7 @@ def _pair_lesson(
     )
     torch.manual_seed(config.seed)
     module = PairPretraining(encoder.model, encoder.settings.pooling, config, cache.specials)
-
-    def draw(rows: NDArray[np.int64], rng: np.random.Generator) -> PairBatch:
-        return maker.batch(maker.draw(rows, rng))
-
-    def batch(pairs: PairBatch) -> PairBatch:
-        return pairs.to(device)
-
-    return Lesson(module, draw, batch, maker.training, maker.heldout, maker.skipped, pair_facts=maker.facts())
+    return Lesson(module, maker, maker.training, maker.heldout, maker.skipped)
 
 
 def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[dict[str, Any]]:

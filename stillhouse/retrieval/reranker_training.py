@@ -17,7 +17,7 @@ from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.retrieval.cross_encoder import CrossEncoder, PairTexts
 from stillhouse.retrieval.group_training import open_samplers, train_on_groups
-from stillhouse.retrieval.groups import Groups, GroupSampler
+from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.listwise import disagreement, listwise_loss
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.training.batches import chunks
@@ -38,7 +38,6 @@ class Drawing:
 class DrawnPairs:
     """The candidates of some queries as tokens: `number_BK` is each one's among `pairs`, -1 where there is none."""
 
-    groups: Groups
     pairs: PairTexts
     number_BK: np.ndarray
 
@@ -78,7 +77,7 @@ class RerankerLoss:
         pairs = self._model.pairs(list(texts), list(self._texts[groups.rows_BK[groups.candidate_BK]]))
         number_BK = np.full(groups.rows_BK.shape, -1)
         number_BK[groups.candidate_BK] = np.arange(len(pairs))
-        return DrawnPairs(groups, pairs, number_BK)
+        return DrawnPairs(pairs, number_BK)
 
     def __call__(self, split: str, drawn: DrawnPairs) -> Iterator[Tensor]:
         training = self._model.training

@@ -22,7 +22,7 @@ from stillhouse.retrieval.contrastive import contrastive_loss
 from stillhouse.retrieval.distillation import distillation_loss
 from stillhouse.retrieval.encoder import BiEncoder, EncoderTexts
 from stillhouse.retrieval.group_training import open_samplers, train_on_groups
-from stillhouse.retrieval.groups import Groups, GroupSampler
+from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.pooling import normalized
 from stillhouse.retrieval.settings import RetrieverConfig, read_widths
@@ -47,7 +47,6 @@ class DrawnGroups:
     them are wrong for a query. `teacher_BK` are the candidates' scores and whether each is known.
     """
 
-    groups: Groups
     queries: EncoderTexts
     passages: EncoderTexts
     places_BK: np.ndarray
@@ -87,7 +86,6 @@ class RetrieverLoss:
         places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
         places_BK[groups.candidate_BK] = places
         return DrawnGroups(
-            groups,
             self._encoder.queries(list(self._sampler.texts[examples_B])),
             self._encoder.passages(list(self._texts[rows_M])),
             places_BK,

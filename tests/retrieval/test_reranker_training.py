@@ -163,7 +163,7 @@ def test_the_choice_of_the_hardest_is_made_without_dropout_and_draws_nothing(
     numbers = loss._hardest(drawn)
     assert torch.equal(state, torch.get_rng_state())
     assert np.array_equal(numbers, loss._hardest(drawn)) and np.array_equal(numbers[:, 0], drawn.number_BK[:, 0])
-    assert numbers.shape == (7, 3) and np.isin(numbers, drawn.number_BK[drawn.groups.candidate_BK]).all()
+    assert numbers.shape == (7, 3) and np.isin(numbers, np.arange(len(drawn.pairs))).all()
 
 
 def test_the_step_with_every_option_and_the_same_parameters_after_a_kill(

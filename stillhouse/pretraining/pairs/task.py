@@ -63,7 +63,15 @@ class PairMaker:
     log_q_N: NDArray[np.float64]
 
     def __call__(self, rows: NDArray[np.int64], rng: np.random.Generator) -> PairBatch:
-        return self.batch(self.draw(rows, rng)).to(self.device)
+        return self.batch(self.draw(rows, rng))
+
+    def draw(self, rows: NDArray[np.int64], rng: np.random.Generator) -> PairBatch:
+        """One pair a row with its texts, in the processor's memory, so that another thread can do it meanwhile."""
+        return self._texts(self._pairs(rows, rng))
+
+    def batch(self, drawn: PairBatch) -> PairBatch:
+        """What was drawn, on the device."""
+        return drawn.to(self.device)
 
     def facts(self) -> dict[str, dict[str, int]]:
         """How many passages each task takes queries from: `pair_sources` to train on, `heldout_pair_sources` held out.
@@ -75,7 +83,7 @@ class PairMaker:
             name: {task: len(pairs.sources) for task, pairs in side.items()} for name, side in zip(names, self.sides)
         }
 
-    def draw(self, rows_B: NDArray[np.int64], rng: np.random.Generator) -> PairDraw:
+    def _pairs(self, rows_B: NDArray[np.int64], rng: np.random.Generator) -> PairDraw:
         """One pair a row; everything random comes from `rng`.
 
         A pair's task is drawn uniformly (004 §4.1). Its source is the row where the task can take a query from it, else
@@ -104,11 +112,8 @@ class PairMaker:
         kept_B = rng.random(len(rows_B)) < self.config.ict_keep
         return PairDraw(task_B, source_B, sentence_B, target_B, kept_B)
 
-    def batch(self, pairs: PairDraw) -> PairBatch:
-        """The texts of drawn pairs: the sentence, and the target's title and text without it (ict) or whole.
-
-        The tensors are in the processor's memory, so that another thread can make them.
-        """
+    def _texts(self, pairs: PairDraw) -> PairBatch:
+        """The texts of drawn pairs: the sentence, and the target's title and text without it (ict) or whole."""
         cache, config = self.cache, self.config
         begin_B, end_B = self.sentences.begins[pairs.sentence], self.sentences.ends[pairs.sentence]
         query = assemble(

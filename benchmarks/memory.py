@@ -1,6 +1,6 @@
 """Memory of the real steps by the size of the corpus, with a tiny model and the same queries; writes memory.md.
 
-    python benchmarks/memory.py --folder build/memory [--sizes 10000 100000 1000000]
+    python benchmarks/memory.py --folder build/memory [--sizes 100000 1000000 3000000]
 
 Each step runs in a process of its own on corpora of short passages of random words, which `encode` cuts at 16 tokens.
 Queries stay as many, so that what grows is what passages cost. *Own* memory is what is no file's: a memory-mapped file
@@ -29,7 +29,7 @@ from scale_tasks import run_step
 from word_passages import word_blocks
 
 HERE = Path(__file__).resolve().parent
-SIZES = (10_000, 100_000, 1_000_000)
+SIZES = (100_000, 1_000_000, 3_000_000)
 QUERIES = {"train": 400, "dev": 50, "test": 50}
 MEAN_WORDS, LENGTH, PAIR_LENGTH, WIDTH = 8, 16, 32, 32
 DEPTH, SCORED = 50, 20
@@ -188,7 +188,7 @@ def render(results: Sequence[Row], sizes: Sequence[int]) -> list[str]:
         f"and the sample model's tokenizer, texts cut at {LENGTH} tokens. {sum(QUERIES.values())} queries at every",
         f"size, a passage each; {DEPTH} negatives mined for each train and dev query, {SCORED} scored; runs of 100",
         "passages. Every step is the real one, in a process of its own. *Own* is what only the process can give back,",
-        "looked at 20 times a second, libraries and model included; *peak* holds the pages of mapped files too, which",
+        "looked at 100 times a second, libraries and model included; *peak* holds the pages of mapped files too, which",
         "the system takes back.",
         "",
         "| step | passages | seconds | own MiB | peak MiB |",

@@ -18,7 +18,7 @@ from typing import Any
 
 from machine import memory_mib, peak_mib
 
-LOOKED_EVERY = 0.05
+LOOKED_EVERY = 0.01
 """Seconds between two looks at the memory that is the process's own, of which the kernel keeps no peak."""
 
 

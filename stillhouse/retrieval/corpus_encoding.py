@@ -28,7 +28,7 @@ from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import Corpus, passage_text_blocks
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
-from stillhouse.retrieval.embeddings import Embeddings, move_segments, prune, text_digests, touch, write_segment
+from stillhouse.retrieval.embeddings import DIGEST, Embeddings, move_segments, prune, text_digests, touch, write_segment
 from stillhouse.retrieval.encoder import BiEncoder, EncoderTexts, encode, inference
 from stillhouse.retrieval.settings import EncodingConfig, InferenceConfig
 from stillhouse.retrieval.towers import TransformerTower
@@ -105,14 +105,17 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     return digest_json([content | {"truncation": None, "padding": None}, added])
 
 
-def digests_of(texts: Texts, rows: NDArray[np.int64]) -> tuple[NDArray[np.bytes_], NDArray[np.int64]]:
+def digests_of(texts: Texts, rows: NDArray[np.int64]) -> tuple[NDArray[np.bytes_], NDArray[np.int32]]:
     """The digest and the length in characters of the texts of some rows, read a part at a time."""
-    digests, lengths = [text_digests([])], [np.empty(0, dtype=np.int64)]
-    read, place = np.unique(rows, return_inverse=True)
-    for part in texts(read):
-        digests.append(text_digests(part))
-        lengths.append(np.fromiter(map(len, part), dtype=np.int64, count=len(part)))
-    return np.concatenate(digests)[place], np.concatenate(lengths)[place]
+    digests_N, lengths_N = np.empty(len(rows), DIGEST), np.empty(len(rows), np.int32)
+    begin = 0
+    for part in texts(rows):
+        end = begin + len(part)
+        digests_N[begin:end] = text_digests(part)
+        lengths_N[begin:end] = np.fromiter(map(len, part), dtype=np.int32, count=len(part))
+        begin = end
+    assert begin == len(rows), (begin, len(rows))
+    return digests_N, lengths_N
 
 
 def encode_corpus(
@@ -124,7 +127,7 @@ def encode_corpus(
     shards: Sequence[Path] = (),
     rows: NDArray[np.int64] | None = None,
 ) -> Encoded:
-    """The embeddings of a corpus's passages, or of `rows`: from `shards`, from what is kept, or computed now.
+    """The embeddings of a corpus's passages, or of `rows`, which ascend: from `shards`, what is kept, or computed now.
 
     Vectors that are computed are kept for later runs as far as `config.cache_gib` allows; `code` is the digest of
     Stillhouse's own code. `encode_passages` says what is raised.
@@ -157,7 +160,7 @@ def encode_passages(
     context: Context,
     config: InferenceConfig,
 ) -> Encoded:
-    """The embeddings of the passages `rows` of a corpus, in that order.
+    """The embeddings of the passages `rows` of a corpus, which ascend.
 
     What the folders `known` hold is taken from there, and what a run that was killed has left in the folder `new`; the
     rest is encoded and written to `new`. Its texts alone are put aside on the disk, by each process those that it
@@ -181,7 +184,8 @@ def encode_passages(
     blocks = [missing[start : start + size] for start in range(0, len(missing), size)]
     # Dealt out like cards, so that every process gets as many texts of a length as the others.
     own = [part for part in (block[rank() :: world_size()] for block in blocks) if len(part)]
-    read = np.unique(rows[np.concatenate([missing[:0], *own])])
+    read = rows[np.concatenate([missing[:0], *own])]
+    read.sort()
     aside = TextFile(texts(read), context.work, read)
 
     def tokenized(number: int) -> EncoderTexts:

@@ -36,6 +36,8 @@ PART = re.compile(rf"\.?{NAMED.pattern}\.(texts|vectors)\.npy(\.\d+)?")
 ABANDONED_AFTER = 24 * 3600.0
 """Seconds after which a part of a segment is nobody's who still works."""
 GIB = 1 << 30
+AT_ONCE = 1 << 18
+"""Texts of a segment that are looked for at once."""
 OTHER_FILES = 256
 """Files that a process may have open beside vectors: libraries, threads, tables."""
 
@@ -64,7 +66,8 @@ def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArr
 
 
 def _name(digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> str:
-    return f"{hashlib.sha256(digests_S.tobytes()).hexdigest()[:20]}-{hashlib.sha256(vectors_SD.data).hexdigest()[:32]}"
+    texts, vectors = (hashlib.sha256(array.view(np.uint8).data).hexdigest() for array in (digests_S, vectors_SD))
+    return f"{texts[:20]}-{vectors[:32]}"
 
 
 def segments_of(folder: Path) -> list[Path]:
@@ -102,23 +105,23 @@ class Embeddings:
         self._digests_N = digests_N
         self._files: list[NDArray[np.float32]] = []
         self._file_N = np.full(len(digests_N), -1, dtype=np.int32)
-        self._row_N = np.full(len(digests_N), -1, dtype=np.int64)
+        self._row_N = np.full(len(digests_N), -1, dtype=np.int32)
         self.look_in(folders)
 
     def look_in(self, folders: Iterable[Path]) -> None:
         """Finds, of the passages that are missing, those that these folders hold by now."""
         read = set(self.used)
         segments = [path for folder in folders for path in segments_of(folder) if path not in read]
-        absent_M = np.flatnonzero(self._file_N < 0)
         # Sorted once, so that a segment costs its own size: looking for all texts in each would cost their product.
-        order_M = absent_M[np.argsort(self._digests_N[absent_M], kind="stable")] if segments else absent_M
-        sorted_M = self._digests_N[order_M] if segments else self._digests_N[:0]
+        order_M = np.flatnonzero(self._file_N < 0)
+        order_M = order_M[np.argsort(self._digests_N[order_M], kind="stable")]
+        sorted_M = self._digests_N[order_M]
         for segment in segments:
             self._look_up(segment, sorted_M, order_M)
-        absent = np.flatnonzero(self._file_N < 0)
-        self.known = len(self) - len(absent)
-        _, first = np.unique(self._digests_N[absent], return_index=True)
-        self.missing = absent[np.sort(first)]
+        absent_M = self._file_N[order_M] < 0
+        self.known = len(self) - int(absent_M.sum())
+        absent_M[1:] &= sorted_M[1:] != sorted_M[:-1]
+        self.missing = np.sort(order_M[absent_M])
 
     def _look_up(self, segment: Path, sorted_M: NDArray[np.bytes_], order_M: NDArray[np.int64]) -> None:
         """Notes which of the texts not found so far a segment holds; `order_M` are the rows of the sorted digests."""
@@ -130,24 +133,22 @@ class Embeddings:
         except ValueError:
             _put_away(segment)
             return
-        begin_S = np.searchsorted(sorted_M, digests_S)
-        counts_S = np.searchsorted(sorted_M, digests_S, side="right") - begin_S
-        # The rows of the texts that the segment has, a text that stands in several rows once for each.
-        own_F = np.repeat(np.arange(len(digests_S)), counts_S)
-        place_F = np.arange(len(own_F)) - np.repeat(np.cumsum(counts_S) - counts_S, counts_S)
-        row_F = order_M[begin_S[own_F] + place_F]
-        new_F = self._file_N[row_F] < 0
-        row_F, own_F = row_F[new_F], own_F[new_F]
-        if not len(row_F):
-            return
-        name = segment.name.removesuffix(TEXTS)
-        if NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
-            _put_away(segment)
-            return
-        self._file_N[row_F] = len(self._files)
-        self._row_N[row_F] = own_F
-        self._files.append(vectors_SD)
-        self.used.append(segment)
+        used = False
+        for start in range(0, len(digests_S), AT_ONCE):
+            row_F, own_F = _rows_of(digests_S[start : start + AT_ONCE], sorted_M, order_M)
+            new_F = self._file_N[row_F] < 0
+            if not new_F.any():
+                continue
+            if not used:
+                name = segment.name.removesuffix(TEXTS)
+                if NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
+                    _put_away(segment)
+                    return
+                used = True
+                self._files.append(vectors_SD)
+                self.used.append(segment)
+            self._file_N[row_F[new_F]] = len(self._files) - 1
+            self._row_N[row_F[new_F]] = start + own_F[new_F]
 
     def __len__(self) -> int:
         return len(self._file_N)
@@ -169,9 +170,23 @@ class Embeddings:
             yield start, self.rows(np.arange(start, min(start + size, len(self))))
 
 
+def _rows_of(
+    digests_S: NDArray[np.bytes_], sorted_M: NDArray[np.bytes_], order_M: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows [F] of the texts that are among the sorted ones, one that stands in several rows once for each.
+
+    With them their places in `digests_S`.
+    """
+    begin_S = np.searchsorted(sorted_M, digests_S)
+    counts_S = np.searchsorted(sorted_M, digests_S, side="right") - begin_S
+    own_F = np.repeat(np.arange(len(digests_S)), counts_S)
+    place_F = np.arange(len(own_F)) - np.repeat(np.cumsum(counts_S) - counts_S, counts_S)
+    return order_M[begin_S[own_F] + place_F], own_F
+
+
 def _open(segment: Path, width: int) -> tuple[NDArray[np.bytes_], NDArray[np.float32]]:
-    """A segment's digests, and its vectors memory-mapped. Raises `ValueError` where they are not of one segment."""
-    digests_S = np.array(map_array(segment, DIGEST))
+    """A segment's digests and vectors, memory-mapped. Raises `ValueError` where they are not of one segment."""
+    digests_S = map_array(segment, DIGEST)
     vectors_SD = map_array(vectors_of(segment), np.float32, (width,))
     if len(digests_S) != len(vectors_SD):
         raise ValueError(f"{segment} has {len(digests_S)} texts, and {len(vectors_SD)} vectors")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,18 @@ Rows = NDArray[np.int32]
 
 Search = Callable[[NDArray[np.int64], int], tuple[Rows, NDArray[np.float32]]]
 """`search(queries_B, depth)`: rows and scores [B, K] of the best passages of the queries of these numbers."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """`size` passages: those of `rows`, int32 ascending, or all, whose rows nobody needs to hold."""
+
+    size: int
+    rows: Rows | None = None
+
+    def at(self, places: NDArray[np.int64]) -> Rows:
+        """The rows of the passages at these places in the pool."""
+        return places.astype(np.int32) if self.rows is None else self.rows[places]
 
 
 class MiningQueries:
@@ -59,10 +72,11 @@ class MiningQueries:
                     "without_answers: the corpus has no answers of train and dev queries; leave it out, or ingest a "
                     "source with answers"
                 )
-        self._pool_SN: NDArray[np.bool_] | None = None
+        self._pools: list[Rows] = []
         if among == "answers":
-            self._pool_SN = np.zeros((len(SPLITS), self.passages), dtype=np.bool_)
-            self._pool_SN[np.repeat(self._split_Q, np.diff(offsets)), right] = True
+            split_R = np.repeat(self._split_Q, np.diff(offsets))
+            self._pools = [np.unique(right[split_R == split]) for split in range(len(SPLITS))]
+            self._in_pools = AnswerSets(np.cumsum([0, *map(len, self._pools)]), np.concatenate(self._pools))
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -72,23 +86,23 @@ class MiningQueries:
         """Whether passages are left out by what their text says, so that nobody knows beforehand how many."""
         return self._matcher is not None
 
-    def pools(self) -> Iterator[tuple[NDArray[np.int64], Rows]]:
-        """Queries that share the passages which may be their negatives, some at a time, and the rows of these."""
-        parts = [(np.arange(len(self)), np.arange(self.passages, dtype=np.int32))]
-        if self._pool_SN is not None:
+    def pools(self) -> Iterator[tuple[NDArray[np.int64], Pool]]:
+        """Queries that share the passages which may be their negatives, some at a time, and these passages."""
+        parts = [(np.arange(len(self)), Pool(self.passages))]
+        if self._pools:
             parts = [
-                (np.flatnonzero(self._split_Q == split), np.flatnonzero(pool_N).astype(np.int32))
-                for split, pool_N in enumerate(self._pool_SN)
+                (np.flatnonzero(self._split_Q == split), Pool(len(rows), rows))
+                for split, rows in enumerate(self._pools)
             ]
-        for queries, rows in parts:
+        for queries, pool in parts:
             for start in range(0, len(queries), QUERIES_AT_ONCE):
-                yield queries[start : start + QUERIES_AT_ONCE], rows
+                yield queries[start : start + QUERIES_AT_ONCE], pool
 
     def may_be_negative(self, queries_B: NDArray[np.int64], rows_BK: Rows) -> NDArray[np.bool_]:
         """Whether each row may be a negative of its query; padding may not."""
         may_BK = (rows_BK >= 0) & ~self._answers.hold(queries_B[:, None], rows_BK)
-        if self._pool_SN is not None:
-            may_BK &= self._pool_SN[self._split_Q[queries_B][:, None], rows_BK]
+        if self._pools:
+            may_BK &= self._in_pools.hold(self._split_Q[queries_B][:, None], rows_BK)
         if self._matcher is not None:
             place_P, column_P = np.nonzero(may_BK)
             may_BK[place_P, column_P] = ~self._matcher.match(queries_B[place_P], rows_BK[place_P, column_P])
@@ -123,8 +137,8 @@ def ranked(
     above = 0
     wanted = skip_best + (2 * depth if limits_Q is not None or asked.looks_for_answers else depth)
     for queries_B, pool in asked.pools():
-        whole = len(pool) == asked.passages
-        needed = wanted if whole else 2 * math.ceil(wanted * asked.passages / max(1, len(pool)))
+        whole = pool.size == asked.passages
+        needed = wanted if whole else 2 * math.ceil(wanted * asked.passages / max(1, pool.size))
         deep = min(asked.passages, search_depth or asked.most_answers + needed)
         rows_BK, scores_BK = search(queries_B, deep)
         keep_BK = asked.may_be_negative(queries_B, rows_BK)
@@ -165,14 +179,14 @@ def random_passages(asked: MiningQueries, taken_QD: Rows, count: int, seed: int)
     barred = taken_QD.shape[1] + asked.most_answers
     for all_queries_B, pool in asked.pools() if count else ():
         # Of few passages all, in random order; of many so many draws that enough of them are new.
-        few = len(pool) <= 8 * (count + barred)
-        columns_K = np.arange(len(pool) if few else 2 * count + 64)
+        few = pool.size <= 8 * (count + barred)
+        columns_K = np.arange(pool.size if few else 2 * count + 64)
         at_once = max(1, DRAWS_AT_ONCE // max(1, len(columns_K)))
         for start in range(0, len(all_queries_B), at_once):
             queries_B = all_queries_B[start : start + at_once]
             keys_BK = rotation.keys(seed, rotation.RANDOM, queries_B, columns_K)
-            places_BK = np.argsort(keys_BK, axis=1) if few else (keys_BK % np.uint64(len(pool))).astype(np.int64)
-            rows_BK = np.concatenate([taken_QD[queries_B], pool[places_BK]], axis=1)
+            places_BK = np.argsort(keys_BK, axis=1) if few else (keys_BK % np.uint64(pool.size)).astype(np.int64)
+            rows_BK = np.concatenate([taken_QD[queries_B], pool.at(places_BK)], axis=1)
             keep_BK = asked.may_be_negative(queries_B, rows_BK) & ~repeated(rows_BK)
             keep_BK[:, : taken_QD.shape[1]] = False
             rows_QC[queries_B] = first_kept(rows_BK, keep_BK, count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval import embeddings
 from stillhouse.retrieval.embeddings import (
     ABANDONED_AFTER,
+    DIGEST,
     GIB,
     TEXTS,
     VECTORS,
@@ -58,9 +60,13 @@ def test_missing_texts_are_named_once_in_order(tmp_path: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=5), max_size=4), st.lists(st.sampled_from("abcdefghij")))
+@given(
+    st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=5), max_size=4),
+    st.lists(st.sampled_from("abcdefghij")),
+    st.integers(1, 6),
+)
 def test_texts_are_found_as_in_a_dictionary(
-    tmp_path_factory: pytest.TempPathFactory, segments: list[list[str]], asked: list[str]
+    tmp_path_factory: pytest.TempPathFactory, segments: list[list[str]], asked: list[str], at_once: int
 ) -> None:
     """Texts stand in several segments, twice in one, and in several rows of what is asked for."""
     folder, known = tmp_path_factory.mktemp("found"), set[str]()
@@ -69,12 +75,31 @@ def test_texts_are_found_as_in_a_dictionary(
         vectors = np.array([[ord(text)] for text in texts], dtype=np.float32).reshape(-1, 1)
         write_segment(folder / str(number), text_digests(texts), vectors)
         known |= set(texts)
-    found = Embeddings([folder / str(number) for number in range(len(segments))], text_digests(asked), 1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(embeddings, "AT_ONCE", at_once)
+        found = Embeddings([folder / str(number) for number in range(len(segments))], text_digests(asked), 1)
     rows = [row for row, text in enumerate(asked) if text in known]
     assert found.known == len(rows)
     assert found.rows(np.array(rows, dtype=np.int64))[:, 0].tolist() == [ord(asked[row]) for row in rows]
     absent = [row for row, text in enumerate(asked) if text not in known and text not in asked[:row]]
     assert found.missing.tolist() == absent
+
+
+def test_memory_of_a_passage_in_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 bytes to find its vector, and while they are looked for 32 more; its digest's 16 are given."""
+    monkeypatch.setattr(embeddings, "AT_ONCE", 10_000)
+    passages = 400_000
+    digests = np.random.default_rng(0).integers(0, 2**63, (passages, 2)).view(DIGEST).reshape(-1)
+    for shard in np.array_split(np.arange(passages), 2):
+        write_segment(tmp_path, digests[shard], np.zeros((len(shard), 1), dtype=np.float32))
+    tracemalloc.start()
+    try:
+        found = Embeddings([tmp_path], digests, 1)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.known == passages
+    assert held < 9 * passages and peak < 44 * passages, (held / passages, peak / passages)
 
 
 def test_more_files_than_a_process_opens_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

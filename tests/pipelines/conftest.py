@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from made_once import made_once
 from programs import EVALUATION, ROOT
 
 
 @pytest.fixture(scope="session")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """metrics.json of the run in this process."""
+    """metrics.json of the run in one process."""
+    _, metrics = made_once(tmp_path_factory, "in_process", run_here)
+    return metrics
+
+
+def run_here(folder: Path) -> dict[str, Any]:
     from stillhouse.surfaces.in_process import run_graph
     from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 
-    folder, recipe = tmp_path_factory.mktemp("in_process"), find_recipe("micro")
+    recipe = find_recipe("micro")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
         patch.setenv("STILLHOUSE_QUIET", "1")

@@ -7,21 +7,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made_once import made_once
 from micro_uses import RUN_USES, begin
 from small_disk import Disk, mounted
 
 
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
-    """The artifacts of a run that nobody disturbs, and the seconds that each use takes."""
-    folder, seconds = tmp_path_factory.mktemp("calm"), {}
+    """The artifacts of a run that nobody disturbs, and the seconds that each use takes. Tests change none of them."""
+    folder, seconds = made_once(tmp_path_factory, "calm", run_calmly)
+    return folder / "artifacts", seconds
+
+
+def run_calmly(folder: Path) -> dict[str, float]:
+    seconds = {}
     for use in RUN_USES:
         started = time.monotonic()
         process = begin(use, folder / "artifacts", folder / "artifacts", folder / "work")
         process.join()
         assert process.exitcode == 0, use.name
         seconds[use.name] = time.monotonic() - started
-    return folder / "artifacts", seconds
+    return seconds
 
 
 @pytest.fixture

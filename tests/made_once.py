@@ -1,0 +1,24 @@
+"""What is long to make, and is made by one of pytest's processes for all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Any]) -> tuple[Path, Any]:
+    """A folder of this name and what `make(folder)` returned, as JSON: by the first that asks, others wait for it."""
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    base = factory.getbasetemp() if alone else factory.getbasetemp().parent
+    folder, said = base / name, base / f"{name}.json"
+    with FileLock(base / f"{name}.lock"):
+        if not said.is_file():
+            folder.mkdir()
+            said.write_text(json.dumps(make(folder)))
+    return folder, json.loads(said.read_text())

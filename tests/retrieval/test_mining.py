@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -180,3 +181,19 @@ def test_limits_by_hand(kind: str, expected: list[float]) -> None:
     assert limits(kind, 0.1, 0.2, scores, np.array([0, 2, 3])) == pytest.approx(expected)
     accept = below(lambda query_P, row_P: row_P.astype(np.float32) / 10, np.array([0.4, 0.2], dtype=np.float32))
     assert accept(np.array([0, 0, 1, 1]), np.array([3, 5, 2, 3], dtype=np.int32)).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("among", ["corpus", "answers"])
+def test_memory_does_not_depend_on_the_corpus(among: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a billion passages nobody holds the rows, nor a bit each."""
+    monkeypatch.setattr(Corpus, "passage_count", 10**9)
+    tracemalloc.start()
+    try:
+        asked = MiningQueries(Corpus.open(small_corpus), among)
+        rows, _ = ranked(asked, search_of([]), 3, search_depth=24)
+        drawn = random_passages(asked, rows, 2, seed=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (rows >= 0).all() and (drawn >= 0).all() and ((drawn > 24).all() or among == "answers")
+    assert peak < 30 * 2**20, peak

@@ -6,11 +6,17 @@ import io
 import json
 
 import pandas as pd
+import pytest
 
 ARTICLE = {"_id": "a", "title": "A", "sections": [{"heading": "h", "paragraphs": ["x", "y"]}], "links": ["a"]}
 QAS = [{"id": "q", "question": "?", "answers": [{"text": "x", "answer_start": 0}]}]
 PARAGRAPHS = [{"context": "c", "qas": QAS}, {"context": "d", "qas": [{"id": 7, "question": "!", "answers": []}]}]
 EXAMPLE = {"question": "?", "answers": ["a"], "positive_ctxs": [{"passage_id": "1"}, {"text": "x"}]}
+
+
+def needs_parser(name: str) -> None:
+    if name == "html-tree":
+        pytest.importorskip("lxml", reason="lxml, of the extra `dev`, is not installed")
 
 
 def parquet(columns: dict[str, list[object]]) -> bytes:
@@ -36,7 +42,13 @@ SOURCES: dict[str, dict[str, bytes]] = {
         "b.txt": b"text\n",
         "c/d.md": b"[up](../a.md#x) and [away](http://a/b.md)\n~~~\n  code\n\n  more\n",
     },
-    "html-tree": {"a.html": b"<title>t</title><h1>A</h1><p>x <a href='a.html'>y</a><pre>z</pre><!-- c -->\xc3\xa9"},
+    "html-tree": {
+        "a.html": b"<title>t</title><h1>A</h1><p>x <a href='a.html'>y</a><pre>z</pre><!-- c -->\xc3\xa9",
+        "b.html": (
+            b'<div>u<nav>menu</nav>v</div><h2 id="h">B &amp; b</h2><ul><li>c</li><li><p>d <b>e</b>f</p></li></ul>'
+            b"<table><tr><th>g</th><td>h<br>i</td></tr></table><p hidden>j</p><p>k<span hidden>l</span>m"
+        ),
+    },
     "squad": {"train.json": json.dumps({"data": [{"title": "t_u v", "paragraphs": PARAGRAPHS}]}).encode()},
     "dpr": {
         "psgs_w100.tsv": b'id\ttext\ttitle\n1\t"x ""y"""\tt\n2\tx\tt\nwiki:3\t"p\nq"\t"u"\n4\ta "b" c\t\n',

@@ -6,7 +6,6 @@ What a file says is told by readers of its own, slow and obvious ones (`slow_rea
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import tempfile
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from held_against_slow import check_source
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sources_to_damage import SOURCES
+from sources_to_damage import SOURCES, needs_parser
 
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.errors import InputError
@@ -60,11 +59,6 @@ damages = st.lists(
     min_size=1,
     max_size=4,
 )
-
-
-def needs_parser(name: str) -> None:
-    if name == "html-tree" and importlib.util.find_spec("lxml") is None:
-        pytest.skip("lxml is not installed")
 
 
 def write(files: dict[str, bytes], folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import html
-import importlib.util
 import io
 import json
 import tempfile
@@ -17,6 +16,7 @@ import pytest
 from held_against_slow import told_row
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sources_to_damage import needs_parser
 
 from stillhouse.corpus.sources.detect import open_source
 
@@ -207,8 +207,7 @@ FORMATS = {
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(known=known())
 def test_what_was_written_is_read(name: str, known: Known) -> None:
-    if name == "html-tree" and importlib.util.find_spec("lxml") is None:
-        pytest.skip("lxml is not installed")
+    needs_parser(name)
     files, rows = FORMATS[name](known)
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files.items():

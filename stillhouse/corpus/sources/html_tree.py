@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,15 +18,25 @@ SUFFIXES = (".html", ".htm", ".xhtml")
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 LEFT_OUT = frozenset(
-    "nav footer aside script style noscript template svg math form button select iframe object head title".split()  # noqa: SIM905
+    "nav footer aside script style noscript template svg math form button select iframe object title".split()  # noqa: SIM905
 )
-"""Elements whose text is no part of the article, and whose links are none of its own."""
+"""Elements whose text is no part of the article, and whose links are none of its own. `head` is none of them: of a page
+that leaves out `<body>`, the parser puts an element there that it does not know."""
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q s samp small span strike "  # noqa: SIM905
-    "strong sub sup time tt u var wbr ruby rb rt rp".split()
+    "strong sub sup time tt u var wbr ruby rb rt rp script style noscript template svg math button select iframe "
+    "object title br td th".split()
 )
-"""Elements that end no paragraph; every other one does. Cells of a table row stay together."""
+"""Elements that end no paragraph; every other one does, also one that is left out. Cells of a row stay together."""
 CELLS = frozenset(("td", "th"))
+NEWER = frozenset(
+    "article aside details dialog figcaption figure footer header hgroup main nav search section summary".split()  # noqa: SIM905
+)
+"""Elements that libxml2 does not know: left to it, none would end a paragraph whose `</p>` is left out, and the next
+paragraph would end both, so that the rest of a menu became part of the article. It is given `div` for them."""
+_NEWER = re.compile(rb"<(/?)(%s)(?=[\s/>])" % "|".join(NEWER).encode(), re.IGNORECASE)
+_NAME = "in-truth"
+"""The attribute of such a `div` that has its name."""
 _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
 """What documentation tools put behind a heading as a link to it."""
 
@@ -105,12 +116,21 @@ def _parse(data: bytes) -> Any:
         # Without `huge_tree` a page ends in silence at 256 elements in each other, or ten million characters on end.
         parser = html.HTMLParser(encoding=encoding, huge_tree=True)
         # NUL bytes would end the page for the parser.
-        page = html.document_fromstring(data.replace(b"\x00", b""), parser=parser)
+        page = html.document_fromstring(_NEWER.sub(_known, data.replace(b"\x00", b"")), parser=parser)
     except (etree.LxmlError, ValueError, LookupError, AssertionError):
         return None
     if any(entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for entry in parser.error_log):
         raise _TooDeep
+    for element in page.iter("div"):
+        name = element.get(_NAME, "").lower()
+        element.tag = name if name in NEWER else "div"
     return page
+
+
+def _known(tag: re.Match[bytes]) -> bytes:
+    """A tag of an element of `NEWER` as one of a `div`."""
+    end, name = tag.groups()
+    return b"</div" if end else b"<div %s=%s" % (_NAME.encode(), name)
 
 
 def _main(page: Any) -> Any:
@@ -151,6 +171,8 @@ def _blocks(page: Any) -> Iterator[_Block]:
     for event, element in walk:
         tag = element.tag if isinstance(element.tag, str) else ""
         if event == "start":
+            if tag not in INLINE:
+                yield from flush()
             if _is_left_out(element):
                 walk.skip_subtree()
                 continue
@@ -159,14 +181,13 @@ def _blocks(page: Any) -> Iterator[_Block]:
             elif tag in CELLS:
                 parts.append(" ")
             elif tag not in INLINE:
-                yield from flush()
                 line = element.sourceline or line
                 level = HEADINGS.index(tag) + 1 if tag in HEADINGS else 0
                 pre += tag == "pre"
             elif tag == "a" and element.get("href"):
                 links.append(element.get("href"))
             parts.append(element.text or "")
-        elif event == "end" and not _is_left_out(element) and tag not in ("br", *CELLS, *INLINE):
+        elif event == "end" and not _is_left_out(element) and tag not in INLINE:
             yield from flush()
             level = 0
             pre -= tag == "pre"

@@ -61,15 +61,23 @@ def retrieve(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Passage rows int32 [Q, K] and scores float32 [Q, K] of each query text, best first, padded with -1.
 
-    K is `depth` or all passages. The search is on a GPU only where `context.device` asks for one and faiss can.
-    Raises `InputError` as `query_vectors`.
+    K is `depth` or all passages. Raises `InputError` as `query_vectors`.
     """
     vectors_QD = query_vectors(encoder, index, texts, context, config)
-    asked = context.device == "cuda"
-    refused = index.refused_by_gpu(depth) if asked else ""
+    return index.search(vectors_QD, depth, gpu=searches_on_gpu(index, depth, context))
+
+
+def searches_on_gpu(index: VectorIndex, depth: int, context: Context) -> bool:
+    """Whether an index is searched on a GPU: a flat one where there is one, another if `--device cuda` asks for it.
+
+    Where faiss refuses, the log says why.
+    """
+    if index.kind == "flat" or context.device != "cuda":
+        return index.kind == "flat" and context.torch_device().type == "cuda"
+    refused = index.refused_by_gpu(depth)
     if refused:
         context.log(f"faiss searches this {index.kind} index on the CPU: {refused}")
-    return index.search(vectors_QD, depth, gpu=asked and not refused)
+    return not refused
 
 
 def time_queries(

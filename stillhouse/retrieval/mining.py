@@ -221,14 +221,20 @@ def repeated(rows_BK: Rows) -> NDArray[np.bool_]:
 
 
 class DenseRanking:
-    """Query vectors beside an index: ranks its passages, and scores any pair as the index does."""
+    """Query vectors beside an index: ranks its passages, and scores any pair as the index does.
 
-    def __init__(self, vectors_QD: NDArray[np.float32], index: VectorIndex) -> None:
+    `on_gpu(depth)` says whether a search so deep is one on a GPU.
+    """
+
+    def __init__(
+        self, vectors_QD: NDArray[np.float32], index: VectorIndex, on_gpu: Callable[[int], bool] = lambda depth: False
+    ) -> None:
         self._vectors_QD = vectors_QD
         self._index = index
+        self._on_gpu = on_gpu
 
     def search(self, queries_B: NDArray[np.int64], depth: int) -> tuple[Rows, NDArray[np.float32]]:
-        return self._index.search(self._vectors_QD[queries_B], depth)
+        return self._index.search(self._vectors_QD[queries_B], depth, gpu=self._on_gpu(depth))
 
     def score(self, query_P: NDArray[np.int64], row_P: Rows) -> NDArray[np.float32]:
         """Inner products of the queries and the passages' vectors in the index, float32 [P]."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import faiss
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from stillhouse.artifacts import write_json
@@ -22,6 +23,7 @@ from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.retrieval.embeddings import Embeddings
 from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
+from stillhouse.retrieval.gpu_search import blocks_of, gpu_search, on_gpu
 from stillhouse.retrieval.index_kinds import build, open_flat, write_built, write_flat
 from stillhouse.retrieval.runs import order_by_score
 from stillhouse.retrieval.settings import IndexConfig
@@ -29,8 +31,8 @@ from stillhouse.retrieval.settings import IndexConfig
 FILE, IDS, ABOUT = "index.faiss", "ids.parquet", "index.json"
 DEPTHS = (10, 100)
 """Where the recall of an approximate index is measured."""
-GPU_DEPTH = 2048
-"""As deep as faiss searches on a GPU."""
+GPU, GPU_DEPTH = "cuda", 2048
+"""Where `gpu_search` searches, and as deep as faiss does on a GPU."""
 TIMED, SECONDS = 100, 2.0
 """Queries whose search is timed, at most, and for how long."""
 
@@ -117,11 +119,19 @@ class VectorIndex:
     def _on_gpu(self) -> Any:
         return faiss.index_cpu_to_all_gpus(self._index)
 
-    def refused_by_gpu(self, depth: int) -> str:
-        """Why faiss cannot search this index on a GPU so deep; empty where it can.
+    @cached_property
+    def _vectors_on_gpu(self) -> torch.Tensor | NDArray[np.float32]:
+        """A flat index's vectors on the GPU; as they lie in the file where there is no room for them."""
+        found = on_gpu(self._vectors_ND, torch.device(GPU))
+        return self._vectors_ND if found is None else found
 
-        Which kinds and sizes of code a GPU takes differs from version to version, so that faiss itself is asked.
+    def refused_by_gpu(self, depth: int) -> str:
+        """Why a GPU cannot search this index so deep; empty where it can, as with every flat one.
+
+        Of other kinds faiss itself is asked, as those that a GPU takes differ from version to version.
         """
+        if self.kind == "flat":
+            return ""
         if not hasattr(faiss, "StandardGpuResources"):
             return "faiss-gpu is not installed"
         if min(depth, len(self)) > GPU_DEPTH:
@@ -144,7 +154,7 @@ class VectorIndex:
 
         K is `depth`, or the number of passages where that is less. An approximate index knows inner products
         approximately, unless it is `hnsw`, and may find fewer than K passages: then rows are padded with -1. `gpu`
-        searches there, where faiss breaks ties at the last place of a ranking by itself.
+        searches there, a flat index by `gpu_search`, others by faiss, which breaks ties at the last place by itself.
         Raises `InputError` for vectors of another width.
         """
         if queries_QD.shape[1] != self.width:
@@ -158,6 +168,9 @@ class VectorIndex:
         queries_QD = np.ascontiguousarray(queries_QD, dtype=np.float32)
         if self.kind == "flat" and not gpu:
             return exact_search(queries_QD, self.blocks(), depth)
+        if self.kind == "flat":
+            device = torch.device(GPU)
+            return gpu_search(queries_QD, blocks_of(self._vectors_on_gpu, device), depth, device)
         options = {}
         if self.kind == "hnsw":
             options["params"] = faiss.SearchParametersHNSW(efSearch=max(depth, self._index.hnsw.efSearch))  # type: ignore[attr-defined]

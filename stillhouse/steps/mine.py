@@ -65,7 +65,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus, open_passage_texts
     from stillhouse.retrieval import mining
     from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
-    from stillhouse.retrieval.dense import check_index, query_vectors
+    from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
     from stillhouse.retrieval.encoder import BiEncoder
     from stillhouse.retrieval.false_negatives import below, limits
     from stillhouse.retrieval.negatives import Negatives, describe
@@ -81,7 +81,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     asked = mining.MiningQueries(corpus, config.negatives_among, config.without_answers)
     texts_Q = asked.queries["text"].to_numpy(dtype=object)
     vectors_QD = query_vectors(encoder, index, list(texts_Q), context, config)
-    ranking = mining.DenseRanking(vectors_QD, index)
+    ranking = mining.DenseRanking(vectors_QD, index, lambda depth: searches_on_gpu(index, depth, context))
     offsets, positives = corpus.positives(asked.queries["query_id"])
     query_of_positive = np.repeat(np.arange(len(asked)), np.diff(offsets))
 

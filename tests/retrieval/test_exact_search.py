@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stillhouse.retrieval import gpu_search as of_gpu
 from stillhouse.retrieval.exact_search import FEW, exact_search, inner_products, packed, unpacked
+from stillhouse.retrieval.gpu_search import gpu_search
 from stillhouse.retrieval.packed_linears import can_pack
 
 
@@ -16,11 +20,30 @@ def blocks(vectors: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
     return [(start, vectors[start : start + size]) for start in range(0, len(vectors), size)]
 
 
+CPU = torch.device("cpu")
+
+
+def as_on_a_gpu(queries: np.ndarray, found: list[tuple[int, np.ndarray]], depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """`gpu_search` where there is none: PyTorch computes the same on any device."""
+    return gpu_search(queries, [(start, torch.from_numpy(block)) for start, block in found], depth, CPU)
+
+
+Search = Callable[[np.ndarray, list[tuple[int, np.ndarray]], int], tuple[np.ndarray, np.ndarray]]
+BOTH = pytest.mark.parametrize("exact_search", [exact_search, as_on_a_gpu])
+
+
+@BOTH
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(0, 2**32 - 1), st.integers(1, 90), st.integers(1, 40), st.integers(1, 20), st.sampled_from([1, 3, 140])
+    seed=st.integers(0, 2**32 - 1),
+    passages=st.integers(1, 90),
+    block=st.integers(1, 40),
+    depth=st.integers(1, 20),
+    count=st.sampled_from([1, 3, 140]),
 )
-def test_rankings_are_those_of_sorting_everything(seed: int, passages: int, block: int, depth: int, count: int) -> None:
+def test_rankings_are_those_of_sorting_everything(
+    exact_search: Search, seed: int, passages: int, block: int, depth: int, count: int
+) -> None:
     """Of small whole numbers, products are exact and many are equal."""
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, (passages, 3)).astype(np.float32)
@@ -58,7 +81,28 @@ def test_packed_candidates_are_ordered_by_score_then_row(scores: list[float], ro
     assert found_rows.tolist() == rows and found_scores.tolist() == scores
 
 
-def test_no_queries_and_no_depth() -> None:
+@given(
+    st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=9),
+    st.integers(0, 2**31 - 10),
+)
+def test_candidates_are_the_same_integers_on_a_gpu(scores: list[float], first: int) -> None:
+    rows = np.arange(first, first + len(scores), dtype=np.int32)
+    keys = packed(np.array(scores, dtype=np.float32), rows)
+    found = of_gpu.packed(torch.tensor(scores, dtype=torch.float32), torch.from_numpy(rows.astype(np.int64)))
+    assert found.tolist() == keys.tolist()
+    assert [part.tolist() for part in of_gpu.unpacked(found)] == [part.tolist() for part in unpacked(keys)]
+
+
+def test_more_queries_than_a_gpu_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_gpu, "QUERIES_AT_ONCE", 7)
+    queries, vectors = np.random.default_rng(3).standard_normal((2, 50, 16)).astype(np.float32)
+    found, expected = (search(queries, blocks(vectors, 20), 30) for search in (as_on_a_gpu, exact_search))
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+
+
+@BOTH
+def test_no_queries_and_no_depth(exact_search: Search) -> None:
     vectors = np.ones((3, 2), dtype=np.float32)
     assert exact_search(np.empty((0, 2), np.float32), blocks(vectors, 2), 2)[0].shape == (0, 2)
     assert exact_search(vectors, blocks(vectors, 2), 0)[0].shape == (3, 0)

@@ -8,10 +8,11 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
+import torch
 
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
-from stillhouse.retrieval import vector_index
+from stillhouse.retrieval import gpu_search, vector_index
 from stillhouse.retrieval.embeddings import Embeddings, text_digests, write_segment
 from stillhouse.retrieval.index_kinds import open_flat, write_flat
 from stillhouse.retrieval.settings import IndexConfig
@@ -100,7 +101,7 @@ def test_the_vectors_of_an_index_are_those_it_compares(tmp_path: Path, kind: str
     assert np.allclose(again, scores[query, place], atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "flat"])
 def test_a_search_on_a_gpu_ranks_as_one_on_the_cpu(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With faiss itself in the place of faiss-gpu, whose indexes answer the same calls; hnsw it refuses."""
     index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind)
@@ -121,6 +122,31 @@ def test_a_search_on_a_gpu_ranks_as_one_on_the_cpu(tmp_path: Path, kind: str, mo
     assert index.refused_by_gpu(20) == ""
     for ours, theirs in zip(index.search(QUERIES, 20, gpu=True), index.search(QUERIES, 20)):
         assert np.allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("there_is_room", [True, False])
+def test_a_flat_index_is_searched_by_pytorch_on_a_gpu(
+    tmp_path: Path, there_is_room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here on the CPU: with all vectors brought there once, and brought block by block in every search."""
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "flat")
+    monkeypatch.setattr(vector_index, "GPU", "cpu")
+    monkeypatch.setattr(gpu_search, "BLOCK", 100)
+    if not there_is_room:
+        monkeypatch.setattr(vector_index, "on_gpu", lambda *_: None)
+    assert index.refused_by_gpu(3000) == ""
+    for depth in (20, len(VECTORS)):
+        found, expected = index.search(QUERIES, depth, gpu=True), index.search(QUERIES, depth)
+        np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+        assert (found[0] == expected[0]).mean() > 0.99  # but for rounding of next to equal ones
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_flat_index_on_a_real_gpu(tmp_path: Path) -> None:
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "flat")
+    found, expected = index.search(QUERIES, 20, gpu=True), index.search(QUERIES, 20)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+    assert (found[0] == expected[0]).mean() > 0.99
 
 
 @pytest.mark.parametrize("settings", [{"hnsw_links": 8}, {"ivf_lists": 4}, {"ivf_probes": 4}, {"pq_bytes": 16}])

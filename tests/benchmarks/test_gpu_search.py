@@ -1,0 +1,38 @@
+"""The benchmark of exact search on a GPU, tried on the CPU: it looks at what was found, and says what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+SMALL = ["--passages", "3000", "--width", "16", "--queries", "20", "--depth", "10", "--rounds", "1"]
+
+
+def test_the_page_has_the_search_and_its_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import gpu_search
+
+    page = tmp_path / "gpu_search.md"
+    assert gpu_search.main([*SMALL, "--device", "cpu", "--page", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "20 queries over 3,000 vectors of width 16" in text and " ".join(SMALL) in text
+    [row] = [line for line in text.splitlines() if line.startswith("| PyTorch")]
+    assert row.endswith("% |")
+
+
+@pytest.mark.parametrize("mistake", ["another passage", "a passage twice"])
+def test_a_wrong_ranking_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import gpu_search
+
+    vectors, queries = (gpu_search.sample(count, 16, torch.device("cpu")) for count in (500, 8))
+    rows = gpu_search.by_torch(queries, vectors, 10)
+    gpu_search.check(rows, queries, vectors)
+    wrong = rows.copy()
+    wrong[0, 9] = rows[0, 8] if mistake == "a passage twice" else np.setdiff1d(np.arange(500), rows[0])[0]
+    with pytest.raises(AssertionError, match="stands twice" if mistake == "a passage twice" else "was not found"):
+        gpu_search.check(wrong, queries, vectors)

@@ -1,4 +1,4 @@
-"""The benchmark of exact search on a GPU, tried on the CPU: it looks at what was found, and says what was measured."""
+"""The benchmarks that are for a GPU, tried on the CPU: they look at what was found, and say what was measured."""
 
 from __future__ import annotations
 
@@ -22,6 +22,18 @@ def test_the_page_has_the_search_and_its_share(monkeypatch: pytest.MonkeyPatch, 
     assert "20 queries over 3,000 vectors of width 16" in text and " ".join(SMALL) in text
     [row] = [line for line in text.splitlines() if line.startswith("| PyTorch")]
     assert row.endswith("% |")
+
+
+def test_the_page_has_a_row_for_each_size_of_batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import gpu_encoding
+
+    page = tmp_path / "gpu_encoding.md"
+    small = ["--passages", "300", "--words", "9", "--layers", "1", "--width", "32"]
+    assert gpu_encoding.main([*small, "--batch-tokens", "512", "2048", "--page", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith(("| 512", "| 2,048"))]
+    assert len(rows) == 2 and "300 passages of" in text and " ".join(small) in text
 
 
 @pytest.mark.parametrize("mistake", ["another passage", "a passage twice"])

@@ -1,0 +1,133 @@
+"""Encoding passages with an encoder of BERT-base's size, for a GPU; writes gpu_encoding.md.
+
+    python benchmarks/gpu_encoding.py [--passages 200000] [--words 22] [--batch-tokens 16384 65536 262144]
+
+Weights are random, passages are random words and of natural lengths; all is done that `stillhouse encode` does, from
+texts to vectors on the disk. `--layers 1 --width 96 --passages 500` tries the script where there is no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from clock import Clock
+from machine import machine
+from matrix_peak import matrix_peak
+from notes import write_page
+from scale_on_paper import passage_operations
+from training_examples import MODEL
+from transformers import AutoTokenizer, BertConfig, BertModel
+from waiting import Waiting, of_encoding
+from word_passages import word_blocks
+
+from stillhouse.context import Context
+from stillhouse.corpus.passage_ids import PassageIds
+from stillhouse.retrieval.corpus_encoding import encode_passages
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.source import locate
+from stillhouse.training.precision import computed_in
+
+LENGTH, ROWS_AT_ONCE = 144, 8192
+TARGET = 30_000
+"""Passages a second of 70 tokens, BERT-base, bf16."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passages", type=int, default=200_000)
+    parser.add_argument("--words", type=int, default=22, help="of a passage, on average; a word is some three tokens")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768, help="a multiple of 32")
+    parser.add_argument("--batch-tokens", type=int, nargs="+", default=[16_384, 65_536, 262_144])
+    parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"))
+    arguments = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = list(report(arguments, Path(folder)))
+    print("\n".join(lines))
+    write_page(arguments.page, lines)
+    return 0
+
+
+def report(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
+    encoder = random_encoder(arguments.layers, arguments.width, folder / "model")
+    texts = list(chain.from_iterable(block for _, block in word_blocks(arguments.passages, arguments.words)))
+    tokens = np.concatenate(
+        [
+            encoder.passages(texts[begin : begin + ROWS_AT_ONCE]).lengths()
+            for begin in range(0, len(texts), ROWS_AT_ONCE)
+        ]
+    )
+    size = {"layers": arguments.layers, "width": arguments.width}
+    operations = sum(passage_operations(size, int(length)) for length in tokens)
+    device = Context(folder, quiet=True).torch_device()
+    clock, precision = Clock(device), computed_in(InferenceConfig().precision, device)
+    peak = matrix_peak(precision, clock)
+    words = " ".join(f"--{name} {getattr(arguments, name)}" for name in ("passages", "words", "layers", "width"))
+    batches = " ".join(map(str, arguments.batch_tokens))
+    yield "# Encoding at BERT-base's size"
+    yield ""
+    yield f"Command: `python benchmarks/gpu_encoding.py {words} --batch-tokens {batches}`."
+    yield ""
+    yield machine("torch", "transformers", "numpy")
+    yield ""
+    about, numbers = f"{arguments.layers} layers of width {arguments.width}", str(precision).removeprefix("torch.")
+    yield f"{len(texts):,} passages of {tokens.mean():.0f} tokens on average, cut at {LENGTH}, in"
+    yield f"{numbers}; an encoder of {about} with random weights, [CLS] pooling. From texts"
+    yield "to vectors on the disk. *Share*: of the fastest product of matrices measured here in that precision"
+    yield f"({peak / 1e12:.1f} TFLOP/s), as if the last layer were computed whole. *Making*: the share of the time in"
+    yield "which the other thread made batches, which is more than what is waited for. The target is"
+    yield f"{TARGET:,} passages a second of 70 tokens."
+    yield ""
+    yield "| padded tokens a batch | passages/s | tokens/s | share | making |"
+    yield "|---|---|---|---|---|"
+    measure(
+        encoder, texts[:ROWS_AT_ONCE], arguments.batch_tokens[0], folder / "first", clock
+    )  # the first is not counted
+    for batch_tokens in arguments.batch_tokens:
+        seconds, making = measure(encoder, texts, batch_tokens, folder / str(batch_tokens), clock)
+        rates = f"{len(texts) / seconds:,.0f} | {tokens.sum() / seconds:,.0f} | {operations / seconds / peak:.0%}"
+        yield f"| {batch_tokens:,} | {rates} | {making / seconds:.0%} |"
+
+
+def random_encoder(layers: int, width: int, folder: Path) -> BiEncoder:
+    tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True, trust_remote_code=False)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=max(1, width // 64),
+        intermediate_size=4 * width,
+    )
+    BertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return BiEncoder.load(folder, pooling="cls", passage_length=LENGTH)
+
+
+def measure(encoder: BiEncoder, texts: list[str], batch_tokens: int, work: Path, clock: Clock) -> tuple[float, float]:
+    """Seconds, and those that the other thread took to make batches."""
+
+    def some(rows: np.ndarray) -> Iterator[list[str]]:
+        for begin in range(0, len(rows), ROWS_AT_ONCE):
+            yield [texts[row] for row in rows[begin : begin + ROWS_AT_ONCE]]
+
+    waiting, rows, ids = Waiting(), np.arange(len(texts)), PassageIds([f"p{row}" for row in range(len(texts))])
+    context, config = Context(work, quiet=True), InferenceConfig(batch_tokens=batch_tokens)
+    begun = clock()
+    with waiting.of(*of_encoding()):
+        done = encode_passages(encoder, some, ids, rows, (), work / "new", context, config)
+    seconds = clock() - begun
+    assert done.embeddings.known == len(texts) and np.isfinite(done.embeddings.rows(rows[:100])).all()
+    return seconds, waiting.seconds()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

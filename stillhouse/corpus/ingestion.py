@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from stillhouse.errors import InputError
 QUERIES = ("auto", "source", "pairs")
 """Where train queries come from. `auto` is `source` for a source with train queries and `pairs` for one without, as far
 as the corpus allows pairs."""
+OBJECTS = 100_000
+"""New objects after which Python looks for cycles, while rows are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,17 @@ class Choices:
     pairs: PairChoices | None = None
 
 
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Lets Python look for cycles of objects once in `OBJECTS` new ones: rows hold none, and every look takes time."""
+    before = gc.get_threshold()
+    gc.set_threshold(OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def ingest_source(
     source: Source, choices: Choices, folder: Path, watch: Callable[[Iterable[Row]], Iterable[Row]] = iter
 ) -> dict[str, Any]:
@@ -51,7 +66,8 @@ def ingest_source(
     """
     if source.candidates and choices.titles == LEFT_OUT:
         raise InputError("titles: left_out would leave out the sentence of every ReQA candidate; choose another")
-    corpus = clean(watch(source.rows()), folder / "passages.parquet")
+    with seldom_collected():
+        corpus = clean(watch(source.rows()), folder / "passages.parquet")
     _require_test_queries(source, corpus)
     beyond = sample_articles(corpus, choices.max_articles, choices.seed)
     has_train = "train" in corpus.split_of.values()

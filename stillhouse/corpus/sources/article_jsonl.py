@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.corpus.sources.labels import find_labels, read_labels
-from stillhouse.corpus.sources.lines import Fields, IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.lines import (
+    Fields,
+    IllTyped,
+    find_file,
+    identifier,
+    placed,
+    read_objects,
+    shown_id,
+    text_field,
+)
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Rejected, Row, Source
 from stillhouse.errors import InputError
 
@@ -55,7 +64,7 @@ def _article_rows(id: str, fields: Fields) -> Iterator[Row]:
     for section in _list(fields, "sections"):
         if not isinstance(section, dict):
             raise IllTyped("a section is not an object")
-        heading = text_field(Fields(section, "", ""), "heading", optional=True)
+        heading = text_field(placed(section), "heading", optional=True)
         for paragraph in _list(section, "paragraphs"):
             passage_id = f"{id}#{position + 1}"
             if isinstance(paragraph, str):

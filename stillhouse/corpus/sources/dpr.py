@@ -10,7 +10,7 @@ from pathlib import Path
 from stillhouse.corpus.answers import REGEX, TEXT
 from stillhouse.corpus.sources.cells import read_cells
 from stillhouse.corpus.sources.json_files import read_elements
-from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, spaceless, text_field
+from stillhouse.corpus.sources.lines import IllTyped, identifier, placed, spaceless, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.split_names import split_in
@@ -100,7 +100,7 @@ def _read_training(
         try:
             if not isinstance(element, dict):
                 raise IllTyped("not a JSON object")
-            fields = Fields(element, where, content)
+            fields = placed(element, where, content)
             question = text_field(fields, "question")
             answers, contexts = _texts(fields.get("answers", [])), fields.get("positive_ctxs")
             if not isinstance(contexts, list):
@@ -120,9 +120,9 @@ def _read_positive(context: object, qrel: Qrel, waiting: dict[str, list[Qrel]]) 
     try:
         if not isinstance(context, dict):
             raise IllTyped("positive is not a JSON object")
-        fields = Fields(context, "", "")
+        fields = placed(context)
         if any(context.get(name) is not None for name in CONTEXT_ID):
-            known = Fields({name: value for name, value in context.items() if value is not None}, "", "")
+            known = placed({name: value for name, value in context.items() if value is not None})
             yield qrel._replace(passage_id=identifier(known, CONTEXT_ID).removeprefix(PREFIX))
         else:
             waiting.setdefault(_words(text_field(fields, "text")), []).append(qrel)

@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -19,14 +19,24 @@ _decoder = json.JSONDecoder()
 
 
 class Fields(dict[str, Any]):
-    """A JSON object, with the place it was read from and the beginning of its text."""
+    """A JSON object, with the place it was read from and its text. It is made by `placed`."""
 
-    __slots__ = ("content", "where")
+    __slots__ = ("text", "where")
+    where: str
+    text: str
 
-    def __init__(self, values: dict[str, Any], where: str, content: str) -> None:
-        super().__init__(values)
-        self.where = where
-        self.content = content
+    @property
+    def content(self) -> str:
+        """What `rejected.parquet` shows of it."""
+        return self.text[:CONTENT_LENGTH]
+
+
+def placed(values: Mapping[str, Any], where: str = "", text: str = "") -> Fields:
+    """Fields with their place. An `__init__` of their own would take as long as reading the JSON."""
+    fields = Fields(values)
+    fields.where = where
+    fields.text = text
+    return fields
 
 
 class IllTyped(ValueError):
@@ -106,19 +116,18 @@ def read_objects(path: Path, name: str) -> Iterator[Fields | Rejected]:
             yield line
             continue
         number, text = line
-        where, content = f"{name}:{number}", text[:CONTENT_LENGTH]
+        where, value, reason = f"{name}:{number}", None, "not a JSON object"
         if has_too_many_lists(text):
-            yield Rejected("line", "", TOO_MANY_LISTS, where, content)
-            continue
-        try:
-            value = _value(text)
-        except (ValueError, RecursionError):
-            yield Rejected("line", "", "not JSON", where, content)
-            continue
-        if isinstance(value, dict):
-            yield Fields(value, where, content)
+            reason = TOO_MANY_LISTS
         else:
-            yield Rejected("line", "", "not a JSON object", where, content)
+            try:
+                value = _value(text)
+            except (ValueError, RecursionError):
+                reason = "not JSON"
+        if isinstance(value, dict):
+            yield placed(value, where, text)
+        else:
+            yield Rejected("line", "", reason, where, text[:CONTENT_LENGTH])
 
 
 def has_too_many_lists(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.sources.json_files import read_document
-from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, shown_id, spaceless, text_field
+from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, placed, shown_id, spaceless, text_field
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.split_names import split_in
@@ -81,7 +81,7 @@ def _read_question(item: object, passage_id: str, split: str, where: str) -> Ite
         id, text = identifier(fields, ("id",)), text_field(fields, "question")
         answers = [text_field(_object(answer, where), "text") for answer in _list(fields, "answers")]
     except IllTyped as reason:
-        shown = shown_id(Fields(item, where, ""), ("id",)) if isinstance(item, dict) else ""
+        shown = shown_id(placed(item, where), ("id",)) if isinstance(item, dict) else ""
         yield Rejected("query", shown, str(reason), where, str(item)[:CONTENT_LENGTH])
         return
     if fields.get("is_impossible") or not answers:
@@ -96,7 +96,7 @@ def _read_question(item: object, passage_id: str, split: str, where: str) -> Ite
 def _object(value: object, where: str) -> Fields:
     if not isinstance(value, dict):
         raise IllTyped("not a JSON object")
-    return Fields(value, where, "")
+    return placed(value, where)
 
 
 def _list(fields: Fields, name: str) -> list[Any]:

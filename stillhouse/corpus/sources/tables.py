@@ -12,7 +12,16 @@ import pyarrow as pa
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import read_cells
-from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, Fields, IllTyped, identifier, shown_id, text_field
+from stillhouse.corpus.sources.lines import (
+    LONGEST,
+    TOO_LONG,
+    Fields,
+    IllTyped,
+    identifier,
+    placed,
+    shown_id,
+    text_field,
+)
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.parquet_rows import beginning, open_parquet, read_batches
 from stillhouse.corpus.sources.passage_columns import plain_passages
@@ -136,7 +145,7 @@ def _read(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[
             reason = f"not as many columns as the first row ({len(header)})"
             yield Rejected(_kind(file), cells[0], reason, where, content)
         else:
-            yield Fields({column: cells[place] for column, place in places.items()}, where, content)
+            yield placed({column: cells[place] for column, place in places.items()}, where, content)
 
 
 def _read_parquet(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage | Rejected]:
@@ -163,7 +172,7 @@ def _rows_of(
     """The rows of a batch; such as are too long come alone."""
     if len(wheres) == 1 and sum(column.nbytes for column in columns.values()) > LONGEST:
         begun = {column: beginning(values[0]) for column, values in columns.items()}
-        id = shown_id(Fields(begun, "", ""), _IDS_SHOWN)
+        id = shown_id(placed(begun), _IDS_SHOWN)
         return [Rejected(_kind(file), id, TOO_LONG, wheres[0], str(begun)[:CONTENT_LENGTH])]
     passages = plain_passages(columns, wheres) if file.table == "passages" else None
     return _fields_of(columns, wheres) if passages is None else passages
@@ -173,7 +182,7 @@ def _fields_of(columns: Mapping[str, pa.Array], wheres: list[str]) -> Iterator[F
     values = [column.to_pylist() for column in columns.values()]
     for where, *cells in zip(wheres, *values):
         row = dict(zip(columns, cells))
-        yield Fields(row, where, str(row)[:CONTENT_LENGTH])
+        yield placed(row, where, str(row)[:CONTENT_LENGTH])
 
 
 def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:

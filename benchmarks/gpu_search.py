@@ -68,7 +68,7 @@ def report(arguments: argparse.Namespace, device: torch.device) -> Iterator[str]
                 seconds[name].append(clock() - begun)
             else:
                 check(rows_QK, queries_QD, vectors_ND)
-    with full_precision():
+    with full_precision(device):
         peak = matrix_peak(torch.float32, clock)
     arithmetic = 2 * arguments.passages * arguments.width * arguments.queries
     words = " ".join(f"--{name} {getattr(arguments, name)}" for name in SHOWN)

@@ -67,7 +67,8 @@ def inner_products(queries_QD: NDArray[np.float32], vectors_BD: NDArray[np.float
         products = torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")
         products = products.T if few else products
     else:
-        products = queries @ vectors.T
+        with torch.autocast("cpu", enabled=False):  # of a model that answers single queries
+            products = queries @ vectors.T
     result: NDArray[np.float32] = products.numpy()
     return result
 

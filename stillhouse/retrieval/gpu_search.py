@@ -34,7 +34,7 @@ def gpu_search(
 
     `blocks` hold all vectors in corpus order, at least `depth` of them.
     """
-    with torch.inference_mode(), full_precision():
+    with torch.inference_mode(), full_precision(device):
         queries = torch.from_numpy(np.ascontiguousarray(queries_QD, dtype=np.float32)).to(device)
         best_QK = torch.full((len(queries), depth), NOTHING, dtype=torch.int64, device=device)
         for start, vectors_BD in blocks if depth else ():
@@ -65,12 +65,13 @@ def blocks_of(vectors_ND: NDArray[np.float32] | Tensor, device: torch.device) ->
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
-    """Keeps products of fp32 matrices from being rounded to TF32, whatever the process allows elsewhere."""
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Keeps products of fp32 matrices from TF32 and from autocast, whatever is allowed around it."""
     allowed = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
-        yield
+        with torch.autocast(device.type, enabled=False):
+            yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = allowed
 

@@ -94,11 +94,23 @@ def test_candidates_are_the_same_integers_on_a_gpu(scores: list[float], first: i
 
 
 def test_more_queries_than_a_gpu_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In full precision also within a model's autocast, in which single queries are answered."""
     monkeypatch.setattr(of_gpu, "QUERIES_AT_ONCE", 7)
     queries, vectors = np.random.default_rng(3).standard_normal((2, 50, 16)).astype(np.float32)
-    found, expected = (search(queries, blocks(vectors, 20), 30) for search in (as_on_a_gpu, exact_search))
+    expected = exact_search(queries, blocks(vectors, 20), 30)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = as_on_a_gpu(queries, blocks(vectors, 20), 30)
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+
+
+def test_products_are_in_fp32_within_a_models_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where oneDNN does not compute them, which autocast leaves alone."""
+    monkeypatch.setattr("stillhouse.retrieval.exact_search.can_pack", lambda *_: False)
+    queries, vectors = np.random.default_rng(4).standard_normal((2, 40, 16)).astype(np.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = inner_products(queries, vectors)
+    np.testing.assert_allclose(found, queries.astype(np.float64) @ vectors.astype(np.float64).T, atol=1e-5)
 
 
 @BOTH

@@ -72,12 +72,11 @@ def searches_on_gpu(index: VectorIndex, depth: int, context: Context) -> bool:
 
     Where faiss refuses, the log says why.
     """
-    if index.kind == "flat" or context.device != "cuda":
-        return index.kind == "flat" and context.torch_device().type == "cuda"
-    refused = index.refused_by_gpu(depth)
+    asked = context.device == "cuda" or (index.kind == "flat" and context.torch_device().type == "cuda")
+    refused = index.refused_by_gpu(depth) if asked else ""
     if refused:
         context.log(f"faiss searches this {index.kind} index on the CPU: {refused}")
-    return not refused
+    return asked and not refused
 
 
 def time_queries(

@@ -46,11 +46,11 @@ def gpu_search(
     return rows_QK, scores_QK
 
 
-def on_gpu(vectors_ND: NDArray[np.float32], device: torch.device) -> Tensor | None:
-    """Vectors of a file on the GPU, float32 [N, D]; None where there is no room for them and a search beside them."""
+def on_gpu(vectors_ND: NDArray[np.float32], device: torch.device) -> Tensor | NDArray[np.float32]:
+    """Vectors of a file on the GPU, float32 [N, D]; as they lie where there is no room for them beside a search."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else vectors_ND.nbytes + BESIDE
     if vectors_ND.nbytes + BESIDE > free:
-        return None
+        return vectors_ND
     all_ND = torch.empty(vectors_ND.shape, dtype=torch.float32, device=device)
     for start, vectors_BD in blocks_of(vectors_ND, device):
         all_ND[start : start + len(vectors_BD)] = vectors_BD

@@ -121,9 +121,7 @@ class VectorIndex:
 
     @cached_property
     def _vectors_on_gpu(self) -> torch.Tensor | NDArray[np.float32]:
-        """A flat index's vectors on the GPU; as they lie in the file where there is no room for them."""
-        found = on_gpu(self._vectors_ND, torch.device(GPU))
-        return self._vectors_ND if found is None else found
+        return on_gpu(self._vectors_ND, torch.device(GPU))
 
     def refused_by_gpu(self, depth: int) -> str:
         """Why a GPU cannot search this index so deep; empty where it can, as with every flat one.
@@ -166,9 +164,9 @@ class VectorIndex:
         if not len(queries_QD) or not depth:
             return np.empty((len(queries_QD), depth), np.int32), np.empty((len(queries_QD), depth), np.float32)
         queries_QD = np.ascontiguousarray(queries_QD, dtype=np.float32)
-        if self.kind == "flat" and not gpu:
-            return exact_search(queries_QD, self.blocks(), depth)
         if self.kind == "flat":
+            if not gpu:
+                return exact_search(queries_QD, self.blocks(), depth)
             device = torch.device(GPU)
             return gpu_search(queries_QD, blocks_of(self._vectors_on_gpu, device), depth, device)
         options = {}

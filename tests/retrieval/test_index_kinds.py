@@ -133,7 +133,7 @@ def test_a_flat_index_is_searched_by_pytorch_on_a_gpu(
     monkeypatch.setattr(vector_index, "GPU", "cpu")
     monkeypatch.setattr(gpu_search, "BLOCK", 100)
     if not there_is_room:
-        monkeypatch.setattr(vector_index, "on_gpu", lambda *_: None)
+        monkeypatch.setattr(vector_index, "on_gpu", lambda vectors, _: vectors)
     assert index.refused_by_gpu(3000) == ""
     for depth in (20, len(VECTORS)):
         found, expected = index.search(QUERIES, depth, gpu=True), index.search(QUERIES, depth)

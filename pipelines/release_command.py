@@ -10,7 +10,7 @@ from pathlib import Path
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
-from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.parser import Parser, output_folder
 from stillhouse.surfaces.step_command import add_context_flags, environment
 
 HELP = """\
@@ -44,7 +44,7 @@ def _parser(action: str, description: str) -> Parser:
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
-        type=Path,
+        type=output_folder,
         default=Path(),
         help="the workspace, in a git work tree (default: here)",
     )
@@ -117,7 +117,7 @@ def rollback_action(argv: Sequence[str]) -> int:
 def fetch_action(argv: Sequence[str]) -> int:
     parser = _parser("fetch", "Copies the artifacts of a release, by default of the one in use.")
     parser.add_argument("version", nargs="?", metavar="VERSION", default="", help="as v1.2.0")
-    parser.add_argument("--target", metavar="FOLDER", type=Path, required=True, help="copy them into this folder")
+    parser.add_argument("--target", metavar="FOLDER", type=output_folder, required=True, help="copy them there")
     parser.add_argument("--only", metavar="NAMES", default="", help="of them, with commas between: retriever,index")
     arguments = parser.parse(argv)
     from stillhouse.versions.data import fetch_release

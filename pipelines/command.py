@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,18 +44,12 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {
-        "compile": compile_action,
-        "submit": submit_action,
-        "upload": upload_action,
-        "run-local": run_local_action,
-    }
     if not argv or argv[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0
-    if argv[0] not in actions:
-        raise InputError(f"stillhouse pipeline has no action {argv[0]!r}; {nearest(argv[0], actions)}")
-    return actions[argv[0]](argv[1:])
+    if argv[0] not in ACTIONS:
+        raise InputError(f"stillhouse pipeline has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
+    return ACTIONS[argv[0]](argv[1:])
 
 
 def _parser(action: str, description: str) -> Parser:
@@ -269,3 +263,12 @@ def _platform() -> None:
         import kfp  # noqa: F401
     except ImportError:
         raise InputError("`stillhouse pipeline` needs kfp: pip install 'stillhouse[platform]'") from None
+
+
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "compile": compile_action,
+    "submit": submit_action,
+    "upload": upload_action,
+    "run-local": run_local_action,
+}
+"""What the word after the command may be."""

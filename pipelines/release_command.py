@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stillhouse.config import nearest
@@ -30,13 +30,12 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {"list": list_action, "promote": promote_action, "rollback": rollback_action, "fetch": fetch_action}
     if not argv or argv[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0
-    if argv[0] not in actions:
-        raise InputError(f"stillhouse release has no action {argv[0]!r}; {nearest(argv[0], actions)}")
-    return actions[argv[0]](argv[1:])
+    if argv[0] not in ACTIONS:
+        raise InputError(f"stillhouse release has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
+    return ACTIONS[argv[0]](argv[1:])
 
 
 def _parser(action: str, description: str) -> Parser:
@@ -44,7 +43,7 @@ def _parser(action: str, description: str) -> Parser:
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
-        type=output_folder,
+        type=Path,
         default=Path(),
         help="the workspace, in a git work tree (default: here)",
     )
@@ -140,3 +139,12 @@ def fetch_action(argv: Sequence[str]) -> int:
 
 def _log(line: str) -> None:
     print(line, file=sys.stderr)
+
+
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "list": list_action,
+    "promote": promote_action,
+    "rollback": rollback_action,
+    "fetch": fetch_action,
+}
+"""What the word after the command may be."""

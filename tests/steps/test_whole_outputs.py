@@ -275,9 +275,9 @@ def test_a_file_that_came_to_an_output_is_neither_read_nor_lost(tmp_path: Path) 
     source, output = write_source(tmp_path / "source", 3), tmp_path / "corpus"
     run(source, output)
     (output / "extra.parquet").write_bytes(b"x")
-    with pytest.raises(InputError, match="holds extra.parquet, which no step wrote; move it away"):
+    with pytest.raises(InputError, match=r"holds extra\.parquet, which no step wrote; move it away"):
         execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})
-    with pytest.raises(InputError, match="holds extra.parquet, which no step wrote; move it away"):
+    with pytest.raises(InputError, match=r"holds extra\.parquet, which no step wrote; move it away"):
         run(source, output)
     (output / "extra.parquet").rename(tmp_path / "extra.parquet")
     run(source, output)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stillhouse.artifacts import digest_file, flush, refuse_file_above, write_whole_json
+from stillhouse.artifacts import digest_file, flush, refuse_file_above, write_whole
 from stillhouse.context import say
 from stillhouse.errors import InputError, usable_place
 from stillhouse.lock import only_process
@@ -81,7 +81,8 @@ def own_file(path: Path) -> Iterator[Path]:
 
 
 def _is_stream(path: Path) -> bool:
-    return str(path).startswith(STREAMS) or (path.exists() and not path.is_file() and not path.is_dir())
+    regular = (path.is_file() and not str(path).startswith(STREAMS)) or path.is_dir()
+    return path.exists() and not regular
 
 
 def _put(staging: Path, folder: Path, names: Sequence[str]) -> None:
@@ -139,4 +140,5 @@ def _read(folder: Path) -> Record:
 
 
 def _write(folder: Path, made: Record) -> None:
-    write_whole_json(folder / OWN / RECORD, made)
+    # In ASCII, since a file's name may be no UTF-8.
+    write_whole(folder / OWN / RECORD, json.dumps(made, indent=2, sort_keys=True) + "\n")

@@ -21,6 +21,7 @@ MODULES = (
     "train_retriever",
     "encode",
     "index",
+    "hybrid",
     "mine",
     "train_reranker",
     "score",

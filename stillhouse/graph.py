@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Step
 
@@ -19,7 +18,8 @@ ARTIFACTS = Path("artifacts")
 
 @dataclass(frozen=True)
 class Use:
-    """One use of a step. `inputs` maps an input port to `use/output` of an earlier use.
+    """One use of a step. `inputs` maps the key of an input (a port, or `port/NAME` where a port takes many) to
+    `use/output` of an earlier use.
 
     Its settings are the recipe's section of its own name, or another use's that it names as `settings_of`.
     """
@@ -60,8 +60,12 @@ def _mine(name: str, system: str) -> Use:
     return Use(name, "mine", CORPUS | inputs | {"others": "lexical/negatives"})
 
 
-RUNS = {system: f"{system}_run/run" for system in SYSTEMS} | {"bm25": "lexical/run"}
-CURVES = {f"{training}_curves": f"{training}/curves" for training in TRAININGS}
+def _evaluate(runs: Mapping[str, str], trainings: Iterable[str]) -> Use:
+    """The evaluation of runs, by the names of systems, with the loss curves of trainings."""
+    curves = {f"curves/{training}": f"{training}/curves" for training in trainings}
+    return Use("evaluate", "evaluate", CORPUS | {f"run/{system}": run for system, run in runs.items()} | curves)
+
+
 BM25 = CORPUS | {"negatives": "lexical/negatives"}
 PRETRAINED = {"encoder": "pretraining/encoder"}
 
@@ -111,7 +115,26 @@ USES: tuple[Use, ...] = (
         "rerank",
         CORPUS | {"candidates": "retriever_2_run/run", "reranker": "reranker/reranker"},
     ),
-    Use("evaluate", "evaluate", CORPUS | RUNS | CURVES),
+    _evaluate(
+        {
+            "bm25": "lexical/run",
+            "zero_shot": "zero_shot_run/run",
+            "retriever_1_unpretrained": "retriever_1_unpretrained_run/run",
+            "retriever_1": "retriever_1_run/run",
+            "retriever_2": "retriever_2_run/run",
+            "reranked": "reranked_run/run",
+            "distilled": "distilled_run/run",
+        },
+        (
+            "lm_head",
+            "pretraining",
+            "retriever_1_unpretrained",
+            "retriever_1",
+            "retriever_2",
+            "reranker",
+            "distilled",
+        ),
+    ),
 )
 
 APART: tuple[Use, ...] = (

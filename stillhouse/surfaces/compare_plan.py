@@ -163,7 +163,8 @@ def refuse_rewired(plan: Plan, surface: str) -> None:
 
 def _reference(settings: Mapping[str, Any]) -> Job:
     uses = needed(USES, [source.split("/")[0] for source in REFERENCES.values()])
-    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | REFERENCES))
+    runs = {f"run/{system}": source for system, source in REFERENCES.items()}
+    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs))
     return Job("reference", 0, tuple(uses), settings, {use.name: Path(SHARED) for use in uses})
 
 
@@ -175,12 +176,12 @@ def _unpretrained(use: Use) -> Use:
 def _evaluation(retriever: str, pretrained: bool) -> Use:
     """The evaluation of one retriever, with the loss curves of its trainings."""
     system = retriever if pretrained or retriever != "retriever_1" else "retriever_1_unpretrained"
-    curves = {f"{system}_curves": f"{retriever}/curves"}
+    curves = {f"curves/{system}": f"{retriever}/curves"}
     if retriever == RERANKED:
-        curves = {"reranker_curves": "reranker/curves"}
+        curves = {"curves/reranker": "reranker/curves"}
     if pretrained:
-        curves["pretraining_curves"] = f"{PRETRAINING}/curves"
-    return Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus", system: f"{retriever}_run/run"} | curves)
+        curves[f"curves/{PRETRAINING}"] = f"{PRETRAINING}/curves"
+    return Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus", f"run/{system}": f"{retriever}_run/run"} | curves)
 
 
 def _below(names: Iterable[str], uses: Iterable[Use]) -> set[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from stillhouse.corpus.sources.built_in import SAMPLE
-from stillhouse.evaluation.systems import TRAININGS
+from stillhouse.evaluation.systems import about_training
 from stillhouse.graph import ARTIFACTS, USES, Use
 from stillhouse.surfaces.recipes import Recipe, load_recipe, location_fields
 from stillhouse.surfaces.step_command import command_of
@@ -39,7 +39,7 @@ def render(recipe: Recipe, folder: Path) -> str:
     content = {
         "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder, reported=True) for use in USES},
         "metrics": [f"{ARTIFACTS}/evaluate/evaluation/{name}.json" for name in ("metrics", "dev_metrics")],
-        "plots": [_plot(training, title) for training, title in TRAININGS.items()],
+        "plots": [_plot(use.name) for use in USES if "curves" in use.output_paths()],
     }
     return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=Indented)
 
@@ -71,10 +71,12 @@ def stage(use: Use, recipe: Recipe, folder: Path, *, reported: bool = False) -> 
     return {"cmd": " ".join(words), "deps": deps, "params": [use.section], "outs": outs}
 
 
-def _plot(training: str, title: str) -> dict[str, Any]:
+def _plot(training: str) -> dict[str, Any]:
     curve = f"{ARTIFACTS}/{training}/curves/curves.csv"
     losses = ["train_loss", "heldout_loss"]
-    return {training: {"x": "step", "y": {curve: losses}, "title": f"Loss: {title}", "y_label": "loss"}}
+    return {
+        training: {"x": "step", "y": {curve: losses}, "title": f"Loss: {about_training(training)}", "y_label": "loss"}
+    }
 
 
 class Indented(yaml.SafeDumper):

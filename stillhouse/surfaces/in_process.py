@@ -11,7 +11,7 @@ from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.config import recorded
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, USES, Use
-from stillhouse.steps.execute import execute, open_inputs
+from stillhouse.steps.execute import ORDER, execute, open_inputs
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces.recipes import location_fields
 
@@ -60,5 +60,7 @@ def up_to_date(use: Use, config: Any, root: Path) -> bool:
         if manifest.facts.get("passed") is False:  # so that a failed validation says so every time
             return False
         if (manifest.step, manifest.config, manifest.inputs) != (use.step_name, recorded(config), inputs):
+            return False
+        if manifest.facts.get(ORDER, {}) != use.step.order_of(use.inputs):
             return False
     return True

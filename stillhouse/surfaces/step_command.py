@@ -17,7 +17,7 @@ from stillhouse.errors import InputError
 from stillhouse.graph import APART, USES, Use
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
-from stillhouse.steps.spec import Step
+from stillhouse.steps.spec import NAME, Step
 from stillhouse.surfaces.parser import Parser
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -28,7 +28,7 @@ COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "quiet", "help"
 def main(step: Step, argv: Sequence[str]) -> int:
     arguments = step_parser(step).parse(argv)
     config = resolve_config(step, arguments)
-    inputs = {port.name: getattr(arguments, port.name) for port in step.inputs if getattr(arguments, port.name)}
+    inputs = given_inputs(step, arguments)
     outputs = {}
     for port in step.outputs:
         outputs[port.name] = getattr(arguments, port.name)
@@ -41,6 +41,27 @@ def main(step: Step, argv: Sequence[str]) -> int:
     if arguments.report:
         write_report(arguments.report, report)
     return 0
+
+
+def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
+    """The input folders of a command line. Raises `InputError` for a `NAME=FOLDER` that is ill-formed or repeated."""
+    found: dict[str, Path] = {}
+    for port in step.inputs:
+        given = getattr(arguments, port.name)
+        if not port.many:
+            found |= {port.name: given} if given else {}
+            continue
+        for text in given or ():
+            name, equals, folder = text.partition("=")
+            if not equals or not folder or not NAME.fullmatch(name):
+                raise InputError(
+                    f"{port.flag} {text}: write NAME=FOLDER, the name of letters, digits, _ and -, as "
+                    f"{port.flag} bm25=artifacts/lexical/{port.name}"
+                )
+            if f"{port.name}/{name}" in found:
+                raise InputError(f"{port.flag} {name} is given twice; give each folder a name of its own")
+            found[f"{port.name}/{name}"] = Path(folder)
+    return found
 
 
 def flag_of(name: str) -> str:
@@ -59,8 +80,12 @@ def step_parser(step: Step) -> Parser:
         group = parser.add_argument_group(title) if ports else None
         for port in ports:
             assert group is not None
-            note = " (optional)" if port.optional else ""
-            group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=Path, help=_literal(port.help + note))
+            notes = ["optional"] * port.optional + ["with its name; once for each"] * port.many
+            text = _literal(port.help + (f" ({'; '.join(notes)})" if notes else ""))
+            if port.many:
+                group.add_argument(port.flag, dest=port.name, metavar="NAME=FOLDER", action="append", help=text)
+            else:
+                group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=Path, help=text)
     group = parser.add_argument_group("settings (default < --params < flag)")
     kinds = field_types(step.config)
     for field in own_first(step.config):
@@ -191,9 +216,8 @@ def example_of(step: Step) -> Use:
 def command_of(use: Use) -> list[str]:
     """The words of the command line that runs one use in a workspace, one list item a flag with its value."""
     folders = use.input_paths() | use.output_paths()
-    flags = {port.name: port.flag for port in (*use.step.inputs, *use.step.outputs)}
     words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.section}"]
-    return words + [f"{flags[name]} {folder.as_posix()}" for name, folder in folders.items()]
+    return words + [" ".join(use.step.argument(key, folder.as_posix())) for key, folder in folders.items()]
 
 
 def _example(step: Step) -> str:

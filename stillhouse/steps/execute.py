@@ -13,6 +13,7 @@ from typing import Any
 
 from stillhouse import context as surroundings
 from stillhouse.artifacts import (
+    MANIFEST,
     Manifest,
     digest_files,
     digest_json,
@@ -85,8 +86,9 @@ def _execute(
             report = step.run(config, inputs, staged, context)
             order = step.order_of(inputs)
             facts = report.facts | ({ORDER: order} if order else {})
-            for folder in folders:
-                write_manifest(folder, step.name, recorded(config), digests, facts)
+            for port, folder in zip(step.outputs, folders):
+                beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}
+                write_manifest(folder, step.name, recorded(config), digests | beside, facts)
         shutil.rmtree(context.work, ignore_errors=True)
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)
     read = ", ".join(str(path) for path in inputs.values()) or "its source"
@@ -140,13 +142,18 @@ def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
             raise InputError(f"step '{step.name}' needs {needed}: {port.help}")
         for key in keys:
             folder = inputs[key]
-            foreign = port.kind == "model" and folder.is_dir() and not (folder / "manifest.json").is_file()
-            manifests[key] = foreign_manifest(folder) if foreign else read_manifest(folder)
+            manifests[key] = manifest_of(folder, port.kind, verify=True)
             if key == VERDICT and not manifests[key].facts.get("passed"):
                 raise InputError(
                     f"{folder}: the corpus did not pass validation; open its report.html and mend the corpus"
                 )
     return manifests
+
+
+def manifest_of(folder: Path, kind: str, *, verify: bool = False) -> Manifest:
+    """The manifest of an input. A model may come from outside Stillhouse, and has then one of its files' digests."""
+    foreign = kind == "model" and folder.is_dir() and not (folder / MANIFEST).is_file()
+    return foreign_manifest(folder) if foreign else read_manifest(folder, verify=verify)
 
 
 def as_flag(key: str) -> str:

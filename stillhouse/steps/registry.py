@@ -27,6 +27,7 @@ MODULES = (
     "score",
     "retrieve",
     "rerank",
+    "select_best",
     "evaluate",
     "judge",
 )

@@ -39,6 +39,8 @@ class Port:
     step's other inputs. `kind` "model" is free to be used with any corpus, and may come from outside Stillhouse.
     `agrees_on` names the inputs that a data port must share with the step where these are not all: negatives that
     another retriever mined are of the same corpus. `holds` is "Model" or "Dataset", what Kubeflow shows it as.
+    An output may belong `beside` outputs declared before it. Their digests are then recorded among its inputs, so that
+    an index stays tied to its model.
     An input port may take `many` folders, each with a name: the key of one among a step's inputs is `port/NAME`
     (`run/bm25`), there is at least one unless the port is optional, and their order is the order given.
     """
@@ -50,6 +52,7 @@ class Port:
     agrees_on: tuple[str, ...] = ()
     holds: str = ""
     many: bool = False
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.holds:

@@ -52,14 +52,16 @@ def up_to_date(use: Use, config: Any, root: Path) -> bool:
     if location_fields(use.step):
         return False
     inputs = {name: manifest.digest for name, manifest in open_inputs(use.step, use.input_paths(root)).items()}
-    for path in use.output_paths(root).values():
+    ports = {port.name: port for port in use.step.outputs}
+    for name, path in use.output_paths(root).items():
         try:
             manifest = read_manifest(path)
         except InputError:  # missing or damaged: made anew
             return False
         if manifest.facts.get("passed") is False:  # so that a failed validation says so every time
             return False
-        if (manifest.step, manifest.config, manifest.inputs) != (use.step_name, recorded(config), inputs):
+        made_from = {key: digest for key, digest in manifest.inputs.items() if key not in ports[name].beside}
+        if (manifest.step, manifest.config, made_from) != (use.step_name, recorded(config), inputs):
             return False
         if manifest.facts.get(ORDER, {}) != use.step.order_of(use.inputs):
             return False

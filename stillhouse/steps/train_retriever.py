@@ -35,10 +35,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.group_training import stop_on
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.retriever_training import train_retriever
     from stillhouse.retrieval.teacher import Teacher
-    from stillhouse.training.curves import best_row, describe, write_curves
+    from stillhouse.training.curves import describe, metrics_of, write_curves
 
     # An encoder that was saved with its language-model head lacks BERT's pooler, which is drawn anew and saved.
     torch.manual_seed(config.seed)
@@ -61,9 +62,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
-    best = best_row(rows)
-    metrics = {"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss}
-    return Report(describe(rows), metrics=metrics)
+    return Report(describe(rows, stop_on(config)), metrics=metrics_of(rows, stop_on(config)))
 
 
 STEP = Step(

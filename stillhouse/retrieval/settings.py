@@ -149,6 +149,17 @@ class RetrieverConfig(GroupTrainingConfig):
             raise InputError("gradient_cache saves no memory without texts_at_once; set that, to 64 for instance")
 
 
+def read_alphas(text: str) -> tuple[float, ...]:
+    """The shares of `average`, as they stand in its setting. Raises `InputError` for anything else."""
+    words = re.split(r"[+\s]+", text.strip())
+    if not all(re.fullmatch(r"0?\.[0-9]{1,9}|[01](\.0{0,9})?", word) for word in words):
+        raise InputError(f"alphas must be numbers from 0 to 1 with + between them, not {text!r}")
+    alphas = tuple(float(word) for word in words)
+    if len(set(alphas)) < len(alphas):
+        raise InputError(f"alphas must name each share once: {text!r}")
+    return alphas
+
+
 def read_widths(text: str) -> tuple[int, ...]:
     """The widths of `matryoshka_widths`, ascending. Raises `InputError` for anything else."""
     words = re.split(r"[+\s]+", text.strip()) if text.strip() else []

@@ -139,6 +139,7 @@ USES: tuple[Use, ...] = (
 
 APART: tuple[Use, ...] = (
     Use("count", "count", {"tokens": "tokenize/tokens"}),
+    Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
     Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
     Use("judge", "judge", CORPUS | {"champion": "champion_run/run", "challenger": "distilled_run/run"}),
 )

@@ -10,19 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.retrieval.cross_encoder import CrossEncoder, PairTexts
-from stillhouse.retrieval.group_training import open_samplers, train_on_groups
+from stillhouse.retrieval.dev_ranking import DevCandidates
+from stillhouse.retrieval.dev_scores import score_by_reranker
+from stillhouse.retrieval.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.listwise import disagreement, listwise_loss
 from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.settings import GroupTrainingConfig
 from stillhouse.training.batches import chunks
 from stillhouse.training.curves import CurveRow
-from stillhouse.training.settings import TrainingConfig
+from stillhouse.training.measurements import READS_OF_TRAINING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +126,13 @@ def train_reranker(
     model: CrossEncoder,
     corpus: Corpus,
     negatives: Negatives,
-    config: TrainingConfig,
+    config: GroupTrainingConfig,
     drawing: Drawing,
     r_drop: float,
     pairs_at_once: int,
     context: Context,
 ) -> list[CurveRow]:
-    """Trains `model` in place on the train queries and returns its curves; dev queries give the held-out loss.
+    """Trains `model` in place on the train queries and returns its curves; dev queries choose what is kept of it.
 
     The held-out loss is of all candidates that are drawn, read once without dropout.
     Raises `InputError` as `GroupSampler`. A query without negatives teaches nothing and adds 0 to the loss.
@@ -137,4 +141,11 @@ def train_reranker(
     drawn = drawing.forward or drawing.negatives
     samplers = open_samplers(corpus, negatives, drawn, drawing.depth, config.seed, context)
     loss = RerankerLoss(model, texts, samplers, drawing, r_drop, pairs_at_once, context.torch_device())
-    return train_on_groups(model, samplers, loss.draw, loss, config, context)
+
+    def score(candidates: DevCandidates) -> NDArray[np.float32]:
+        return score_by_reranker(model, candidates, texts, context)
+
+    passes = READS_OF_TRAINING * (2 if r_drop else 1)
+    example = passes * (1 + drawing.negatives) + (1 + drawing.forward if drawing.forward else 0)
+    reads = Reads(example=example, heldout=1 + drawn, passages_once=False)
+    return train_on_groups(model, samplers, loss.draw, loss, score, reads, config, context)

@@ -19,6 +19,7 @@ MODULES = (
     "pretrain",
     "lexical",
     "train_retriever",
+    "average",
     "encode",
     "index",
     "hybrid",

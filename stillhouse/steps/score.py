@@ -146,7 +146,7 @@ STEP = Step(
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("negatives", "hard negatives"),
+        Port("negatives", "hard negatives", agrees_on=("corpus",)),
         Port("reranker", "the cross-encoder", kind="model", optional=True),
         Port("retriever", "the student so far, which has a part in the fused teacher", kind="model", optional=True),
         Port("index", "the student's index of the corpus", optional=True),

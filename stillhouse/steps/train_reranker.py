@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.retrieval.settings import GroupTrainingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.training.settings import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TrainingConfig):
+class Config(GroupTrainingConfig):
     """The listwise loss of 001 eq. 4; defaults are 001 Table 13 (re-ranker)."""
 
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
@@ -46,10 +46,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.group_training import stop_on
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.reranker_training import Drawing, train_reranker
     from stillhouse.retrieval.source import model_or
-    from stillhouse.training.curves import best_row, describe, write_curves
+    from stillhouse.training.curves import describe, metrics_of, write_curves
 
     torch.manual_seed(config.seed)
     init = model_or(inputs["init"], inputs.get("encoder"), "re-ranker")
@@ -61,11 +62,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     rows = train_reranker(model, corpus, negatives, config, drawing, config.r_drop, config.pairs_at_once, context)
     model.save(outputs["reranker"])
     write_curves(outputs["curves"], rows)
-    best = best_row(rows)
-    return Report(
-        describe(rows),
-        metrics={"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss},
-    )
+    return Report(describe(rows, stop_on(config)), metrics=metrics_of(rows, stop_on(config)))
 
 
 STEP = Step(

@@ -38,10 +38,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.group_training import stop_on
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.retriever_training import train_retriever
     from stillhouse.retrieval.teacher import Teacher, is_ahead
-    from stillhouse.training.curves import best_row, describe, write_curves
+    from stillhouse.training.curves import describe, metrics_of, write_curves
 
     # An encoder that was saved with its language-model head lacks BERT's pooler, which is drawn anew and saved.
     torch.manual_seed(config.seed)
@@ -67,12 +68,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
-    best = best_row(rows)
-    metrics = {"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss}
-    summary = describe(rows)
+    summary = describe(rows, stop_on(config))
     if "teacher" in inputs and not distilled:
         summary += "; without its teacher, which ranks no better than its student"
-    return Report(summary, metrics=metrics, facts={"distilled": distilled})
+    return Report(summary, metrics=metrics_of(rows, stop_on(config)), facts={"distilled": distilled})
 
 
 STEP = Step(

@@ -16,11 +16,12 @@ from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
-from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot
+from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
 from stillhouse.evaluation.report.differences import differences_part
 from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
+from stillhouse.training.curves import DEV
 
 PAIR_TASKS = {
     "ict": "a sentence → the passage beside its own",
@@ -282,7 +283,17 @@ def _training(name: str, curves: pd.DataFrame) -> dict[str, Any]:
         "kept": float(heldout.iloc[kept]),
         "kept_step": int(curves["step"].iloc[kept]),
         "fell": bool(heldout.iloc[kept] < heldout.iloc[0]),
+        "ranking": _ranking(curves, kept),
     }
+
+
+def _ranking(curves: pd.DataFrame, kept: int) -> dict[str, Any] | None:
+    """What ranking dev queries chose of a training; None where the held-out loss did."""
+    name = ranking_of(curves)
+    if not name:
+        return None
+    start, best = float(curves[name].iloc[0]), float(curves[name].iloc[kept])
+    return {"measure": name.removeprefix(DEV), "start": start, "kept": best, "rose": best > start}
 
 
 def signed(value: float) -> str:

@@ -93,7 +93,7 @@ def test_a_hybrid_of_another_index_is_refused(
     other = run_step("fetch-model", {}, "other", **settings)["encoder"]
     inputs = {"corpus": small_corpus, "retriever": other}
     index = run_step("index", inputs, "other index", precision="fp32")["index"]
-    with pytest.raises(InputError, match="made from another (retriever|index)"):
+    with pytest.raises(InputError, match=r"made from another (retriever|index)"):
         run_step("retrieve", {**inputs, "index": index, "hybrid": fitted}, "mixed")
 
 

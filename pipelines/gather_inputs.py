@@ -46,7 +46,8 @@ def _component(outputs: tuple[tuple[str, str, tuple[str, ...]], ...], base_image
     # As a file that Python has read: inspect, and with it kfp, looks sources up there.
     linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
     names: dict[str, Any] = {"Input": dsl.Input, "Output": dsl.Output, "Dataset": dsl.Dataset, "Model": dsl.Model}
-    exec(compile(source, place, "exec"), names)
+    # kfp reads the types of the signature as they stand, and not as this module's future import would leave them.
+    exec(compile(source, place, "exec", dont_inherit=True), names)
     return dsl.component(base_image=base_image, install_kfp_package=False)(names["gather_inputs"])
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from stillhouse.comparison.sweep import Variant
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.graph import find_uses
+from stillhouse.graph import known_uses
 from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Job, Plan, refuse_rewired, seeded
 
 UNPRETRAINED = {"retriever_1": "retriever_1_unpretrained"}
@@ -81,7 +81,7 @@ def experiment_settings(plan: Plan, variant: Variant, job: Job) -> dict[str, Any
             continue
         if use in own:
             use = use.replace(plan.sweep.retriever, UNPRETRAINED[plan.sweep.retriever], 1)
-        assert field in field_types(find_uses()[use].step.config), key
+        assert field in field_types(known_uses(plan.recipe)[use].step.config), key
         renamed[f"{use}.{field}"] = value
     return renamed
 

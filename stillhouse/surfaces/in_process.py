@@ -17,10 +17,10 @@ from stillhouse.surfaces.recipes import location_fields
 
 
 def run_graph(
-    configs: Mapping[str, Any], folder: Path, log: Callable[[str], None] = lambda line: None
+    configs: Mapping[str, Any], folder: Path, log: Callable[[str], None] = lambda line: None, uses: Iterable[Use] = USES
 ) -> dict[str, Report | None]:
-    """Runs every use of the graph in `folder`/artifacts, as `run_uses` does."""
-    return run_uses(USES, configs, folder / ARTIFACTS, log)
+    """Runs the uses of a graph, by default those of the papers' run, in `folder`/artifacts, as `run_uses` does."""
+    return run_uses(uses, configs, folder / ARTIFACTS, log)
 
 
 def run_uses(

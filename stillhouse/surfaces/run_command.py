@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, USES, find_uses, needed
+from stillhouse.graph import ARTIFACTS, graph_of, needed
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
@@ -47,17 +47,19 @@ def run_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = run_parser().parse(argv)
     path = find_recipe(arguments.recipe) if arguments.recipe else arguments.params or Path("params.yaml")
-    settings = configs(load_recipe(path), str(path))
+    recipe = load_recipe(path)
+    settings, uses = configs(recipe, str(path)), graph_of(recipe, str(path))
     if arguments.small and arguments.source:
         raise InputError("--small runs on the built-in sample; leave --source out, or --small")
     if arguments.small:
-        settings = {name: small(use, settings[name]) for name, use in find_uses().items()}
+        settings |= {use.name: small(use, settings[use.name]) for use in uses}
     if arguments.source:
         settings["ingest"] = dataclasses.replace(settings["ingest"], source=arguments.source)
-    if arguments.until and arguments.until not in find_uses():
-        raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, find_uses())}")
-    uses = needed(USES, [arguments.until]) if arguments.until else USES
+    names = [use.name for use in uses]
+    if arguments.until and arguments.until not in names:
+        raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, names)}")
+    chosen = needed(uses, [arguments.until]) if arguments.until else uses
     with environment(arguments, arguments.folder):
         log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr))
-        run_uses(uses, settings, arguments.folder / ARTIFACTS, log)
+        run_uses(chosen, settings, arguments.folder / ARTIFACTS, log)
     return 0

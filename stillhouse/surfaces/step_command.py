@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse import context
-from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe
+from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.errors import InputError
-from stillhouse.graph import APART, USES, Use
+from stillhouse.graph import APART, STAGES, USES, Use, known_uses
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import NAME, Step
@@ -199,13 +199,15 @@ def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
     The recipe of a whole run has a section for each use of the graph and no others. A section named after a step that
     is no use stands in a file written for that step alone.
     """
-    uses = {use.name: use.step for use in USES}
+    recipe = read_recipe(path)
+    uses = {name: use.step for name, use in known_uses(recipe, str(path)).items()}
     known = uses if section in uses else uses | {other.identifier: other for other in steps().values()}
     if section not in known:
         raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
     if known[section].name != step.name:
         raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
-    return read_recipe(path, known).get(section, {})
+    refuse_unknown_sections(recipe, [*known, STAGES], str(path))
+    return recipe.get(section, {})
 
 
 def example_of(step: Step) -> Use:

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stillhouse.errors import InputError
-from stillhouse.graph import find_uses
 from stillhouse.surfaces.dvc_file import render
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, moved
+from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, moved, sections
 
 IGNORED_BY_GIT = "/artifacts/\n/.stillhouse/\n"
 IGNORED_BY_DVC = "# What DVC need not look at: unfinished work.\n.stillhouse\n"
@@ -46,7 +45,7 @@ def make_workspace(folder: Path, source: str | None, recipe: str) -> None:
     round_trip = YAML()
     round_trip.preserve_quotes = True
     text = round_trip.load(path.read_text(encoding="utf-8")) or {}
-    for name in find_uses():
+    for name in sections(settings):
         text.setdefault(name, {})
         if text[name] is None:
             text[name] = {}

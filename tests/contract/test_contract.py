@@ -160,7 +160,7 @@ def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
     assert arguments.params == f"params.yaml:{use.name}"
     assert arguments.report == Path("artifacts", use.name, "report.json")
     folders = given_inputs(use.step, arguments)
-    assert list(folders) == list(use.inputs), "runs are shown in the order in which they are given"
+    assert use.step.order_of(folders) == use.step.order_of(use.inputs), "runs are shown in the order given"
     folders |= {port.name: getattr(arguments, port.name) for port in use.step.outputs}
     expected = {port: Path("artifacts", source) for port, source in use.inputs.items()}
     expected |= {port.name: Path("artifacts", use.name, port.name) for port in use.step.outputs}

@@ -39,6 +39,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.encoder import BiEncoder
     from stillhouse.retrieval.groups import GroupSampler
     from stillhouse.retrieval.negatives import Negatives
+    from stillhouse.retrieval.tokenizer_files import copy_tokenizers
 
     # A start that was saved with its language-model head lacks BERT's pooler, which is drawn anew, as in a training.
     torch.manual_seed(config.seed)
@@ -57,6 +58,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     best = max(figures, key=lambda alpha: (figures[alpha][main], alpha))
     encoder.load_state_dict(averaged(*ends, best))
     encoder.save(outputs["retriever"])
+    copy_tokenizers(inputs["trained"], outputs["retriever"])
     with (outputs["choices"] / "choices.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["alpha", *RANKINGS.values()])

@@ -36,6 +36,17 @@ def _mine(name: str, system: str) -> Use:
     return Use(name, "mine", CORPUS | inputs | {"others": "lexical/negatives"})
 
 
+def _best(systems: Mapping[str, str]) -> tuple[Use, Use]:
+    """The choice among retrievers, by the names of their systems, and the run of what was chosen."""
+    candidates = {f"candidates/{system}": retriever for system, retriever in systems.items()}
+    indexes = {f"indexes/{system}": f"{system}_index/index" for system in systems}
+    found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
+    return (
+        Use("best", "select-best", CORPUS | {"bm25": "lexical/bm25"} | candidates | indexes),
+        Use("best_run", "retrieve", CORPUS | found),
+    )
+
+
 def _evaluate(runs: Mapping[str, str], trainings: Iterable[str]) -> Use:
     """The evaluation of runs, by the names of systems, with the loss curves of trainings."""
     curves = {f"curves/{training}": f"{training}/curves" for training in trainings}
@@ -93,6 +104,15 @@ USES: tuple[Use, ...] = (
         "rerank",
         CORPUS | {"candidates": "retriever_2_run/run", "reranker": "reranker/reranker"},
     ),
+    *_best(
+        {
+            "zero_shot": START,
+            "retriever_1_unpretrained": "retriever_1_unpretrained/retriever",
+            "retriever_1": "retriever_1/retriever",
+            "retriever_2": "retriever_2/retriever",
+            "distilled": "distilled/retriever",
+        }
+    ),
     _evaluate(
         {
             "bm25": "lexical/run",
@@ -102,6 +122,7 @@ USES: tuple[Use, ...] = (
             "retriever_2": "retriever_2_run/run",
             "reranked": "reranked_run/run",
             "distilled": "distilled_run/run",
+            "best": "best_run/run",
         },
         (
             "lm_head",

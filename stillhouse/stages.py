@@ -34,6 +34,7 @@ STAGES = "stages"
 NONE = "none"
 STEP, SETTINGS, SYSTEM = "step", "settings_of", "system"
 EVALUATE, RUN, CURVES = "evaluate", "run", "curves"
+SELECT, CANDIDATES, INDEXES = "select-best", "candidates", "indexes"
 RESERVED = (STAGES, "environment", "champion")
 """Names that a use may not have: the section's own, and those of stages of dvc.yaml that are no uses."""
 USE_NAME = re.compile("[a-z][a-z0-9_]*")
@@ -135,17 +136,23 @@ class _Graph:
             self._put(own if own.name in self.sections else use)
             self.given |= {(use.name, key) for key in use.inputs if use.inputs[key] == source}
         self._evaluate(f"{RUN}/{name}", f"{name}_run/{RUN}")
+        self._read_by(SELECT, f"{CANDIDATES}/{name}", source)
+        self._read_by(SELECT, f"{INDEXES}/{name}", f"{name}_index/index")
 
     def _put(self, use: Use) -> None:
-        """Adds a use before the evaluation, so that it is listed where a reader looks for it."""
+        """Adds a use before the choice and the evaluation, so that it is listed where a reader looks for it."""
         if use.name in self.uses:
             raise self.refuse(use.name, "there is a stage of that name already; name the new one otherwise")
-        last = {name: kept for name, kept in self.uses.items() if kept.step_name == EVALUATE}
+        last = {name: kept for name, kept in self.uses.items() if kept.step_name in (SELECT, EVALUATE)}
         self.uses = {name: kept for name, kept in self.uses.items() if name not in last} | {use.name: use} | last
 
     def _evaluate(self, key: str, source: str) -> None:
         """Has every evaluation read one more folder, unless the recipe says what it reads by that name."""
-        for use in [use for use in self.uses.values() if use.step_name == EVALUATE]:
+        self._read_by(EVALUATE, key, source)
+
+    def _read_by(self, step: str, key: str, source: str) -> None:
+        """The same for every use of a step that takes any number of folders."""
+        for use in [use for use in self.uses.values() if use.step_name == step]:
             if (use.name, key) not in self.given:
                 self.uses[use.name] = replace(use, inputs={**use.inputs, key: source})
 
@@ -206,7 +213,7 @@ class _Graph:
         while before != self.uses:
             before = dict(self.uses)
             for use in before.values():
-                self._read_instead(use)
+                self._read_instead(_paired(use))
             for use in self._unread():
                 self.out[use.name] = self.uses.pop(use.name)
 
@@ -250,12 +257,25 @@ class _Graph:
             if ready is None:
                 raise InputError(f"{self.where}: {STAGES}: {_circle(left)} go round in a circle; break it")
             found.append(left.pop(ready.name))
-        return tuple(_by_port(use) if use.step_name == EVALUATE else use for use in found)
+        return tuple(_by_port(use) if use.step_name in (SELECT, EVALUATE) else use for use in found)
 
 
 def _by_port(use: Use) -> Use:
     """The use with its inputs in the order of its ports, as people read them in a command."""
     return replace(use, inputs={key: use.inputs[key] for port in use.step.inputs for key in port.keys(use.inputs)})
+
+
+def _paired(use: Use) -> Use:
+    """A choice without the candidates whose index is left out, and without indexes of such candidates."""
+    if use.step_name != SELECT:
+        return use
+    other = {CANDIDATES: INDEXES, INDEXES: CANDIDATES}
+    kept = {
+        key: source
+        for key, source in use.inputs.items()
+        if (port := key.partition("/")[0]) not in other or f"{other[port]}/{key.partition('/')[2]}" in use.inputs
+    }
+    return replace(use, inputs=kept)
 
 
 def _lacking(use: Use) -> list[Port]:

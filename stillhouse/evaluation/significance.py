@@ -21,6 +21,7 @@ AGAINST: Mapping[str, tuple[str, ...]] = {
     "retriever_1_unpretrained": (),
     "retriever_2": (),
     "reranked": (),
+    "best": ("bm25", "zero_shot"),
 }
 """What the systems of the papers' run are compared with, beside the one before; every comparison weakens the others."""
 BASELINES = ("bm25", "zero_shot")

@@ -9,6 +9,8 @@ NAMES: Mapping[str, str] = {
     "zero_shot": "zero-shot",
     "retriever_1_unpretrained": "retriever 1, not pre-trained",
     "reranked": "re-ranked",
+    "zero_shot_hybrid": "zero-shot + BM25",
+    "best": "the winner",
 }
 SYSTEMS: Mapping[str, str] = {
     "bm25": "BM25, the lexical baseline",
@@ -17,7 +19,10 @@ SYSTEMS: Mapping[str, str] = {
     "retriever_1": "retriever 1: BM25 negatives",
     "retriever_2": "retriever 2: negatives mined by retriever 1",
     "reranked": "retriever 2's top passages re-ordered by the cross-encoder",
-    "distilled": "distilled retriever: mined negatives and the cross-encoder's scores",
+    "distilled": "distilled retriever: mined negatives and the teacher's scores",
+    "zero_shot_hybrid": "BM25 and the starting model together, with weights from dev",
+    "averaged": "the start's and the trained retriever's weights averaged, with the share that dev chose",
+    "best": "what dev chose among all retrievers, each alone and with BM25",
 }
 TRAININGS: Mapping[str, str] = {
     "lm_head": "language-model head",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,10 @@ def test_a_comparison_is_of_the_recipes_graph() -> None:
     sweep = sweep_of_flags("none,bow", [], "o")
     plan = make_plan(sweep, recipe, "recipe")
     assert all("importance" not in {use.name for use in job.uses} for job in plan.jobs)
+    [job, *_] = make_plan(dataclasses.replace(sweep, retriever="own"), recipe, "recipe").jobs
+    evaluation = job.uses[-1]
+    assert evaluation.inputs["run/own"] == "own_run/run" and evaluation.inputs["curves/own"] == "own/curves"
+    assert job.configs["own"].seed == job.seed and "distilled" in {use.name for use in job.uses}
     with pytest.raises(InputError, match="leaves pretraining out"):
         make_plan(sweep, {"stages": {"pretraining": "none"}}, "recipe")
 

@@ -124,6 +124,13 @@ def test_a_model_or_a_run_that_is_there_may_be_a_system_too() -> None:
     assert (runs["head"], runs["deeper"]) == ("head_run/run", "deeper_run/run")
 
 
+def test_the_evaluation_reads_what_the_recipe_says_by_its_names() -> None:
+    inputs = graph(evaluate={"run/my-own": "lexical/run", "run/bm25": "none"})["evaluate"].inputs
+    before = find_uses()["evaluate"].inputs
+    assert list(named(inputs, "run")) == [*list(named(before, "run"))[1:], "my-own"]
+    assert list(inputs)[-1] == "curves/distilled", "grouped by ports, as a command is read"
+
+
 def test_a_section_of_its_own_goes_before_that_of_another() -> None:
     stages = {"distilled_2": NEW | {"system": "distilled_2/retriever"}}
     found = {use.name: use for use in graph_of({"stages": stages, "distilled_2_run": {"depth": 7}})}
@@ -149,6 +156,9 @@ WRONG = [
     ({"retriever_2": {"negatives": "none"}}, "stages.retriever_2: it needs `negatives`"),
     ({"retriever_2": {"step": "mine"}}, "`step` is for a new stage"),
     ({"retriever_2": {"settings_of": "mine_1"}}, "no other train-retriever"),
+    ({"evaluate": {"run": "lexical/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
+    ({"evaluate": {"run/a b": "lexical/run"}}, "evaluate has no input 'run/a b'"),
+    ({"evaluate": {"run/a": "ingest/encoder"}}, "run/a cannot be 'ingest/encoder'"),
     ({"mine_1": "none", "retriever_2": {"negatives": "mine_1/negatives"}}, "mine_1/negatives, which is left out"),
     ({"retriever_1": "none", "mine_1": {"others": "none"}}, "stages.mine_1: its retriever is retriever_1/retriever"),
     ({"new": {"step": "train-retriver"}}, "there is no step 'train-retriver'; did you mean 'train-retriever'?"),

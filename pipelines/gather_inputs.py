@@ -17,6 +17,7 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
 from components.image import image
+from stillhouse.errors import InputError
 from stillhouse.steps.spec import Port
 
 NAME = "gather-inputs"
@@ -33,7 +34,10 @@ def gather_task(artifacts: Mapping[Port, Mapping[str, Any]]) -> PipelineTask:
         for port, by_name in artifacts.items()
         for name, artifact in by_name.items()
     }
-    assert len(arguments) == sum(map(len, artifacts.values())), f"two names are one as an argument: {given}"
+    if len(arguments) < sum(map(len, artifacts.values())):
+        raise InputError(
+            f"names that differ in - and _ alone cannot go to Kubeflow: {', '.join(map(str, given.values()))}"
+        )
     kinds = tuple((port.component_input, port.holds, tuple(given[port.component_input].values())) for port in artifacts)
     return _component(kinds, image())(given=json.dumps(given), **arguments)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,13 @@ def test_a_model_or_a_run_that_is_there_may_be_a_system_too() -> None:
     assert (runs["head"], runs["deeper"]) == ("head_run/run", "deeper_run/run")
 
 
+def test_the_evaluation_reads_what_the_recipe_says_by_its_names() -> None:
+    inputs = graph(evaluate={"run/my-own": "lexical/run", "run/bm25": "none"})["evaluate"].inputs
+    before = find_uses()["evaluate"].inputs
+    assert list(named(inputs, "run")) == [*list(named(before, "run"))[1:], "my-own"]
+    assert list(inputs)[-1] == "curves/distilled", "grouped by ports, as a command is read"
+
+
 def test_a_section_of_its_own_goes_before_that_of_another() -> None:
     stages = {"distilled_2": NEW | {"system": "distilled_2/retriever"}}
     found = {use.name: use for use in graph_of({"stages": stages, "distilled_2_run": {"depth": 7}})}
@@ -148,6 +156,9 @@ WRONG = [
     ({"retriever_2": {"negatives": "none"}}, "stages.retriever_2: it needs `negatives`"),
     ({"retriever_2": {"step": "mine"}}, "`step` is for a new stage"),
     ({"retriever_2": {"settings_of": "mine_1"}}, "no other train-retriever"),
+    ({"evaluate": {"run": "lexical/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
+    ({"evaluate": {"run/a b": "lexical/run"}}, "evaluate has no input 'run/a b'"),
+    ({"evaluate": {"run/a": "ingest/encoder"}}, "run/a cannot be 'ingest/encoder'"),
     ({"mine_1": "none", "retriever_2": {"negatives": "mine_1/negatives"}}, "mine_1/negatives, which is left out"),
     ({"retriever_1": "none", "mine_1": {"others": "none"}}, "stages.mine_1: its retriever is retriever_1/retriever"),
     ({"new": {"step": "train-retriver"}}, "there is no step 'train-retriver'; did you mean 'train-retriever'?"),
@@ -238,6 +249,10 @@ def test_a_comparison_is_of_the_recipes_graph() -> None:
     sweep = sweep_of_flags("none,bow", [], "o")
     plan = make_plan(sweep, recipe, "recipe")
     assert all("importance" not in {use.name for use in job.uses} for job in plan.jobs)
+    [job, *_] = make_plan(dataclasses.replace(sweep, retriever="own"), recipe, "recipe").jobs
+    evaluation = job.uses[-1]
+    assert evaluation.inputs["run/own"] == "own_run/run" and evaluation.inputs["curves/own"] == "own/curves"
+    assert job.configs["own"].seed == job.seed and "distilled" in {use.name for use in job.uses}
     with pytest.raises(InputError, match="leaves pretraining out"):
         make_plan(sweep, {"stages": {"pretraining": "none"}}, "recipe")
 

@@ -142,9 +142,7 @@ def decide(
     from stillhouse.corpus.difference import difference, fingerprint
 
     changed = difference(old, new)
-    planned = plan(changed, thresholds)
-    if planned.rung == Rung.PRETRAIN and PRETRAINING not in {use.name for use in graph_of(recipe)}:
-        planned = Plan(Rung.FINE_TUNE, f"{planned.reason}; the recipe leaves {PRETRAINING} out")
+    planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
     lacking = [name for name in NEEDED.get(planned.rung, ()) if name not in champion.paths]
     if lacking:
         raise InputError(f"{champion.name} holds no {lacking[0]}, which the rung {planned.rung} starts from")

@@ -20,21 +20,19 @@ from stillhouse.surfaces.recipes import find_recipe, load_recipe
 pytestmark = pytest.mark.slow
 
 STAGES: dict[str, Any] = {
-    "lm_head": "none",
     "pretraining": "none",
     "retriever_1_unpretrained": "none",
-    "reranker": "none",
-    "distilled": "none",
-    "round_3": {
+    "retriever_2": "none",
+    "round_2": {
         "step": "train-retriever",
-        "settings_of": "retriever_2",
+        "settings_of": "retriever_1",
         "corpus": "ingest/corpus",
-        "encoder": "retriever_2/retriever",
-        "negatives": "mine_1/negatives",
-        "system": "round_3/retriever",
+        "encoder": "retriever_1/retriever",
+        "negatives": "lexical/negatives",
+        "system": "round_2/retriever",
     },
 }
-SYSTEMS = ["bm25", "zero_shot", "retriever_1", "retriever_2", "round_3"]
+SYSTEMS = ["bm25", "zero_shot", "retriever_1", "round_2"]
 
 
 def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,12 @@ USES: tuple[Use, ...] = (
         "train-reranker",
         CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_reranker/encoder", "encoder": "fetch_model/encoder"},
     ),
-    Use("teacher", "score", CORPUS | {"negatives": "mine_2/negatives", "reranker": "reranker/reranker"}),
+    Use(
+        "teacher",
+        "score",
+        CORPUS | {"negatives": "mine_2/negatives", "reranker": "reranker/reranker"},
+        needs=("reranker",),
+    ),
     Use(
         "distilled",
         "train-retriever",
@@ -140,6 +145,11 @@ APART: tuple[Use, ...] = (
     Use("count", "count", {"tokens": "tokenize/tokens"}),
     Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
     Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
+    Use(
+        "hybrid",
+        "hybrid",
+        CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "lexical/bm25"},
+    ),
     Use("judge", "judge", CORPUS | {"champion": "champion_run/run", "challenger": "distilled_run/run"}),
 )
 """Uses of steps that a whole run has no need of: examples for the command line."""

@@ -96,9 +96,9 @@ class _Graph:
             if key in row:
                 raise self.refuse(use.name, f"`{key}` is for a new stage, and this is a {use.step_name} of every run")
         settings = self._settings_of(use.name, use.step, row) or use.settings_of
-        self.uses[use.name] = replace(
-            use, inputs=self._inputs(use.name, use.step, row, use.inputs), settings_of=settings
-        )
+        needs = tuple(key for key in use.needs if row.get(key) != NONE)
+        inputs = self._inputs(use.name, use.step, row, use.inputs)
+        self.uses[use.name] = replace(use, inputs=inputs, settings_of=settings, needs=needs)
 
     def _add(self, name: str, row: Mapping[Any, Any]) -> None:
         if STEP not in row and SYSTEM not in row:
@@ -154,7 +154,17 @@ class _Graph:
         """The same for every use of a step that takes any number of folders."""
         for use in [use for use in self.uses.values() if use.step_name == step]:
             if (use.name, key) not in self.given:
-                self.uses[use.name] = replace(use, inputs={**use.inputs, key: source})
+                # What was chosen among all systems stays the last of them.
+                last = {known: of for known, of in use.inputs.items() if self._is_of_choice(of)}
+                first = {known: of for known, of in use.inputs.items() if known not in last}
+                self.uses[use.name] = replace(use, inputs={**first, key: source, **last})
+
+    def _is_of_choice(self, source: str) -> bool:
+        """Whether an output is the run of what a `select-best` chose."""
+        run = self.uses.get(used(source))
+        return run is not None and any(
+            self.uses[name].step_name == SELECT for name in run.read_from if name in self.uses
+        )
 
     def _settings_of(self, name: str, step: Step, row: Mapping[Any, Any]) -> str:
         other = row.get(SETTINGS)
@@ -280,7 +290,9 @@ def _paired(use: Use) -> Use:
 
 def _lacking(use: Use) -> list[Port]:
     """The inputs that a use needs and does not have."""
-    return [port for port in use.step.inputs if not port.optional and not port.keys(use.inputs)]
+    return [
+        port for port in use.step.inputs if (not port.optional or port.name in use.needs) and not port.keys(use.inputs)
+    ]
 
 
 def _read(uses: Iterable[Use]) -> set[str]:

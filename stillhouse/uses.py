@@ -19,6 +19,7 @@ class Use:
 
     Its settings are the recipe's section of its own name, or another use's that it names as `settings_of`.
     `stands_in` maps an output to the `use/output` that is read instead of it where a recipe leaves the use out.
+    `needs` are optional inputs of the step that this use cannot do without.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Use:
     inputs: Mapping[str, str] = field(default_factory=dict)
     settings_of: str = ""
     stands_in: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
     @property
     def section(self) -> str:

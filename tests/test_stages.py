@@ -67,7 +67,7 @@ def test_what_cannot_do_without_a_stage_goes_with_it() -> None:
     found = graph(reranker="none")
     assert set(NAMES) - set(found) == {"reranker", "teacher", "reranked_run", "fetch_reranker"}
     assert "teacher" not in found["distilled"].inputs, "it can do without"
-    assert list(named(found["evaluate"].inputs, "run"))[-2:] == ["retriever_2", "distilled"]
+    assert list(named(found["evaluate"].inputs, "run"))[-3:] == ["retriever_2", "distilled", "best"]
     found = graph(retriever_2="none")
     gone = {"retriever_2", "retriever_2_index", "retriever_2_run", "mine_2", "reranker", "teacher", "distilled"}
     gone |= {"distilled_index", "distilled_run", "reranked_run", "mine_1", "fetch_reranker"}
@@ -107,7 +107,12 @@ def test_a_new_system_is_one_row() -> None:
         assert (made.inputs, made.step_name, made.section) == (expected, known.step_name, known.name)
     added = dict(found["evaluate"].inputs.items() - like["evaluate"].inputs.items())
     assert added == {"run/distilled_2": "distilled_2_run/run", "curves/distilled_2": "distilled_2/curves"}
-    assert list(named(found["evaluate"].inputs, "run"))[-2:] == ["distilled", "distilled_2"]
+    assert list(named(found["evaluate"].inputs, "run"))[-3:] == ["distilled", "distilled_2", "best"]
+    chosen = dict(found["best"].inputs.items() - like["best"].inputs.items())
+    assert chosen == {
+        "candidates/distilled_2": "distilled_2/retriever",
+        "indexes/distilled_2": "distilled_2_index/index",
+    }
     assert list(found)[-1] == "evaluate" and set(found) - set(NAMES) == {
         f"distilled_2{end}" for end in ("", "_index", "_run")
     }

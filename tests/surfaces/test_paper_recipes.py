@@ -213,9 +213,10 @@ def test_the_files_of_dpr_tell_what_the_recipe_measures(name: str, tmp_path: Pat
     def step(of: str, *folders: str) -> int:
         return main([of, "--params", f"{SHIPPED / name}.yaml:{of}", "--quiet", *folders])
 
-    corpus, run, out = (str(tmp_path / folder) for folder in ("corpus", "run", "evaluation"))
+    corpus, run, bm25, out = (str(tmp_path / folder) for folder in ("corpus", "run", "bm25", "evaluation"))
     assert step("ingest", "--source", str(source), "--corpus", corpus) == 0
-    assert step("lexical", "--corpus", corpus, "--run", run, "--negatives", str(tmp_path / "negatives")) == 0
+    negatives = str(tmp_path / "negatives")
+    assert step("lexical", "--corpus", corpus, "--run", run, "--negatives", negatives, "--bm25", bm25) == 0
     assert step("evaluate", "--corpus", corpus, "--run", f"bm25={run}", "--evaluation", out) == 0
     found = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())["bm25"]
     assert found and set(found.values()) == {1.0}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Config(InferenceConfig):
     """Which teacher, and how many negatives it scores."""
 
-    teacher: str = setting(
+    kind: str = setting(
         "cross-encoder",
         "cross-encoder = its raw scores (001 eq. 5); best = whichever ranks the dev queries' candidates best: the "
         "cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries",
@@ -77,13 +77,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     try:
         found = choose_teacher(of_dev)
     except ValueError:
-        if config.teacher == "best":
+        if config.kind == "best":
             raise InputError(
                 "no dev query has both a positive and a negative among the scored candidates, so no teacher can be "
-                "chosen; mine negatives of the dev queries too, or set `teacher: cross-encoder`"
+                "chosen; mine negatives of the dev queries too, or set `kind: cross-encoder`"
             ) from None
         found = unmeasured(CROSS_ENCODER)
-    if config.teacher == "cross-encoder":
+    if config.kind == "cross-encoder":
         found = found.as_it_is(CROSS_ENCODER)
     scores = found.scores(pairs)
     negative_scores_QD = np.full(rows_QD.shape, np.nan, dtype=np.float32)
@@ -124,8 +124,8 @@ def _scores(
         found[fused_teacher.CROSS_ENCODER] = score_pairs(
             model, texts_Q, texts, query_P, rows_P, context, "scoring", config
         )
-    elif config.teacher == "cross-encoder":
-        raise InputError("teacher: cross-encoder needs --reranker; name it, or set `teacher: best`")
+    elif config.kind == "cross-encoder":
+        raise InputError("kind: cross-encoder needs --reranker; name it, or set `kind: best`")
     if ("retriever" in inputs) != ("index" in inputs):
         raise InputError("--retriever and --index belong together: give both, or neither")
     if "retriever" in inputs:

@@ -20,7 +20,7 @@ class Config(InferenceConfig):
         "standard errors of the paired difference; 0 = the highest mean",
         minimum=0,
     )
-    hybrid: str = setting(
+    fusion: str = setting(
         "auto",
         "auto = each retriever competes alone and with BM25; never = alone",
         choices=("auto", "never"),
@@ -60,7 +60,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         measured = measure_rankings(HybridIndex(bm25, index), judged, vectors_QD, config.depth, gpu=gpu)
         alone = Contender(name, Fusion(depth=config.depth), measured.reciprocal_ranks["dense"])
         contenders[alone.name] = alone
-        if config.hybrid == "auto":
+        if config.fusion == "auto":
             both = Contender(name, measured.fusion, measured.reciprocal_ranks["hybrid"])
             contenders[both.name] = both
     winner = choose_winner(contenders.values(), config.standard_errors)

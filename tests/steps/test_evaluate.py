@@ -311,6 +311,16 @@ def test_a_run_made_from_another_corpus_is_refused(tmp_path: Path) -> None:
         evaluate({"corpus": corpus, "run/bm25": run}, tmp_path / "out")
 
 
+@pytest.mark.parametrize(("step", "subject"), [("retrieve", "Own best"), ("rerank", "Other"), ("lexical", "Other")])
+def test_the_headline_is_of_a_retriever_whatever_its_name(step: str, subject: str, tmp_path: Path) -> None:
+    """What made a run says whether a retriever alone is behind it."""
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {f"run/{name}": make_run(tmp_path / name, name, right) for name, right in (("other", 4), ("own_best", 9))}
+    write_manifest(inputs["run/own_best"], step, {}, {}, {})
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
+    assert f"<h1>{subject}: RR@10" in (output / "report.html").read_text(encoding="utf-8")
+
+
 def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path / "corpus")
     inputs = {"corpus": corpus} | {

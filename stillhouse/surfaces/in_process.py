@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.artifacts import read_manifest, refuse_foreign
 from stillhouse.config import recorded
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, USES, Use
@@ -37,11 +36,15 @@ def run_uses(
             log(f"[{use.name}] skipped: its outputs are up to date")
             reports[use.name] = None
         else:
-            for path in use.output_paths(root).values():
-                if not (path / MANIFEST).is_file():  # damaged; below the root nothing is anybody else's
-                    shutil.rmtree(path, ignore_errors=True)
             reports[use.name] = execute(use.step, configs[use.name], use.input_paths(root), use.output_paths(root))
     return reports
+
+
+def refuse_foreign_outputs(uses: Iterable[Use], root: Path) -> None:
+    """Raises `InputError` where uses would write below `root` over what no step wrote: before hours of work."""
+    for use in uses:
+        for path in use.output_paths(root).values():
+            refuse_foreign(path, use.name)
 
 
 def up_to_date(use: Use, config: Any, root: Path) -> bool:

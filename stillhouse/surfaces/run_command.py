@@ -10,8 +10,8 @@ from pathlib import Path
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, graph_of, needed
-from stillhouse.surfaces.in_process import run_uses
-from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.in_process import refuse_foreign_outputs, run_uses
+from stillhouse.surfaces.parser import Parser, output_folder, source_text
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 from stillhouse.surfaces.small import small
 from stillhouse.surfaces.step_command import add_context_flags, environment
@@ -32,13 +32,13 @@ def run_parser() -> Parser:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file")
     which.add_argument("--params", metavar="FILE", type=Path, help="a recipe's file (default: params.yaml)")
-    parser.add_argument("--source", metavar="SOURCE", help="another corpus than the recipe's")
+    parser.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
     parser.add_argument("--until", metavar="USE", help="run this use and what it needs, not all")
     parser.add_argument(
         "--small", action="store_true", help="the recipe's stages in few steps on the built-in sample, to try them"
     )
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=Path, default=Path(), help="write artifacts/ there (default: here)"
+        "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write artifacts/ there (default: here)"
     )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
@@ -59,6 +59,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.until and arguments.until not in names:
         raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, names)}")
     chosen = needed(uses, [arguments.until]) if arguments.until else uses
+    refuse_foreign_outputs(chosen, arguments.folder / ARTIFACTS)
     with environment(arguments, arguments.folder):
         log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr))
         run_uses(chosen, settings, arguments.folder / ARTIFACTS, log)

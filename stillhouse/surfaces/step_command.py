@@ -15,10 +15,11 @@ from stillhouse import context
 from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.errors import InputError
 from stillhouse.graph import APART, STAGES, USES, Use, known_uses
+from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import NAME, Step
-from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.parser import Parser, output_file, output_folder
 
 DEVICES = ("auto", "cpu", "cuda")
 COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "quiet", "help")
@@ -34,12 +35,16 @@ def main(step: Step, argv: Sequence[str]) -> int:
         outputs[port.name] = getattr(arguments, port.name)
         if outputs[port.name] is None:
             raise InputError(f"step '{step.name}' needs {port.flag}: the folder to write {port.help} to")
+    for path in filter(None, (arguments.metrics, arguments.report)):
+        refuse_foreign_file(path)
     with environment(arguments):
         report = execute(step, config, inputs, outputs)
     if arguments.metrics and context.rank() == 0:  # one of several processes writes, as of the outputs
-        write_metrics(arguments.metrics, report.metrics)
+        with own_file(arguments.metrics) as path:
+            write_metrics(path, report.metrics)
     if arguments.report:
-        write_report(arguments.report, report)
+        with own_file(arguments.report) as path:
+            write_report(path, report)
     return 0
 
 
@@ -76,7 +81,7 @@ def step_parser(step: Step) -> Parser:
     assert not twice, f"step '{step.name}': {', '.join(twice)} names two of its folders, settings and common flags"
     description = f"{step.help[0].upper()}{step.help[1:]}."
     parser = Parser(step.name, description, _example(step))
-    for title, ports in (("reads", step.inputs), ("writes", step.outputs)):
+    for title, ports, kind in (("reads", step.inputs, Path), ("writes", step.outputs, output_folder)):
         group = parser.add_argument_group(title) if ports else None
         for port in ports:
             assert group is not None
@@ -85,7 +90,7 @@ def step_parser(step: Step) -> Parser:
             if port.many:
                 group.add_argument(port.flag, dest=port.name, metavar="NAME=FOLDER", action="append", help=text)
             else:
-                group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=Path, help=text)
+                group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=kind, help=text)
     group = parser.add_argument_group("settings (default < --params < flag)")
     kinds = field_types(step.config)
     for field in own_first(step.config):
@@ -114,8 +119,8 @@ def add_common_flags(parser: Parser) -> None:
         metavar="FILE[:SECTION]",
         help="a recipe to take settings from; without a section, the one named after the step",
     )
-    group.add_argument("--metrics", metavar="FILE", type=Path, help="write the step's figures there, as JSON")
-    group.add_argument("--report", metavar="FILE", type=Path, help="write its summary and figures there, as JSON")
+    group.add_argument("--metrics", metavar="FILE", type=output_file, help="write the step's figures there, as JSON")
+    group.add_argument("--report", metavar="FILE", type=output_file, help="write its summary and figures there")
     add_context_flags(group)
 
 
@@ -124,7 +129,7 @@ def add_context_flags(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--work",
         metavar="FOLDER",
-        type=Path,
+        type=output_folder,
         help=f"keep unfinished work there (default: ${context.WORK_ROOT} or .stillhouse/work)",
     )
     group.add_argument(

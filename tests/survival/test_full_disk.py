@@ -26,7 +26,7 @@ from stillhouse.steps.registry import find_step, steps
 
 ROOM = 1 << 14
 """Pages with which every step comes to its end."""
-OLD = b"an old output"
+OLD = b'{"config": {}, "facts": {}, "files": {}, "inputs": {}, "step": "an old one"}'
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 WORDS = (*COLOURS, *ANIMALS, "the", "a", "in", "of", "and", "sings", "swims", "grows", "one", "two", "three")
 SAID = "stillhouse: the disk is full"

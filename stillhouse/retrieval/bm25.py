@@ -13,6 +13,7 @@ from bm25s.tokenization import Tokenized
 from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 TEXTS_AT_ONCE = 1024
 
@@ -44,6 +45,7 @@ class TokenLists:
 class BM25:
     """An index of passages. Okapi BM25 in Lucene's form (`bm25s` method "lucene")."""
 
+    @doing("indexing for BM25")
     def __init__(self, texts: Iterable[str], k1: float, b: float) -> None:
         self._stemmer = Stemmer.Stemmer("english")
         self._index = bm25s.BM25(k1=k1, b=b)
@@ -59,6 +61,7 @@ class BM25:
     def _tokens(self, texts: Sequence[str]) -> list[list[str]]:
         return bm25s.tokenize(list(texts), stopwords="en", stemmer=self._stemmer, return_ids=False, show_progress=False)
 
+    @doing("searching with BM25")
     def search(self, queries: Sequence[str], depth: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The best `depth` passages of each query: rows int32 [Q, K], padded with -1, and scores float32 [Q, K].
 

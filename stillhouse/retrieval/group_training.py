@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.teacher import Teacher
@@ -33,6 +34,7 @@ GroupLoss = Callable[[str, Drawn], Tensor | Iterable[Tensor]]
 next is made."""
 
 
+@doing("reading the hard negatives")
 def open_samplers(
     corpus: Corpus,
     negatives: Negatives,
@@ -75,7 +77,8 @@ def train_on_groups(
 
     def heldout_loss() -> float:
         total = 0.0
-        for part in chunks(len(samplers["dev"]), config.batch_size):
+        parts = chunks(len(samplers["dev"]), config.batch_size)
+        for part in context.progress(parts, "held-out loss", unit="batch"):
             made = loss("dev", draw("dev", part, np.zeros_like(part)))
             total += len(part) * sum(float(value) for value in ([made] if isinstance(made, Tensor) else made))
         return total / len(samplers["dev"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from stillhouse.comparison.sweep import Sweep, filled
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS
+from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Plan, check_name, make_plan
 from stillhouse.surfaces.compare_run import Failure, Runner, read_timings
 from stillhouse.surfaces.parser import Parser
@@ -97,10 +98,11 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
     folder = arguments.folder or Path("compare") / plan.sweep.name
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    log = (lambda line: None) if arguments.quiet else write_line
     with environment(arguments, folder):
         failures = Runner(folder, log).run(plan)
-        page = write_comparison(plan, failures, folder)
+        with watched("compare", arguments.quiet):
+            page = write_comparison(plan, failures, folder)
     print(f"the comparison is in {folder}; open {page}")
     if failures:
         print(f"stillhouse: {len(failures)} of {len(plan.jobs)} runs failed; the page says why", file=sys.stderr)

@@ -13,6 +13,7 @@ from typing import Any
 from stillhouse.config import build
 from stillhouse.errors import InputError, is_full_disk
 from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.surfaces.compare_run import Failure
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.parser import Parser
@@ -133,10 +134,11 @@ def main(argv: Sequence[str]) -> int:
     plan, baseline = checked_plan(arguments)
     if arguments.work is None:
         arguments.work = arguments.folder / ".stillhouse" / "work"
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    log = (lambda line: None) if arguments.quiet else write_line
     with environment(arguments):
         failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, log)
-        page = write_results(plan, arguments, baseline, failures)
+        with watched("zero-shot", arguments.quiet):
+            page = write_results(plan, arguments, baseline, failures)
     for name, failure in failures.items():
         print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", file=sys.stderr)
     if page:

@@ -21,6 +21,7 @@ from stillhouse.evaluation.report.differences import differences_part
 from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
+from stillhouse.monitoring.activity import doing
 
 NAMES = {
     "bm25": "BM25",
@@ -67,6 +68,7 @@ class Content:
     cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
+@doing("drawing the report")
 def render(content: Content) -> str:
     """The page as text; the same content gives the same text."""
     folder = Path(__file__).parent

@@ -14,6 +14,7 @@ from importlib import import_module
 from stillhouse import __version__
 from stillhouse.config import nearest
 from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told, is_full_disk
+from stillhouse.interrupt import INTERRUPTED, SENTENCE, ends_soon, interrupted, say_once
 from stillhouse.steps.registry import steps
 
 COMMANDS = {
@@ -31,23 +32,24 @@ COMMANDS = {
 }
 """Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
 
-INTERRUPTED = 130
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
     try:
-        with access_told():
+        with ends_soon(), access_told():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return _interrupted()
     except (InputError, ValidationFailed) as error:
+        if interrupted():
+            return _interrupted()
         print(f"stillhouse: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("stillhouse: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
-        return INTERRUPTED
     except SystemExit as done:  # argparse leaves this way after --help
         return int(done.code or 0)
     except Exception as error:
+        if interrupted():  # a library made something else of it
+            return _interrupted()
         if is_full_disk(error):
             where = f" ({error.filename})" if error.filename else ""
             told = f"the disk is full{where}; outputs are as they were. Free some space and run it again"
@@ -56,6 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print("stillhouse: this is a crash, not bad input; the lines above say where it happened", file=sys.stderr)
         return CRASH
+
+
+def _interrupted() -> int:
+    """Says so, unless the thread that ends a command which does not end by itself was faster."""
+    if interrupted():
+        say_once()
+    else:  # not by a signal, as in a test
+        print(SENTENCE, file=sys.stderr)
+    return INTERRUPTED
 
 
 def _dispatch(argv: list[str]) -> int:

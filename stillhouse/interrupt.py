@@ -43,7 +43,8 @@ def ends_soon() -> Iterator[None]:
     os.set_blocking(writer, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _interrupt)
-    threading.Thread(target=_end, args=(reader,), name="interrupt", daemon=True).start()
+    thread = threading.Thread(target=_end, args=(reader,), name="interrupt", daemon=True)
+    thread.start()
     ended = True
     try:
         yield
@@ -55,6 +56,7 @@ def ends_soon() -> Iterator[None]:
             signal.set_wakeup_fd(before)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.close(writer)
+            thread.join()
 
 
 def interrupted() -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from stillhouse.config import nearest
+from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, USES, find_uses, needed
-from stillhouse.surfaces.in_process import run_uses
+from stillhouse.monitoring.duration import in_words
+from stillhouse.surfaces.in_process import expected, run_uses
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+from stillhouse.surfaces.run_times import estimate
 from stillhouse.surfaces.small import small
 from stillhouse.surfaces.step_command import add_context_flags, environment
 
@@ -58,6 +61,10 @@ def main(argv: Sequence[str]) -> int:
         raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, find_uses())}")
     uses = needed(USES, [arguments.until]) if arguments.until else USES
     with environment(arguments, arguments.folder):
-        log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr))
-        run_uses(uses, settings, arguments.folder / ARTIFACTS, log)
+        root, started = arguments.folder / ARTIFACTS, time.monotonic()
+        todo = expected(uses, settings, root)
+        say(f"{len(todo)} of {len(uses)} steps to do: {estimate(todo, settings, root)}")
+        reports = run_uses(uses, settings, root, say)
+        skipped = sum(report is None for report in reports.values())
+        say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")
     return 0

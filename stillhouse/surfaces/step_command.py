@@ -8,17 +8,20 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stillhouse import context
 from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe
 from stillhouse.errors import InputError
-from stillhouse.graph import APART, USES, Use
+from stillhouse.graph import APART, ARTIFACTS, USES, Use
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
 from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.run_progress import dvc_stage, position_in_dvc
+from stillhouse.surfaces.run_times import note_seconds
 
 DEVICES = ("auto", "cpu", "cuda")
 COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "quiet", "help")
@@ -35,7 +38,14 @@ def main(step: Step, argv: Sequence[str]) -> int:
         if outputs[port.name] is None:
             raise InputError(f"step '{step.name}' needs {port.flag}: the folder to write {port.help} to")
     with environment(arguments):
-        report = execute(step, config, inputs, outputs)
+        use = dvc_stage()
+        if use is None or use.step_name != step.name or not arguments.params:
+            report = execute(step, config, inputs, outputs)
+        else:
+            line = position_in_dvc(use, split_section(arguments.params, step.identifier)[0])
+            if line and context.rank() == 0:
+                context.say(line)
+            report = execute(step, config, inputs, outputs, partial(note_seconds, use, config, ARTIFACTS))
     if arguments.metrics and context.rank() == 0:  # one of several processes writes, as of the outputs
         write_metrics(arguments.metrics, report.metrics)
     if arguments.report:

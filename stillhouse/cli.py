@@ -11,10 +11,9 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
-from stillhouse import __version__
+from stillhouse import __version__, interrupt
 from stillhouse.config import nearest
 from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told, is_full_disk
-from stillhouse.interrupt import INTERRUPTED, SENTENCE, ends_soon, interrupted, say_once
 from stillhouse.steps.registry import steps
 
 COMMANDS = {
@@ -36,20 +35,16 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
     try:
-        with ends_soon(), access_told():
+        with interrupt.ends_soon(), access_told():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
-        return _interrupted()
+        return interrupt.exit_code()
     except (InputError, ValidationFailed) as error:
-        if interrupted():
-            return _interrupted()
         print(f"stillhouse: {error}", file=sys.stderr)
         return error.exit_code
     except SystemExit as done:  # argparse leaves this way after --help
         return int(done.code or 0)
     except Exception as error:
-        if interrupted():  # a library made something else of it
-            return _interrupted()
         if is_full_disk(error):
             where = f" ({error.filename})" if error.filename else ""
             told = f"the disk is full{where}; outputs are as they were. Free some space and run it again"
@@ -58,15 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print("stillhouse: this is a crash, not bad input; the lines above say where it happened", file=sys.stderr)
         return CRASH
-
-
-def _interrupted() -> int:
-    """Says so, unless the thread that ends a command which does not end by itself was faster."""
-    if interrupted():
-        say_once()
-    else:  # not by a signal, as in a test
-        print(SENTENCE, file=sys.stderr)
-    return INTERRUPTED
 
 
 def _dispatch(argv: list[str]) -> int:

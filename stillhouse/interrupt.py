@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from select import select
 from types import FrameType
 
-GRACE = 8.0
-"""Seconds from the first signal to the hard end."""
+GRACE = 5.0
+"""Seconds from the first signal to the hard end, which may itself take some on a busy machine."""
 ONE_PRESS = 0.3
 """Seconds in which further signals are the same key press: a program in between may have passed it on."""
 INTERRUPTED = 130
@@ -32,8 +32,9 @@ SENTENCE = "stillhouse: interrupted; the same command goes on from the last chec
 def ends_soon() -> Iterator[None]:
     """While the block runs, SIGINT raises `KeyboardInterrupt` in it and ends the process if that comes to nothing.
 
-    After an interrupt that ends the block the thread stays at work, as the process's own end may take long too. In
-    other threads than the first, and where the signal is ignored or somebody else's, the block just runs.
+    Raises `KeyboardInterrupt` for any error that ends the block after the signal. The thread then stays at work, as the
+    process's own end may take long too. In other threads than the first, and where the signal is ignored or somebody
+    else's, the block just runs.
     """
     first = threading.current_thread() is threading.main_thread()
     if not first or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -48,8 +49,10 @@ def ends_soon() -> Iterator[None]:
     ended = True
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         ended = not interrupted()
+        if not ended and isinstance(error, Exception):  # a library made something else of it
+            raise KeyboardInterrupt from error
         raise
     finally:
         if ended:
@@ -60,18 +63,27 @@ def ends_soon() -> Iterator[None]:
 
 
 def interrupted() -> bool:
-    """Whether this process got SIGINT within `ends_soon`. What fails from then on may fail because of that."""
+    """Whether this process got SIGINT within `ends_soon`."""
     return signal.getsignal(signal.SIGINT) is _again
 
 
-def say_once() -> None:
-    """Writes the one sentence; past Python's buffers, whose locks a thread that is held up may have."""
-    if _said.acquire(blocking=False):
-        with suppress(OSError, ValueError):
-            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{SENTENCE}\n".encode())
+def exit_code() -> int:
+    """Says that it was interrupted, unless that was said, and returns the exit code of a process that was."""
+    if interrupted():
+        _say_once()
+    else:  # not by a signal, as in a test
+        print(SENTENCE, file=sys.stderr)
+    return INTERRUPTED
 
 
 _said = threading.Lock()
+
+
+def _say_once() -> None:
+    """Writes past Python's buffers, whose locks a thread that is held up may have."""
+    if _said.acquire(blocking=False):
+        with suppress(OSError, ValueError):
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{SENTENCE}\n".encode())
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -97,7 +109,7 @@ def _end(reader: int) -> None:
             first = time.monotonic()
         elif time.monotonic() - first > ONE_PRESS:
             break
-    say_once()
+    _say_once()
     # Those that Python's multiprocessing started would work on.
     if "multiprocessing" in sys.modules:
         for child in sys.modules["multiprocessing"].active_children():

@@ -58,7 +58,8 @@ def estimate(uses: Iterable[Use], configs: Mapping[str, Any], root: Path, left: 
         return f"about {in_words(sum(known))}{left}"
     if not known:
         return "no estimate yet, as nothing like it has run here"
-    return f"more than {in_words(sum(known))}{left} ({len(expected) - len(known)} steps have not run here yet)"
+    new = f"{len(expected) - len(known)} of {len(expected)}"
+    return f"more than {in_words(sum(known))}{left} ({new} steps run here for the first time)"
 
 
 def _digest(config: Any) -> str:

@@ -81,7 +81,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     assert estimate([use], own, tmp_path) == "no estimate yet, as nothing like it has run here"
     note_seconds(use, own["lexical"], tmp_path, 600)
     assert estimate([use, find_uses()["ingest"]], own, tmp_path, " left") == (
-        "more than 10 min left (1 steps have not run here yet)"
+        "more than 10 min left (1 of 2 steps run here for the first time)"
     )
 
 

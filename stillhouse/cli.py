@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
-from stillhouse import __version__
+from stillhouse import __version__, interrupt
 from stillhouse.config import nearest
 from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told, is_full_disk
 from stillhouse.steps.registry import steps
@@ -31,20 +31,17 @@ COMMANDS = {
 }
 """Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
 
-INTERRUPTED = 130
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
     try:
-        with access_told():
+        with interrupt.ends_soon(), access_told():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return interrupt.exit_code()
     except (InputError, ValidationFailed) as error:
         print(f"stillhouse: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("stillhouse: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
-        return INTERRUPTED
     except SystemExit as done:  # argparse leaves this way after --help
         return int(done.code or 0)
     except Exception as error:

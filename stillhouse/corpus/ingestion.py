@@ -22,6 +22,7 @@ from stillhouse.corpus.splitting import draw_dev, remove_train, sample_articles,
 from stillhouse.corpus.store import write_table
 from stillhouse.corpus.titles import LEFT_OUT, SPACE
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 QUERIES = ("auto", "source", "pairs")
 """Where train queries come from. `auto` is `source` for a source with train queries and `pairs` for one without, as far
@@ -90,8 +91,9 @@ def ingest_source(
         else:
             _add(corpus, made)
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
-    for name, columns in tables_of(corpus, made.queries if made else ()).items():
-        write_table(folder, name, columns)
+    with doing("writing the corpus"):
+        for name, columns in tables_of(corpus, made.queries if made else ()).items():
+            write_table(folder, name, columns)
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
     answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)

@@ -42,6 +42,7 @@ from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 TASKS = ("ict", "bfs", "wlp")
 AUTO = "auto"
@@ -105,6 +106,7 @@ def parse_tasks(names: str) -> tuple[str, ...]:
     return tuple(task for task in TASKS if task in asked)
 
 
+@doing("making queries from the corpus")
 def make_pair_queries(
     passages: TakenPassages, links: Iterable[tuple[str, str]], choices: PairChoices, taken: Iterable[str] = ()
 ) -> PairQueries:

@@ -21,6 +21,7 @@ from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 
 def passage_texts(corpus: Corpus) -> list[str]:
@@ -40,6 +41,7 @@ def passage_text_blocks(corpus: Corpus, among: NDArray[np.integer] | None = None
         yield [passage_text(*both, corpus.titles) for both in zip(block["title"].array, block["text"].array)]
 
 
+@doing("reading the passages")
 def open_passage_texts(corpus: Corpus, work: Path, among: NDArray[np.integer] | None = None) -> TextFile:
     """What is read of every passage, or of the rows `among` alone, by row, from a nameless file in the folder `work`.
 

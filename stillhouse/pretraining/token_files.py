@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from stillhouse.arrays import save_array
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import SPACE, passage_text
+from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.array_file import ArrayFile
 from stillhouse.pretraining.pairs.structure import article_structure, sentence_structure
 from stillhouse.pretraining.tokens import cut
@@ -63,6 +64,7 @@ def write_tokens(
     return counts | {"sentences": sentences}
 
 
+@doing("writing the structure of passages")
 def write_structure(folder: Path, corpus: Corpus) -> dict[str, int]:
     """Writes what is known passage by passage: `article`, `lead`, `links`. Returns the counts `articles`, `links`."""
     blocks = corpus.passage_blocks("article_id", "section", "position")

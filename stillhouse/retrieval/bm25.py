@@ -14,6 +14,7 @@ from bm25s.tokenization import Tokenized
 from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 TEXTS_AT_ONCE = 1024
 
@@ -50,6 +51,7 @@ class BM25:
         self._count = count
 
     @classmethod
+    @doing("indexing for BM25")
     def of(cls, texts: Iterable[str], k1: float, b: float) -> BM25:
         """Indexes passages. Raises `InputError` where none has a word."""
         tokens = TokenLists()
@@ -78,6 +80,7 @@ class BM25:
     def __len__(self) -> int:
         return self._count
 
+    @doing("searching with BM25")
     def search(self, queries: Sequence[str], depth: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The best `depth` passages of each query: rows int32 [Q, K], padded with -1, and scores float32 [Q, K].
 
@@ -105,6 +108,7 @@ class BM25:
                 scores_QK[number] = np.where(rows_K >= 0, self._index.get_scores_from_ids(known)[rows_K], 0)
         return scores_QK
 
+    @doing("scoring with BM25")
     def score_pairs(
         self, queries: Sequence[str], query_P: NDArray[np.int64], row_P: NDArray[np.int32]
     ) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ from transformers import (
 from stillhouse.context import Context
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.positions import refuse_longer
@@ -49,6 +50,7 @@ class CrossEncoder(nn.Module):
         self._options = {"first_token_alone": True} if can_end_in_first_token(model) else {}
 
     @classmethod
+    @doing("loading the model")
     def start(cls, folder: Path, max_length: int, layers: int = 0) -> CrossEncoder:
         """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
 
@@ -69,6 +71,7 @@ class CrossEncoder(nn.Module):
         return cls(model, load_tokenizer(folder), max_length)
 
     @classmethod
+    @doing("loading the cross-encoder")
     def load(cls, folder: Path) -> CrossEncoder:
         """Raises `InputError` for a folder that holds no model with one score a pair."""
         remedy = "`stillhouse train-reranker` makes a cross-encoder"

@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder_folder import is_bag_of_words, read_towers, refuse_cross_encoder, write_towers
 from stillhouse.retrieval.packed_linears import packed_linears
 from stillhouse.retrieval.pooling import EncoderSettings, normalized, read_settings
@@ -102,6 +103,7 @@ class BiEncoder(nn.Module):
         self.settings = settings
 
     @classmethod
+    @doing("loading the model")
     def load(cls, folder: Path, **changes: Any) -> BiEncoder:
         """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
@@ -143,6 +145,7 @@ class BiEncoder(nn.Module):
             towers["query"] = self.tower("query")
         write_towers(folder, towers, self.tokenizer, self.settings)
 
+    @doing("tokenizing")
     def texts(self, texts: Sequence[str], role: Role) -> EncoderTexts:
         """Tokenizes texts of a role, each cut to the length that the settings give it."""
         length = self.settings.query_length if role == "query" else self.settings.passage_length

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.dev_ranking import DevCandidates, sample, signal
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
@@ -39,6 +40,7 @@ Score = Callable[[DevCandidates], NDArray[np.float32]]
 """`score(candidates)`, those of `candidates.pairs()` by the model as it is."""
 
 
+@doing("reading the hard negatives")
 def open_samplers(
     corpus: Corpus,
     negatives: Negatives,

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
@@ -74,6 +75,7 @@ def missing_head(model_class: type, folder: str, **options: object) -> tuple[Pre
     return model, any(not key.startswith(prefix) for key in info["missing_keys"])
 
 
+@doing("fetching the model")
 def fetch(
     name: str, layers: int, pooling: str, query_length: int, passage_length: int, folder: Path
 ) -> dict[str, object]:

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from stillhouse.config import recorded
 from stillhouse.context import Context
 from stillhouse.errors import InputError, ValidationFailed, access_told
 from stillhouse.lock import only_process
+from stillhouse.monitoring.activity import doing, watched
 from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.old_work import DAYS, remove_old_work
@@ -39,7 +40,13 @@ ORDER = "order"
 """The fact of an output that says in which order the folders of the ports that take many were given."""
 
 
-def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> Report:
+def execute(
+    step: Step,
+    config: Any,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    note_seconds: Callable[[float], None] = lambda seconds: None,
+) -> Report:
     """Runs `step` from input folders to output folders.
 
     Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and for places that may not
@@ -47,27 +54,37 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     Progress that outlives a kill is kept in a work folder named by the digest of code, libraries, settings, inputs and
     what is computed on, and removed after success, or by a run of the step `DAYS` days later. While another process
     does the same work it waits; while another writes to one of the outputs it raises `InputError`. Prometheus is told
-    of it where the environment asks for that.
+    of it where the environment asks for that. While it works, the log is never silent for ten seconds. `note_seconds`
+    is called with the seconds that it took, unless an earlier run had done a part of the work.
     """
-    with watch_step(step.name, surroundings.say) as watched, access_told():
-        watched.report = _execute(step, config, inputs, outputs, watched.monitor)
-    return watched.report
+    quiet = surroundings.quiet() or surroundings.rank() > 0
+    with watch_step(step.name, surroundings.say) as under_watch, access_told(), watched(step.name, quiet):
+        under_watch.report = _execute(step, config, inputs, outputs, under_watch.monitor, note_seconds)
+    return under_watch.report
 
 
 def _execute(
-    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], monitor: Monitor
+    step: Step,
+    config: Any,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    monitor: Monitor,
+    note_seconds: Callable[[float], None],
 ) -> Report:
     started = time.monotonic()
     surroundings.hush_libraries()
     inputs = {name: Path(path) for name, path in inputs.items() if path}
-    manifests = open_inputs(step, inputs)
+    with doing("verifying the digests of what it reads"):
+        manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
     if surroundings.world_size() > 1 and not step.parallel:
         raise InputError(f"step '{step.name}' runs in one process; start it without torchrun")
     digests = {name: manifest.digest for name, manifest in manifests.items()}
+    with doing("loading PyTorch"):
+        machine = computed_on(config)
     context = Context(
-        work=surroundings.work_root() / work_name(step, config, digests, computed_on(config)),
+        work=surroundings.work_root() / work_name(step, config, digests, machine),
         device=surroundings.device(),
         quiet=surroundings.quiet() or surroundings.rank() > 0,
         monitor=monitor,
@@ -76,6 +93,7 @@ def _execute(
         context.work.mkdir(parents=True, exist_ok=True)
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
+        resumed = context.work.is_dir()
         context.work.mkdir(parents=True, exist_ok=True)
         old = remove_old_work(context.work.parent, step.name, context.work.name)
         if old:
@@ -86,13 +104,17 @@ def _execute(
             report = step.run(config, inputs, staged, context)
             order = step.order_of(inputs)
             facts = report.facts | ({ORDER: order} if order else {})
-            for port, folder in zip(step.outputs, folders):
-                beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}
-                write_manifest(folder, step.name, recorded(config), digests | beside, facts)
+            with doing("computing the digests of what it wrote"):
+                for port, folder in zip(step.outputs, folders):
+                    beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}
+                    write_manifest(folder, step.name, recorded(config), digests | beside, facts)
         shutil.rmtree(context.work, ignore_errors=True)
+    seconds = time.monotonic() - started
+    if not resumed:
+        note_seconds(seconds)
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)
     read = ", ".join(str(path) for path in inputs.values()) or "its source"
-    context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {time.monotonic() - started:.1f} s")
+    context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {seconds:.1f} s")
     if report.facts.get("passed") is False:
         raise ValidationFailed(f"{report.summary}; the report is in {written}", report)
     return report

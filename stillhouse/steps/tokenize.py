@@ -35,7 +35,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     tokenizer = load_tokenizer(inputs["tokenizer"])
     parts = corpus.passage_blocks("title", "text", rows=TEXTS_AT_ONCE)
     total = math.ceil(corpus.passage_count / TEXTS_AT_ONCE)
-    bar = context.progress(parts, "tokenizing", unit=f"{TEXTS_AT_ONCE} passages", total=total)
+    bar = context.progress(parts, "tokenizing", unit="block", total=total)
     counts = write_tokens(outputs["tokens"], bar, tokenizer, config.max_length, config.language, corpus.titles)
     structure = write_structure(outputs["tokens"], corpus)
     facts = counts | structure | {"vocabulary": len(tokenizer), "tokenizer": vocabulary_digest(tokenizer)}

@@ -12,6 +12,7 @@ from pathlib import Path
 from stillhouse.comparison.sweep import Sweep, filled
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS
+from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_files, refuse_foreign_files
 from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Plan, check_name, make_plan
 from stillhouse.surfaces.compare_run import TIMINGS, Failure, Runner, read_timings, refuse_foreign_use
@@ -101,11 +102,11 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
     folder = arguments.folder or Path("compare") / plan.sweep.name
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    log = (lambda line: None) if arguments.quiet else write_line
     refuse_foreign_results(plan, folder)
     with environment(arguments, folder):
         failures = Runner(folder, log).run(plan)
-        with own_files(folder, results()) as staging:
+        with watched("compare", arguments.quiet), own_files(folder, results()) as staging:
             page = write_comparison(plan, failures, folder, staging)
     print(f"the comparison is in {folder}; open {folder / page.name}")
     if failures:

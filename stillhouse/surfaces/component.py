@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from stillhouse import interrupt
 from stillhouse.config import build, field_types
 from stillhouse.context import say
 from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_told, is_full_disk
@@ -44,8 +45,10 @@ def told_in_a_sentence() -> Iterator[None]:
     So does a disk that is full, or a volume at its quota, which a person mends where the pod's placement is written.
     """
     try:
-        with access_told():
+        with interrupt.ends_soon(), access_told():
             yield
+    except KeyboardInterrupt:  # of a run on this machine
+        raise SystemExit(interrupt.exit_code()) from None
     except (InputError, ValidationFailed, CrashElsewhere) as error:
         print(f"stillhouse: {error}", file=sys.stderr, flush=True)
         raise SystemExit(error.exit_code) from None

@@ -8,18 +8,21 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stillhouse import context
 from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.errors import InputError
-from stillhouse.graph import APART, STAGES, USES, Use, known_uses
+from stillhouse.graph import APART, ARTIFACTS, STAGES, USES, Use, known_uses
 from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import NAME, Step
 from stillhouse.surfaces.parser import Parser, output_file, output_folder
+from stillhouse.surfaces.run_progress import dvc_stage, position_in_dvc
+from stillhouse.surfaces.run_times import note_seconds
 
 DEVICES = ("auto", "cpu", "cuda")
 COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "quiet", "help")
@@ -38,7 +41,15 @@ def main(step: Step, argv: Sequence[str]) -> int:
     for path in filter(None, (arguments.metrics, arguments.report)):
         refuse_foreign_file(path)
     with environment(arguments):
-        report = execute(step, config, inputs, outputs)
+        params = split_section(arguments.params, step.identifier)[0] if arguments.params else None
+        use = dvc_stage(params) if params else None
+        if params is None or use is None or use.step_name != step.name:
+            report = execute(step, config, inputs, outputs)
+        else:
+            line = position_in_dvc(use, params)
+            if line and context.rank() == 0:
+                context.say(line)
+            report = execute(step, config, inputs, outputs, partial(note_seconds, use, config, ARTIFACTS))
     if arguments.metrics and context.rank() == 0:  # one of several processes writes, as of the outputs
         with own_file(arguments.metrics) as path:
             write_metrics(path, report.metrics)

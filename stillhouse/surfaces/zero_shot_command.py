@@ -13,6 +13,7 @@ from typing import Any
 from stillhouse.config import build
 from stillhouse.errors import InputError, is_full_disk
 from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_files, refuse_foreign_files
 from stillhouse.surfaces.compare_run import Failure
 from stillhouse.surfaces.in_process import refuse_foreign_outputs, run_uses
@@ -136,10 +137,10 @@ def main(argv: Sequence[str]) -> int:
     refuse_foreign_results(plan, arguments.folder)
     if arguments.work is None:
         arguments.work = arguments.folder / ".stillhouse" / "work"
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    log = (lambda line: None) if arguments.quiet else write_line
     with environment(arguments):
         failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, log)
-        with own_files(arguments.folder, results()) as staging:
+        with watched("zero-shot", arguments.quiet), own_files(arguments.folder, results()) as staging:
             page = write_results(plan, arguments, baseline, failures, staging)
     for name, failure in failures.items():
         print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", file=sys.stderr)

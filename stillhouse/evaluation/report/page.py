@@ -21,6 +21,7 @@ from stillhouse.evaluation.report.differences import differences_part
 from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
+from stillhouse.monitoring.activity import doing
 from stillhouse.training.curves import DEV
 
 PAIR_TASKS = {
@@ -64,6 +65,7 @@ class Content:
     made_by: Mapping[str, str] = field(default_factory=dict)
 
 
+@doing("drawing the report")
 def render(content: Content) -> str:
     """The page as text; the same content gives the same text."""
     folder = Path(__file__).parent

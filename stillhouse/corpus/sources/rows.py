@@ -23,6 +23,21 @@ class Passage(NamedTuple):
     where: str
 
 
+CODE, TABLE = "code", "table"
+NOT_PROSE = (CODE, TABLE)
+
+
+class NotProse(NamedTuple):
+    """A passage is code or a table: it is searched as any other, and no question is made of it.
+
+    `kind` is one of `NOT_PROSE`.
+    """
+
+    id: str
+    kind: str
+    where: str
+
+
 class Link(NamedTuple):
     source: str
     target: str
@@ -75,7 +90,7 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-Row = Passage | Link | Query | Qrel | Answer | Rejected | LeftOut
+Row = Passage | NotProse | Link | Query | Qrel | Answer | Rejected | LeftOut
 
 
 @dataclass(frozen=True)

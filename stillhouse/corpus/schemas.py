@@ -63,6 +63,8 @@ SPARSE: Mapping[str, pa.Schema] = {
 }
 """Tables of which most corpora have no row. Their file is there only where they have one."""
 
+TABLES = {**SCHEMAS, **SPARSE}
+
 SOURCE = "source"
 """The origin of a query that came with the source; every other origin is a pair task and its queries are synthetic."""
 

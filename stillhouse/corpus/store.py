@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, UNIQUE, Columns
+from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
@@ -65,7 +65,7 @@ def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
 
 def write_table(folder: Path, name: str, columns: Columns) -> None:
     """Writes one table; without columns it has no rows."""
-    schema = (SCHEMAS | SPARSE)[name]
+    schema = TABLES[name]
     columns = columns or {column: [] for column in schema.names}
     rows = len(next(iter(columns.values())))
     file = TableFile(folder / f"{name}.parquet", schema, UNIQUE.get(name, ()))
@@ -103,7 +103,7 @@ class Corpus:
         try:
             # ParquetFile, because pq.read_table would take a folder named like `key=value` for a partition column.
             with pq.ParquetFile(path) as file:
-                if not file.schema_arrow.equals((SCHEMAS | SPARSE)[name]):
+                if not file.schema_arrow.equals(TABLES[name]):
                     raise InputError(f"{path} has columns {file.schema_arrow.names}; run `stillhouse ingest` again")
                 yield file
         except (pa.ArrowInvalid, OSError) as error:

@@ -82,10 +82,10 @@ def _open(source: str, format: str, options: Options) -> Source:
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")
     if location.is_file() and not is_utf8(location.name):
         raise InputError(f"{shown(str(location))}: {MISNAMED}")
-    source = OPENERS[detect(location) if format == AUTO else format](location, options)
+    opened = OPENERS[detect(location) if format == AUTO else format](location, options)
     # Trees reject such files themselves, however deep they lie.
-    unread = [] if location.is_file() or source.format in TREES else list(misnamed(location))
-    return dataclasses.replace(source, rows=lambda: chain(unread, source.rows())) if unread else source
+    unread = [] if location.is_file() or opened.format in TREES else list(misnamed(location))
+    return dataclasses.replace(opened, rows=lambda: chain(unread, opened.rows())) if unread else opened
 
 
 def detect(location: Path) -> str:

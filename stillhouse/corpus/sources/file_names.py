@@ -1,4 +1,4 @@
-"""Names of files that can be shown and written: those in UTF-8. A file of another name is rejected, and the rest is read."""
+"""Names of files that can be written down: those in UTF-8. A file of another name is rejected and the rest is read."""
 
 from __future__ import annotations
 

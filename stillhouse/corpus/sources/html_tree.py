@@ -50,10 +50,11 @@ def open_html_tree(folder: Path) -> Source:
     Raises `InputError` when `lxml` or `webencodings` is missing.
     """
     try:
-        import lxml.html
+        import lxml.html  # noqa: F401
         import webencodings  # noqa: F401
     except ImportError as error:
-        raise InputError(f"reading HTML needs the package {error.name}; `pip install lxml webencodings` gets it") from None
+        needed = f"the package {error.name}; `pip install lxml webencodings` gets it"
+        raise InputError(f"reading HTML needs {needed}") from None
     return open_tree(folder, HTML_TREE, SUFFIXES, _read_page)
 
 

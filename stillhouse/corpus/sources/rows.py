@@ -98,7 +98,7 @@ class Source:
     """A source: its format, the files it reads (name inside the source → path) and its rows.
 
     `identity` is what tells it from others where it has no files. `candidates` says that a passage is a sentence (its
-    title) with the passage that it stands in (its text), as in ReQA.
+    title) with the passage that it stands in (its text), as in ReQA. `notes` say what was found out about its files.
     """
 
     format: str
@@ -106,3 +106,4 @@ class Source:
     rows: Callable[[], Iterator[Row]]
     identity: str = ""
     candidates: bool = False
+    notes: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ NAMES = {
     "queries": ("queries",),
     "qrels": ("qrels",),
     "answers": ("answers",),
+    "not_prose": ("not_prose",),
 }
 """What the file or folder of each table may be called."""
 

@@ -5,7 +5,6 @@ A source may come from a repository, so no link may lead out of it: `notes.txt -
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -59,16 +58,16 @@ def _walk(root: Path, source: Path, suffixes: tuple[str, ...]) -> Iterator[tuple
     """(path below the root, path, why it is not read or "") of every article, and of every folder that is not read."""
     base = source.resolve()
     linked: set[Path] = set()
-    waiting = [(root, (root.resolve(),))]
+    waiting: list[tuple[Path, tuple[Path, ...]]] = [(root, (root.resolve(),))]
     while waiting:
         folder, above = waiting.pop()
         try:
-            names = sorted(os.listdir(folder))
+            entries = sorted(folder.iterdir())
         except PermissionError as error:
             yield folder.relative_to(root).as_posix(), folder, f"cannot be read: {error.strerror}"
             continue
-        inner = []
-        for path in (folder / name for name in names if not name.startswith(".")):
+        inner: list[tuple[Path, tuple[Path, ...]]] = []
+        for path in (entry for entry in entries if not entry.name.startswith(".")):
             relative, is_article = path.relative_to(root).as_posix(), path.suffix.lower() in suffixes
             real, reason = above[-1] / path.name, ""
             if path.is_symlink():

@@ -82,7 +82,13 @@ _WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
 _IDS_SHOWN = ("id", "query", "source")
 """The columns of which a rejected row shows one."""
 
-OPTIONAL = {"title", "article_id", "section", "position", "origin", "kind", "split", "relevance"}
+OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "passages": ("title", "article_id", "section", "position"),
+    "queries": ("origin",),
+    "qrels": ("relevance", "split"),
+    "answers": ("kind", "split"),
+}
+"""The columns of each table that may be missing."""
 
 
 def open_tables(location: Path, options: Options) -> Source:
@@ -172,7 +178,7 @@ def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> s
     Counting misleads, as texts have commas, semicolons and bars too; the columns are known by name. Where nothing gives
     the columns that must be there, it is what the first row has most of.
     """
-    widest = 0, ""
+    widest = -1, ""
     for delimiter in dict.fromkeys((_expected(file), *DELIMITERS)):
         rows = (row for row in read_cells(file.path, file.name, delimiter) if not isinstance(row, Rejected))
         _, header = next(rows, (0, []))
@@ -231,7 +237,7 @@ def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[s
         known = [name for name in names if name in present]
         if known:
             found[column] = known[0]
-        elif name is not None or column not in OPTIONAL:
+        elif name is not None or column not in OPTIONAL.get(file.table, ()):
             raise InputError(
                 f"{file.path} has no column {' or '.join(names)}; set `columns: {file.table}.{column}=<name>` to one "
                 f"of its columns: {', '.join(present[:20])}"

@@ -1,7 +1,7 @@
 """Markdown files read slowly, by a strict grammar: of markup that every parser understands alike, the blocks it gives.
 
-Of all else `Unclear` is raised; `page_fault` of `slow_trees` then tells what must not be. Nothing of `stillhouse` is used
-here, and no parser.
+Of all else `Unclear` is raised; `page_fault` of `slow_trees` then tells what must not be. Nothing of `stillhouse` and
+no parser is used here.
 """
 
 from __future__ import annotations

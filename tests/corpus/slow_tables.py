@@ -85,17 +85,20 @@ def _values(data: bytes, table: str, suffix: str) -> Iterator[dict[str, Any] | N
 
 def _rows_of(data: bytes, table: str, suffix: str) -> list[list[str] | None]:
     """The rows by the delimiter of the suffix, or by the first other one that makes columns of the first row."""
-    for delimiter in ",;\t|" if suffix == "csv" else "\t,;|":
-        rows = list(tab_rows(data) if delimiter == "\t" else quoting_rows(data, delimiter))
-        header = next((row for row in rows if row is not None), None)
+    read = [
+        list(tab_rows(data) if delimiter == "\t" else quoting_rows(data, delimiter))
+        for delimiter in (",;\t|" if suffix == "csv" else "\t,;|")
+    ]
+    headers = [next((row for row in rows if row is not None), []) for rows in read]
+    for rows, header in zip(read, headers):
         try:
-            _columns(table, header or [])
+            _columns(table, header)
         except Refused:
-            if header is None:
-                return rows
             continue
         return rows
-    raise Refused("no columns")
+    if headers[0] or any(len(header) > 1 for header in headers):
+        raise Refused("no columns")
+    return read[0]  # of which every row is rejected
 
 
 def _columns(table: str, present: list[str]) -> dict[str, str]:

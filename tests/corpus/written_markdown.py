@@ -1,4 +1,4 @@
-"""Markdown written as bytes say: every sequence of bytes is a file that the strict reader (`slow_markdown`) finds clear.
+"""Markdown written as bytes say: any bytes give a file that the strict reader (`slow_markdown`) finds clear.
 
 A fuzzer that changes bytes of Markdown itself breaks its markup more often than it finds another; this one puts blocks
 together: front matter, headings of both kinds, tables, lists, quotations, code, comments, HTML, links and notes.

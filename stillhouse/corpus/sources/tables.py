@@ -176,9 +176,9 @@ def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> s
     """What stands between the cells of a CSV or TSV file: what its name promises, or else what gives its columns.
 
     Counting misleads, as texts have commas, semicolons and bars too; the columns are known by name. Where nothing gives
-    the columns that must be there, it is what the first row has most of.
+    the columns that must be there, it is what the first row has most of, so that these can be named.
     """
-    widest = -1, ""
+    widest = 1, _expected(file)
     for delimiter in dict.fromkeys((_expected(file), *DELIMITERS)):
         rows = (row for row in read_cells(file.path, file.name, delimiter) if not isinstance(row, Rejected))
         _, header = next(rows, (0, []))

@@ -188,7 +188,7 @@ class _Reader:
                 read = [self.words(cell.strip()) for cell in cells]
                 targets += [target for _, own in read for target in own]
                 if any(words for words, _ in read):
-                    rows.append(" | ".join([words for words, _ in read] + [""] * (width - len(read))))
+                    rows.append(" | ".join([words for words, _ in read] + [""] * (width - len(read))).strip())
             at += 1
         leaves.append(Leaf("\n".join(rows), targets, kind="table"))
         return at

@@ -32,7 +32,7 @@ _CONTAINERS = ("BlockQuote", "FootnoteDefinition", "Item", "List")
 _LEAVES = ("CodeBlock", "Heading", "HtmlBlock", "Paragraph", "Table")
 
 _UNSEEN = re.compile(
-    r"<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
+    r"<!--(?:-?>|.*?(?:-->|\Z))|<\?.*?(?:\?>|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
 )
 _TAG = re.compile(r"<[!/]?([a-zA-Z][a-zA-Z0-9-]*+)?(?:\"[^\"]*+\"|'[^']*+'|[^<>\"'])*+>")
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
@@ -104,7 +104,7 @@ class _Reading:
         if tag == "TableCell":
             self._cells.append(self._taken_words())
         elif tag in ("TableHead", "TableRow"):
-            self._rows += [CELL.join(self._cells)] if any(self._cells) else []
+            self._rows += [CELL.join(self._cells).strip()] if any(self._cells) else []
             self._cells.clear()
         elif tag in _LEAVES:
             yield self._end_leaf(tag)

@@ -202,7 +202,22 @@ def test_encodings(
 
 
 def test_lines_are_counted_as_in_the_file(tmp_path: Path) -> None:
-    lines = [b"---", b"title: t", b"---", LATIN, b"one", b"", LATIN, LATIN, b"", b"two", LATIN, b"still two", b"", b"six"]
+    lines = [
+        b"---",
+        b"title: t",
+        b"---",
+        LATIN,
+        b"one",
+        b"",
+        LATIN,
+        LATIN,
+        b"",
+        b"two",
+        LATIN,
+        b"still two",
+        b"",
+        b"six",
+    ]
     rows = rows_of(tmp_path, b"\n".join(lines))
     assert [(row.text, row.where) for row in rows if isinstance(row, Passage)] == [
         ("one", "a.md:5"),

@@ -51,8 +51,14 @@ OTHERS = {
     "parts": ({"passages/1.csv": "id,text\na,x\n"}, f"passages/{BAD}.csv"),
     "msmarco": ({"collection.tsv": "a\tx\n"}, f"queries.{BAD}.train.tsv"),
     "dpr": ({"psgs_w100.tsv": "id\ttext\ttitle\na\tx\tt\n"}, f"{BAD}-train.json"),
-    "squad": ({"train.json": '{"data": [{"title": "a", "paragraphs": [{"context": "x", "qas": []}]}]}'}, f"dev-{BAD}.json"),
-    "labels": ({"corpus.jsonl": '{"_id": "a", "text": "x"}\n', "queries.jsonl": '{"_id": "q", "text": "x"}\n'}, f"qrels/{BAD}.tsv"),
+    "squad": (
+        {"train.json": '{"data": [{"title": "a", "paragraphs": [{"context": "x", "qas": []}]}]}'},
+        f"dev-{BAD}.json",
+    ),
+    "labels": (
+        {"corpus.jsonl": '{"_id": "a", "text": "x"}\n', "queries.jsonl": '{"_id": "q", "text": "x"}\n'},
+        f"qrels/{BAD}.tsv",
+    ),
 }
 
 

@@ -23,6 +23,8 @@ from stillhouse.corpus.sources.cells import read_cells
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
+from stillhouse.steps.execute import execute
+from stillhouse.steps.ingest import STEP, Config
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 
@@ -100,11 +102,12 @@ def test_columns_of_other_names_are_named_whatever_is_between(quote: str, write:
 
 
 def test_ingest_says_what_is_between_cells(
-    write: Write, run_step: Callable[..., dict[str, Path]], capsys: pytest.CaptureFixture[str]
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_step("ingest", {}, source=str(write({"passages.csv": "id;text\n1;one, two\n"})))
-    told = capsys.readouterr()
-    assert "passages.csv has semicolons between its cells" in told.out + told.err
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+    source = str(write({"passages.csv": "id;text\n1;one, two\n"}, folder="semicolons"))
+    execute(STEP, Config(source=source), {}, {"corpus": tmp_path / "corpus"})
+    assert "passages.csv has semicolons between its cells" in capsys.readouterr().err
 
 
 TSV_LINES = {

@@ -9,12 +9,14 @@ import yaml
 
 MOST = 1 << 16
 """Characters of front matter; YAML takes a hundred times as many bytes to read."""
+DEEPEST = 100
+"""Lists and keys within one another; thousands take hours."""
 UNREAD = "front matter is not YAML"
 NO_TEXT = "the title of the front matter is not text"
 
 _FENCED = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_KEY = re.compile(r"(?:\s|#.*)*[\w-]+[ \t]*:(?:\s|\Z)")
-_NULL = "tag:yaml.org,2002:null"
+_KEY = re.compile(r"(?:\s|#.*+)*+[\w-]+[ \t]*:(?:\s|\Z)")
+_NULL = ("", "~", "null", "Null", "NULL")
 
 
 class FrontMatter(NamedTuple):
@@ -35,28 +37,38 @@ def front_matter(text: str) -> FrontMatter | None:
     found = _FENCED.match(text)
     if found is None:
         return None
-    title = ""
-    fault = UNREAD if _KEY.match(found[1]) else ""
-    if len(found[1]) <= MOST:
-        try:
-            # The nodes alone are read and no values are made of them, so that no alias stands for more than itself.
-            node = yaml.compose(found[1], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except (yaml.YAMLError, ValueError, RecursionError):
-            pass
-        else:
-            if node is not None and not isinstance(node, yaml.MappingNode):
-                return None
-            title, fault = _title(node)
-            return FrontMatter(found.end(), title, fault)
-    return FrontMatter(found.end(), "", fault) if fault else None
+    begins_with_key = bool(_KEY.match(found[1]))
+    if len(found[1]) > MOST:
+        return FrontMatter(found.end(), "", UNREAD) if begins_with_key else None
+    try:
+        read = _title(found[1])
+    except yaml.YAMLError:
+        read = ("", UNREAD) if begins_with_key else None
+    return FrontMatter(found.end(), *read) if read else None
 
 
-def _title(node: yaml.MappingNode | None) -> tuple[str, str]:
-    """The title and what is wrong with it; of two the last."""
-    title = fault = ""
-    for key, value in node.value if node is not None else ():
-        if isinstance(key, yaml.ScalarNode) and key.value.lower() == "title":
-            is_text = isinstance(value, yaml.ScalarNode)
-            title = " ".join(value.value.split()) if is_text and value.tag != _NULL else ""
-            fault = "" if is_text else NO_TEXT
+def _title(content: str) -> tuple[str, str] | None:
+    """The title and what is wrong with it, of two the last; None for what is not keys with values.
+
+    Events are read one by one: the nodes of YAML, which are read by recursion, would end the process where thousands
+    lie in each other, and an alias may stand for millions.
+    """
+    title = fault = key = ""
+    depth = documents = 0
+    is_key = True
+    for event in yaml.parse(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if documents > 1 or depth > DEEPEST:
+            raise yaml.YAMLError("several documents, or one that takes the square of its length to read")
+        if isinstance(event, yaml.NodeEvent) and depth == 0 and not isinstance(event, yaml.MappingStartEvent):
+            return None
+        if isinstance(event, yaml.NodeEvent) and depth == 1:
+            value = event.value if isinstance(event, yaml.ScalarEvent) else None
+            if is_key:
+                key = (value or "").lower()
+            elif key == "title":
+                is_null = value in _NULL and not getattr(event, "style", "")
+                title, fault = "" if is_null else " ".join((value or "").split()), NO_TEXT if value is None else ""
+            is_key = not is_key
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
     return title, fault

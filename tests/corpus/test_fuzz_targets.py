@@ -42,7 +42,7 @@ WRONG: dict[str, Callable[[list[Any]], list[Row]]] = {
 }
 
 
-ARTICLES_ALONE = ("article-tree", "html-tree")
+ARTICLES_ALONE = ("article-tree", "html-tree", "markdown-tree")
 OF_QUERIES = ("another question", "another grade", "another split")
 
 
@@ -51,7 +51,7 @@ OF_QUERIES = ("another question", "another grade", "another split")
     [
         (wrong, name)
         for wrong in WRONG
-        for name in sorted(SOURCES)
+        for name in sorted([*SOURCES, "markdown-tree"])
         if not (wrong in OF_QUERIES and name in ARTICLES_ALONE)
     ],
 )

@@ -44,9 +44,8 @@ def reading(file: Path, remedy: str = REMEDY) -> Iterator[None]:
         of_the_system = isinstance(error, OSError) and error.errno is not None
         if of_the_system or OUT_OF_MEMORY in told or TOLD_BY_RUST.search(told):
             raise
-        lines = [line.strip() for line in told.splitlines() if line.strip()]
-        reason = f"{type(error).__name__}: {lines[0][:LONGEST_REASON]}" if lines else type(error).__name__
-        raise InputError(f"{file} cannot be read ({reason}); {remedy}") from error
+        reason = " ".join([type(error).__name__ + ":", *told.split()])
+        raise InputError(f"{file} cannot be read ({reason[:LONGEST_REASON].rstrip(':')}); {remedy}") from error
 
 
 def read_json(path: Path) -> Any:

@@ -8,6 +8,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.model_files import json_object, reading
+from stillhouse.retrieval.model_folder import CONFIG, read_config
 
 OF_THE_LOADING = ("is_local", "local_files_only", "name_or_path", "cache_dir", "token", "revision")
 """Arguments of `from_pretrained` that transformers keeps and would write: they say how a tokenizer was found."""
@@ -15,7 +16,7 @@ OF_THE_LOADING = ("is_local", "local_files_only", "name_or_path", "cache_dir", "
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "tokenizer*.tiktoken")
 """One of these files holds the words; without them transformers makes a tokenizer that knows none."""
-DETAILS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json")
+DETAILS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 """Files of JSON that a tokenizer may be made from as well."""
 REMEDY = "give a model folder, as `stillhouse fetch-model` writes it"
 
@@ -30,6 +31,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     for name in DETAILS:
         if (folder / name).is_file():
             json_object(folder / name)
+    if (folder / CONFIG).is_file():
+        read_config(folder)  # names the kind of tokenizer where the tokenizer's own settings do not
     with reading(found[0], REMEDY):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -18,7 +17,7 @@ from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
 from stillhouse.retrieval.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.model_folder import CONFIG, load_model, read_config, refuse_unusable
+from stillhouse.retrieval.model_folder import CONFIG, load_model, read_config, reads_types, refuse_unusable
 from stillhouse.retrieval.positions import longest_text, refuse_longer
 from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
@@ -64,7 +63,9 @@ class CrossEncoder(nn.Module):
         refuse_longer(model, str(folder), max_length=max_length)
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
         setattr(model.config, OWN_LENGTH, max_length)
-        return cls(model, load_tokenizer(folder), max_length)._usable(folder)
+        tokenizer = load_tokenizer(folder)
+        refuse_unusable(folder, model, tokenizer, of_pairs=True)
+        return cls(model, tokenizer, max_length)
 
     @classmethod
     def load(cls, folder: Path) -> CrossEncoder:
@@ -82,16 +83,8 @@ class CrossEncoder(nn.Module):
         length = min((number for number in known if isinstance(number, int)), default=0)
         if length < SHORTEST:
             raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, too few for a pair; {remedy}")
-        return cls(loaded.model, tokenizer, length)._usable(folder)
-
-    def _usable(self, folder: Path) -> CrossEncoder:
-        """Itself. Raises `InputError` for the tokenizer of another model, and settings with which no pair is scored."""
-
-        def score() -> Tensor:
-            return self._logits(*self.pairs(["a"], ["a"]).batch([0], torch.device("cpu")))
-
-        refuse_unusable(folder, self.model, self.tokenizer, score)
-        return self
+        refuse_unusable(folder, loaded.model, tokenizer, of_pairs=True)
+        return cls(loaded.model, tokenizer, length)
 
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
@@ -123,12 +116,10 @@ class CrossEncoder(nn.Module):
 
     def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
         """Raw scores [P], float32."""
-        return self._logits(ids_PL, mask_PL, types_PL).float().squeeze(-1)
-
-    def _logits(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
-        types = {"token_type_ids": types_PL} if getattr(self.model.config, "type_vocab_size", 1) > 1 else {}
-        logits_P1: Tensor = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options).logits
-        return logits_P1
+        types = {"token_type_ids": types_PL} if reads_types(self.model) else {}
+        output = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options)
+        scores_P: Tensor = output.logits.float().squeeze(-1)
+        return scores_P
 
 
 class PairTexts:

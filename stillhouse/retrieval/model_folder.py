@@ -11,7 +11,6 @@ What is wrong with the folder is bad input. It is found before memory is taken f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -161,30 +160,31 @@ def _any_layer(name: str, model: PreTrainedModel) -> str:
 
 
 def refuse_unusable(
-    folder: Path,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    read: Callable[[], Tensor] | None = None,
+    folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, of_pairs: bool = False
 ) -> None:
     """Raises `InputError` for the tokenizer of another model, and for a model that cannot read a short text.
 
-    Some settings can be wrong without a sign before that, as `layer_norm_eps` is when it is negative. `read` gives the
-    numbers that the model makes of such a text, where it needs more than one text's ids.
+    Some settings can be wrong without a sign before that, as `layer_norm_eps` is when it is negative. A model
+    `of_pairs` reads a pair of texts, with token types where it has any.
     """
     words = model.get_input_embeddings().weight
     assert isinstance(words, Tensor)
     refuse_larger_vocabulary(folder, tokenizer, len(words))
     with reading(folder / CONFIG), torch.inference_mode():
-        numbers = read() if read else _numbers(model, tokenizer)
+        # The tokenizer's own call would change how it cuts and pads, which is saved with it.
+        encoding = tokenizer.backend_tokenizer.encode("a", "a" if of_pairs else None)
+        used = sum(encoding.attention_mask)
+        inputs = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask}
+        if of_pairs and reads_types(model):
+            inputs["token_type_ids"] = encoding.type_ids
+        numbers = model(**{name: torch.tensor([values[:used]]) for name, values in inputs.items()})[0]
     if not numbers.isfinite().all():
         raise InputError(f"{folder / CONFIG}: what the model makes of a short text is not finite; {REMEDY}")
 
 
-def _numbers(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """The last hidden states of a short text, or what a head makes of them."""
-    ids_BL = torch.tensor([tokenizer("a")["input_ids"]])
-    numbers: Tensor = model(input_ids=ids_BL, attention_mask=torch.ones_like(ids_BL))[0]
-    return numbers
+def reads_types(model: PreTrainedModel) -> bool:
+    """Whether a model is told which tokens are of a pair's second text."""
+    return getattr(model.config, "type_vocab_size", 1) > 1
 
 
 def refuse_larger_vocabulary(folder: Path, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:

@@ -37,7 +37,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-        tokenizer.get_vocab()
+    if not tokenizer.is_fast:
+        raise InputError(f"{folder}: the tokenizer has no fast version (tokenizer.json), which is read here; {REMEDY}")
     if tokenizer.pad_token_id is None:
         raise InputError(f"{folder}: the tokenizer has no padding token; {REMEDY}")
     return tokenizer

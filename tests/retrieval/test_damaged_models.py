@@ -1,4 +1,4 @@
-"""A wrong model folder is bad input for every command that reads one: exit code 2, and a sentence that names the file."""
+"""A wrong model folder is bad input for every command that reads one: exit code 2, a sentence that names the file."""
 
 from __future__ import annotations
 
@@ -48,11 +48,9 @@ def made(
         tokenizer = AutoTokenizer.from_pretrained(tiny_model)
         layer = nn.Linear(32, 6)
         tower = TransformerTower(AutoModel.from_pretrained(tiny_model), "mean", layer)
-        write_towers(
-            _folder(root / "own"), {"passage": tower}, tokenizer, EncoderSettings("mean", projection=6, **lengths)
-        )
-        bag = BagOfWordsTower(len(tokenizer), (2, 3, 0), width=6, embedding=16, hidden=8)
         settings = EncoderSettings("mean", projection=6, **lengths)
+        write_towers(_folder(root / "own"), {"passage": tower}, tokenizer, settings)
+        bag = BagOfWordsTower(len(tokenizer), (2, 3, 0), width=6, embedding=16, hidden=8)
         write_towers(_folder(root / "bag"), {"passage": bag}, tokenizer, settings)
         CrossEncoder.start(tiny_model, max_length=24).save(root / "reranker")
         corpus = {"corpus": small_corpus}

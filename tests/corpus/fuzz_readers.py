@@ -4,7 +4,8 @@
 
 A file of a small whole source (`sources_to_damage`), a recipe or a run file is what the fuzzer makes of it. It is
 read, and every row is what a slow and obvious reader makes of the same bytes (`held_against_slow`), or it is refused
-with `InputError`; anything else stops the fuzzer, which then leaves the input as `crash-...`.
+with `InputError`; anything else stops the fuzzer, which then leaves the input as `crash-...`. Of a model folder
+(`models_to_damage`) fields of JSON are changed as well, and the model that is read makes finite numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import atheris
 
+MODELS = "model-folder"
 with atheris.instrument_imports(include=["stillhouse.corpus", "stillhouse.config", "stillhouse.retrieval.runs"]):
     from fuzz_targets import SEEDS, reader
 
@@ -29,7 +31,16 @@ def main() -> None:
         for number, seed in enumerate(SEEDS[arguments.name]):
             (Path(seeds) / str(number)).write_bytes(seed)
         options = [f"-max_total_time={arguments.seconds}", "-timeout=20", "-rss_limit_mb=4096", "-print_final_stats=1"]
-        atheris.Setup([sys.argv[0], *options, seeds], reader(arguments.name))
+        words, mutator = [sys.argv[0], *options, seeds], {}
+        if arguments.name == MODELS:
+            with atheris.instrument_imports(include=["stillhouse.retrieval", "stillhouse.pretraining"]):
+                from fuzz_models import damaged
+
+            def mutated(data: bytes, size: int, seed: int) -> bytes:
+                return damaged(data, seed, lambda whole: atheris.Mutate(whole, size))[:size]
+
+            mutator = {"custom_mutator": mutated}
+        atheris.Setup(words, reader(arguments.name), **mutator)
         atheris.Fuzz()
 
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import models_to_damage
 import numpy as np
 import yaml
 from held_against_slow import check_source
@@ -22,6 +23,7 @@ PARAMS = find_recipe("micro").read_bytes()
 ALIASES = b"index: &a {kind: flat}\nmine: &b {<<: *a}\nretriever_1: {temperature: [&c [x, x, x, x], *c, *c, *c, *c]}\n"
 SEEDS: dict[str, list[bytes]] = {
     **{name: [bytes([i]) + files[file] for i, file in enumerate(sorted(files))] for name, files in SOURCES.items()},
+    "model-folder": models_to_damage.SEEDS,
     "params": [PARAMS, ALIASES],
     "run": [RUN],
 }
@@ -82,6 +84,10 @@ def reader(name: str) -> Callable[[bytes], None]:
                     read_params(data, folder)
                 elif name == "run":
                     read_run_file(data, folder)
+                elif name == "model-folder":
+                    from fuzz_models import read_model_folder  # imports torch and transformers, which take seconds
+
+                    read_model_folder(data, folder)
                 else:
                     read_source(name, data, folder)
             except InputError as error:

@@ -166,6 +166,8 @@ def _read_bag(folder: Path, tokenizer: PreTrainedTokenizerBase) -> BagOfWordsTow
     hidden = read_projection(folder / BAG[1], weights_VE.shape[1])
     output = read_projection(folder / BAG[2], hidden.out_features)
     added = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
+    if None in added:
+        raise InputError(f"{folder.parent}: the tokenizer has no [CLS] or no [SEP], which bags leave out; {REMEDY}")
     tower = BagOfWordsTower(len(weights_VE), added, output.out_features, weights_VE.shape[1], hidden.out_features)
     tower.embedding.load_state_dict({"weight": weights_VE})
     tower.hidden, tower.output = hidden, output

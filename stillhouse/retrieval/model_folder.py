@@ -109,8 +109,8 @@ def _refuse_absurd(auto: Any, folder: Path, config: PreTrainedConfig, shapes: di
     held = sum(map(prod, shapes.values()))
     for name in SIZES:
         size = getattr(config, name, None)
-        if isinstance(size, int) and size > (len(shapes) if name == "num_hidden_layers" else held):
-            raise InputError(f"{folder / CONFIG} asks for {name} {size:,}, more than the weights hold; {REMEDY}")
+        if isinstance(size, int) and not 1 <= size <= (len(shapes) if name == "num_hidden_layers" else held):
+            raise InputError(f"{folder / CONFIG} asks for {name} {size:,}, which the weights do not hold; {REMEDY}")
     with reading(folder / CONFIG), torch.device("meta"):
         skeleton = auto.from_config(config, trust_remote_code=False)
     asked = sum(parameter.numel() for parameter in skeleton.parameters())

@@ -19,6 +19,8 @@ from stillhouse.retrieval.model_files import REMEDY, json_object, read_json
 from stillhouse.retrieval.projection import PROJECTION, write_projection
 
 POOLINGS = ("cls", "mean")
+LONGEST = 1_000_000
+"""Tokens of a text, whatever the model: a larger number is a mistake."""
 SETTINGS = "stillhouse.json"
 MODULES = "modules.json"
 POOLING = "1_Pooling"
@@ -34,8 +36,8 @@ class EncoderSettings:
 
     pooling: str = setting("cls", "how token states become a vector", choices=POOLINGS)
     normalize: bool = setting(True, "vectors have length 1")
-    query_length: int = setting(32, "tokens of a query", minimum=3)
-    passage_length: int = setting(144, "tokens of a passage", minimum=3)
+    query_length: int = setting(32, "tokens of a query", minimum=3, maximum=LONGEST)
+    passage_length: int = setting(144, "tokens of a passage", minimum=3, maximum=LONGEST)
     projection: int = setting(0, "width of the layer on the pooled vector", minimum=0)
     towers: str = setting("shared", "whether queries have an encoder of their own", choices=("shared", "separate"))
 

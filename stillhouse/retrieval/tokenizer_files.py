@@ -37,9 +37,10 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
+        padded = tokenizer.pad_token_id in tokenizer.all_special_ids
     if not tokenizer.is_fast:
         raise InputError(f"{folder}: the tokenizer has no fast version (tokenizer.json), which is read here; {REMEDY}")
-    if tokenizer.pad_token_id is None:
+    if not padded:
         raise InputError(f"{folder}: the tokenizer has no padding token; {REMEDY}")
     return tokenizer
 

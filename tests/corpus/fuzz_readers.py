@@ -21,6 +21,8 @@ MODELS = "model-folder"
 with atheris.instrument_imports(include=["stillhouse.corpus", "stillhouse.config", "stillhouse.retrieval.runs"]):
     from fuzz_targets import SEEDS, reader
 
+    from stillhouse.context import hush_libraries
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -33,6 +35,7 @@ def main() -> None:
         options = [f"-max_total_time={arguments.seconds}", "-timeout=20", "-rss_limit_mb=4096", "-print_final_stats=1"]
         words, mutator = [sys.argv[0], *options, seeds], {}
         if arguments.name == MODELS:
+            hush_libraries()
             with atheris.instrument_imports(include=["stillhouse.retrieval", "stillhouse.pretraining"]):
                 from fuzz_models import damaged
 

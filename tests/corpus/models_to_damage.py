@@ -29,9 +29,8 @@ BERT: dict[str, Any] = {
 
 def weights(shapes: dict[str, tuple[int, ...]]) -> bytes:
     rng = np.random.default_rng(0)
-    return save(
-        {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}, {"format": "pt"}
-    )
+    drawn = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    return save(drawn, {"format": "pt"})
 
 
 def linear(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
@@ -90,11 +89,7 @@ MODULES = [{"type": f"sentence_transformers.models.{kind}", "path": path}
 HEAD = linear("cls.predictions.transform.dense", WIDTH, WIDTH) | norm("cls.predictions.transform.LayerNorm")
 HEAD |= {"cls.predictions.bias": (len(WORDS),)}
 CLASSIFIER = linear("bert.pooler.dense", WIDTH, WIDTH) | linear("classifier", WIDTH, 1)
-SCORES = BERT | {
-    "architectures": ["BertForSequenceClassification"],
-    "id2label": {"0": "score"},
-    "label2id": {"score": 0},
-}
+SCORES = BERT | {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "it"}, "label2id": {"it": 0}}
 FOLDERS: dict[str, dict[str, bytes]] = {
     "hub": {
         "config.json": packed(BERT),

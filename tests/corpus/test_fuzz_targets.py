@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,14 @@ def test_what_no_reader_may_raise_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("held_against_slow.ingest_source", broken)
     with pytest.raises(KeyError):
         reader("beir")(SEEDS["beir"][0])
+
+
+@pytest.mark.parametrize("kind", ["hub", "own", "reranker", "bag"])
+def test_a_whole_model_folder_is_not_refused(kind: str, tmp_path: Path) -> None:
+    from fuzz_models import read_model_folder
+    from models_to_damage import PLACES, SEEDS
+
+    read_model_folder(next(seed for seed, (of, _) in zip(SEEDS, PLACES) if of == kind), tmp_path)
 
 
 @pytest.mark.parametrize("part", ["config.json", "tokenizer.json", "model.safetensors", "stillhouse.json"])

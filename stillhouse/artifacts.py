@@ -8,6 +8,7 @@ all its files; the seal tells a damaged manifest from one that a step wrote.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -109,6 +110,8 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 path.rename(old)
         for path, staging in zip(paths, stagings):
             staging.rename(path)
+        for parent in {path.parent for path in paths}:
+            _sync(parent)  # so that a power cut does not find the old ones removed and the new ones not yet there
         for old in aside:
             _remove(old)
 
@@ -133,6 +136,7 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())  # so that a power cut after the rename finds it whole
         partial.replace(path)
+        _sync(path.parent)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
@@ -151,11 +155,23 @@ def _remove(path: Path) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Asks the system to put every file on the disk, so that a power cut after the rename finds them whole."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+    """Asks the system to put every file and folder on the disk, so that a power cut after the rename finds it whole."""
+    for path in [*folder.rglob("*"), folder]:
+        if path.is_file() or path.is_dir():
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    """Asks the system to put a file, or the names in a folder, on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        # Some file systems of a network keep no folders that could be synced.
+        if error.errno != errno.EINVAL or not path.is_dir():
+            raise
+    finally:
+        os.close(number)
 
 
 def refuse_foreign(path: Path, name: str) -> None:

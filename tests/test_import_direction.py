@@ -40,6 +40,7 @@ NOT_COUNTED = {
     "PyYAML": "reads settings, which are recorded",
     "dvc": "copies what a commit names",
     "dvc-data": "the same",
+    "huggingface_hub": "fetches the files of a name on the hub, which are recorded",
     "ir_datasets": "in no image; a source that it fetches is no more pinned down than any other place",
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import folder_flags
+import models_to_damage
 import numpy as np
 import yaml
 from held_against_slow import check_source
@@ -26,6 +27,7 @@ ALIASES = b"index: &a {kind: flat}\nmine: &b {<<: *a}\nretriever_1: {temperature
 SEEDS: dict[str, list[bytes]] = {
     **{name: [bytes([i]) + files[file] for i, file in enumerate(sorted(files))] for name, files in SOURCES.items()},
     "markdown-tree": [bytes(range(begin, begin + 60)) for begin in range(0, 180, 30)],
+    "model-folder": models_to_damage.SEEDS,
     "params": [PARAMS, ALIASES],
     "run": [RUN],
     "folder-flags": folder_flags.SEEDS,
@@ -106,6 +108,10 @@ def reader(name: str) -> Callable[[bytes], None]:
                     read_written(data, folder)
                 elif name == "run":
                     read_run_file(data, folder)
+                elif name == "model-folder":
+                    from fuzz_models import read_model_folder  # imports torch and transformers, which take seconds
+
+                    read_model_folder(data, folder)
                 else:
                     read_source(name, data, folder)
             except InputError as error:

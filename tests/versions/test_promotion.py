@@ -68,6 +68,18 @@ def refs(place: Path) -> set[str]:
     return set(call(place / "work.git", "git", "for-each-ref", "--format=%(refname) %(objectname)").splitlines())
 
 
+@pytest.mark.usefixtures("git_alone")
+@pytest.mark.parametrize("content", ["notes on releases", "[]", '{"artifacts": "mine"}'])
+def test_a_release_json_that_no_promotion_wrote_stays(content: str, place: Path) -> None:
+    (place / "work" / "release.json").write_text(content)
+    before = refs(place)
+    with pytest.raises(InputError, match=r"did not write .*release\.json, and would replace it; move it away"):
+        release(place / "work")
+    assert (place / "work" / "release.json").read_text() == content and refs(place) == before
+    (place / "work" / "release.json").unlink()
+    assert release(place / "work").kind == "released"
+
+
 def test_the_first_release_can_be_had_elsewhere(place: Path, tmp_path: Path) -> None:
     """Tag, dvc.lock, release.json and data are all there for one who only knows the repository's address."""
     outcome = release(place / "work")

@@ -94,10 +94,13 @@ def test_both_towers_and_what_projects_their_vectors_are_averaged(
 
 
 def test_tensors_of_few_bits_are_averaged_in_float32_and_whole_numbers_stay() -> None:
-    start = {"half": torch.tensor([1.0, 3.0], dtype=torch.bfloat16), "ids": torch.tensor([4, 5])}
-    trained = {"half": torch.tensor([1.0078125, 3.0], dtype=torch.bfloat16), "ids": torch.tensor([4, 5])}
-    found = averaged(start, trained, 0.75)
-    assert found["half"].dtype == torch.bfloat16 and found["half"].tolist() == [1.0078125, 3.0]
+    """The average of a number with itself is that number, where rounding on the way would change it."""
+    values = torch.randn(100, generator=torch.Generator().manual_seed(1)).bfloat16()
+    rounded = values * 0.7 + values * 0.3
+    assert not torch.equal(rounded, values)
+    state = {"half": values, "ids": torch.tensor([4, 5])}
+    found = averaged(state, state, 0.3)
+    assert found["half"].dtype == torch.bfloat16 and torch.equal(found["half"], values)
     assert found["ids"].tolist() == [4, 5]
 
 

@@ -69,7 +69,7 @@ def claim(path: Path, old: str, new: str) -> None:
 CORRUPTIONS = [
     ("changed", lambda path: (path / "part" / "file.txt").write_text("CONTENT"), "part/file.txt changed"),
     ("removed", lambda path: (path / "part" / "file.txt").unlink(), "part/file.txt changed"),
-    ("added", lambda path: (path / "new.txt").write_text(""), "new.txt changed"),
+    ("added", lambda path: (path / "new.txt").write_text(""), "holds new.txt, which no step wrote"),
     ("half a manifest", lambda path: (path / MANIFEST).write_text('{"step": "in'), "damaged"),
     ("another form", lambda path: (path / MANIFEST).write_text('{"steps": 1}'), "damaged"),
     ("another claim", lambda path: claim(path, '"depth": 3', '"depth": 4'), "damaged"),

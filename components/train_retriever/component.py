@@ -43,6 +43,7 @@ def train_retriever(
     negatives_depth: int = 200,
     towers: str = "as_is",
     similarity: str = "cosine",
+    only_better_teacher: bool = False,
 ):
     """Trains a bi-encoder on positives and hard negatives, with a teacher's scores when given.
 
@@ -95,6 +96,8 @@ def train_retriever(
             one each, which start from the same parameters where the encoder has one.
         similarity: how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot = as
             they are, with temperature 1 (003).
+        only_better_teacher: learn from the teacher only where `score` found that it ranks the dev queries better
+            than its student.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from stillhouse import context as surroundings
 from stillhouse.artifacts import (
+    MANIFEST,
     Manifest,
     digest_files,
     digest_json,
@@ -34,6 +35,8 @@ from stillhouse.steps.spec import Report, Step
 from stillhouse.versions.environment import software
 
 VERDICT = "validation"
+ORDER = "order"
+"""The fact of an output that says in which order the folders of the ports that take many were given."""
 
 
 def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> Report:
@@ -81,8 +84,11 @@ def _execute(
         with whole_folders([outputs[name] for name in names]) as folders:
             staged = dict(zip(names, folders))
             report = step.run(config, inputs, staged, context)
-            for folder in folders:
-                write_manifest(folder, step.name, recorded(config), digests, report.facts)
+            order = step.order_of(inputs)
+            facts = report.facts | ({ORDER: order} if order else {})
+            for port, folder in zip(step.outputs, folders):
+                beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}
+                write_manifest(folder, step.name, recorded(config), digests | beside, facts)
         shutil.rmtree(context.work, ignore_errors=True)
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)
     read = ", ".join(str(path) for path in inputs.values()) or "its source"
@@ -130,31 +136,44 @@ def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
     """Reads and verifies the manifest of every input that was given."""
     manifests = {}
     for port in step.inputs:
-        if port.name not in inputs:
-            if not port.optional:
-                raise InputError(f"step '{step.name}' needs {port.flag}: {port.help}")
-            continue
-        folder = inputs[port.name]
-        foreign = port.kind == "model" and folder.is_dir() and not (folder / "manifest.json").is_file()
-        manifests[port.name] = foreign_manifest(folder) if foreign else read_manifest(folder)
-        if port.name == VERDICT and not manifests[port.name].facts.get("passed"):
-            raise InputError(f"{folder}: the corpus did not pass validation; open its report.html and mend the corpus")
+        keys = port.keys(inputs)
+        if not keys and not port.optional:
+            needed = f"at least one {port.flag} NAME=FOLDER" if port.many else port.flag
+            raise InputError(f"step '{step.name}' needs {needed}: {port.help}")
+        for key in keys:
+            folder = inputs[key]
+            manifests[key] = manifest_of(folder, port.kind, verify=True)
+            if key == VERDICT and not manifests[key].facts.get("passed"):
+                raise InputError(
+                    f"{folder}: the corpus did not pass validation; open its report.html and mend the corpus"
+                )
     return manifests
+
+
+def manifest_of(folder: Path, kind: str, *, verify: bool = False) -> Manifest:
+    """The manifest of an input. A model may come from outside Stillhouse, and has then one of its files' digests."""
+    foreign = kind == "model" and folder.is_dir() and not (folder / MANIFEST).is_file()
+    return foreign_manifest(folder) if foreign else read_manifest(folder, verify=verify)
+
+
+def as_flag(key: str) -> str:
+    """An input or output as a message names it: `--corpus`, or `--run bm25` of a port that takes many."""
+    return "--" + key.replace("/", " ")
 
 
 def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
     """Refuses a data input that was made from something other than the step's own input of the same name."""
-    ports = {port.name: port for port in step.inputs}
     for name, manifest in manifests.items():
-        if ports[name].kind != "data":
+        port = step.port_of(name)
+        if port.kind != "data":
             continue
         for source, digest in manifest.inputs.items():
-            if source not in (ports[name].agrees_on or manifests):
+            if source not in (port.agrees_on or manifests):
                 continue
             if source in manifests and manifests[source].digest != digest:
                 raise InputError(
-                    f"step '{step.name}': --{name} was made from another {source} than the --{source} given here; "
-                    f"run step '{manifest.step}' again with this {source}"
+                    f"step '{step.name}': {as_flag(name)} was made from another {source} than the {as_flag(source)} "
+                    f"given here; run step '{manifest.step}' again with this {source}"
                 )
 
 
@@ -166,7 +185,7 @@ def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> N
         for other, place in [*inputs.items(), *((key, value) for key, value in outputs.items() if key != name)]:
             one, two = path.resolve(), Path(place).resolve()
             if one == two or one in two.parents or two in one.parents:
-                raise InputError(f"--{name} {path} and --{other} {place} overlap; give each a folder of its own")
+                raise InputError(f"--{name} {path} and {as_flag(other)} {place} overlap; give each a folder of its own")
 
 
 def code_digest() -> str:

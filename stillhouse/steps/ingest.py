@@ -118,6 +118,8 @@ class Config:
 
     def __post_init__(self) -> None:
         refuse_secret(self.repo, "repo")
+        if not self.source.strip() and not self.repo:
+            raise InputError("source is empty, which would mean the current folder; name a corpus, as `sample`")
         if self.queries == "source" and self.pair_tasks != "auto":
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
         if self.revision and not self.repo:

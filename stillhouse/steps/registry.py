@@ -22,11 +22,13 @@ MODULES = (
     "average",
     "encode",
     "index",
+    "hybrid",
     "mine",
     "train_reranker",
     "score",
     "retrieve",
     "rerank",
+    "select_best",
     "evaluate",
     "judge",
 )

@@ -53,7 +53,8 @@ def stage_text(use: Use, section: Mapping[str, Any]) -> str:
     """
     told: Any = use.name if find_uses().get(use.name) == use else asdict(use)
     content = {"use": told, "section": dict(section)}
-    return yaml.safe_dump(content, default_flow_style=True, width=2**31).strip()
+    # Not sorted: a use's inputs stand in the command of its stage in their order.
+    return yaml.safe_dump(content, default_flow_style=True, width=2**31, sort_keys=False).strip()
 
 
 def stage_told(text: str) -> tuple[Use, dict[str, Any]]:

@@ -21,6 +21,7 @@ from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.cached_step import through_run_cache
 from stillhouse.surfaces.component_views import views_of, write_view
+from stillhouse.surfaces.held_folders import held_folders
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.several_processes import execute_together, processes_for
 from stillhouse.trainjob.settings import read_node_settings
@@ -79,7 +80,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
         check_pod(step.parallel)
         settings = {name: values[name] for name in field_types(step.config)}
         config: Any = build(step.config, settings, f"component {step.identifier}")
-        inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
+        inputs = given_folders(step, values)
         outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
 
         def compute() -> Report:
@@ -102,6 +103,18 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
             report = failure.report
         watched.report = report
         publish(step, report, outputs, values)
+
+
+def given_folders(step: Step, values: Mapping[str, Any]) -> dict[str, Path]:
+    """The input folders of a component's arguments; of a port that takes many, those in the folder that holds them."""
+    found: dict[str, Path] = {}
+    for port in step.inputs:
+        artifact: KubeflowArtifact | None = values[port.component_input]
+        if artifact is not None and port.many:
+            found |= {f"{port.name}/{name}": folder for name, folder in held_folders(Path(artifact.path)).items()}
+        elif artifact is not None:
+            found[port.name] = Path(artifact.path)
+    return found
 
 
 def publish(step: Step, report: Report, outputs: Mapping[str, Path], values: Mapping[str, Any]) -> None:

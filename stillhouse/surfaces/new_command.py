@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
-from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.parser import Parser, output_folder, source_text
 from stillhouse.surfaces.workspace import make_workspace
 
 
@@ -19,9 +19,12 @@ def new_parser() -> Parser:
         "  stillhouse new articles --source ~/articles --recipe unlabelled   # nobody labelled queries for them\n"
         "  cd manuals && dvc repro",
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to make")
+    parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to make")
     parser.add_argument(
-        "--source", metavar="SOURCE", help="the corpus to read; `sample` is the built-in one (default: the recipe's)"
+        "--source",
+        metavar="SOURCE",
+        type=source_text,
+        help="the corpus to read; `sample` is the built-in one (default: the recipe's)",
     )
     parser.add_argument(
         "--recipe", default="sample", metavar="NAME|FILE", help="a shipped recipe, or a file (default: sample)"
@@ -32,7 +35,6 @@ def new_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
     make_workspace(arguments.folder, arguments.source, arguments.recipe)
-    print(
-        f"made {arguments.folder}; the settings are in params.yaml there. Next:\n    cd {arguments.folder} && dvc repro"
-    )
+    folder = shlex.quote(str(arguments.folder))
+    print(f"made {folder}; the settings are in params.yaml there. Next:\n    cd {folder} && dvc repro")
     return 0

@@ -1,10 +1,11 @@
-"""Coverage-guided fuzzing of every reader, for a bounded time; `make fuzz` runs it.
+"""Coverage-guided fuzzing of every reader, and of folders that users name, for a bounded time; `make fuzz` runs it.
 
     python tests/corpus/fuzz_readers.py beir --seconds 60
 
 A file of a small whole source (`sources_to_damage`), a recipe or a run file is what the fuzzer makes of it. It is
 read, and every row is what a slow and obvious reader makes of the same bytes (`held_against_slow`), or it is refused
-with `InputError`; anything else stops the fuzzer, which then leaves the input as `crash-...`.
+with `InputError`; anything else stops the fuzzer, which then leaves the input as `crash-...`. `folder-flags` makes a
+tree of files of others and a name in it instead (`folder_flags`), and looks whether any of them changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["stillhouse.corpus", "stillhouse.config", "stillhouse.retrieval.runs"]):
+FOLDERS = [
+    "stillhouse.own_files",
+    "stillhouse.artifacts",
+    "stillhouse.surfaces.parser",
+    "stillhouse.surfaces.workspace",
+]
+READERS = ["stillhouse.corpus", "stillhouse.config", "stillhouse.retrieval.runs"]
+
+with atheris.instrument_imports(include=[*READERS, *FOLDERS]):
     from fuzz_targets import SEEDS, reader
 
 

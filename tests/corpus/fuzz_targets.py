@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import folder_flags
 import numpy as np
 import yaml
 from held_against_slow import check_source
@@ -24,6 +25,7 @@ SEEDS: dict[str, list[bytes]] = {
     **{name: [bytes([i]) + files[file] for i, file in enumerate(sorted(files))] for name, files in SOURCES.items()},
     "params": [PARAMS, ALIASES],
     "run": [RUN],
+    "folder-flags": folder_flags.SEEDS,
 }
 
 
@@ -80,6 +82,8 @@ def reader(name: str) -> Callable[[bytes], None]:
             try:
                 if name == "params":
                     read_params(data, folder)
+                elif name == "folder-flags":
+                    folder_flags.check_folder_flag(data, folder)
                 elif name == "run":
                     read_run_file(data, folder)
                 else:

@@ -69,3 +69,28 @@ def test_a_wrong_row_is_seen(wrong: str, name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("held_against_slow.open_source", mistaken)
     with pytest.raises(AssertionError):
         reader(name)(SEEDS[name][0])
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "stillhouse.own_files._refuse",
+        "folder_flags.refuse_foreign_outputs",
+        "folder_flags.refuse_foreign_use",
+        "stillhouse.surfaces.workspace.refuse_taken",
+    ],
+)
+def test_a_folder_that_is_not_looked_at_is_seen(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, lambda *given: None)
+    with pytest.raises(AssertionError):
+        for seed in SEEDS["folder-flags"]:
+            reader("folder-flags")(seed)
+
+
+def test_a_folder_flag_that_is_refused_otherwise_than_in_a_sentence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise FileExistsError("a file")
+
+    monkeypatch.setattr("folder_flags.refuse_foreign_files", broken)
+    with pytest.raises(FileExistsError):
+        reader("folder-flags")(SEEDS["folder-flags"][0])

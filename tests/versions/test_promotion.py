@@ -97,7 +97,13 @@ def test_a_fetch_replaces_only_what_a_step_wrote(
     assert "retriever exists and no step wrote it; name another folder" in capsys.readouterr().err
     assert [path.name for path in target.rglob("*")] == ["retriever", "thesis.txt"], "nothing was fetched beside it"
     (target / "retriever" / "thesis.txt").rename(target / "retriever" / "manifest.json")
+    assert cli.main(fetch) == 2, "a name that others give their files too"
+    (target / "retriever").rename(target / "mine")
     assert cli.main(fetch) == 0
+    assert (target / "mine" / "manifest.json").read_text() == "years of work"
+    (target / "mine" / "manifest.json").unlink()
+    (target / "mine").rmdir()
+    assert cli.main(fetch) == 0, "over what was fetched before"
     assert (target / "retriever" / "weights.txt").read_text() == "one"
     assert sorted(path.name for path in target.iterdir()) == ["corpus", "retriever"]
 

@@ -95,7 +95,7 @@ class DevCandidates:
         Equal scores stand in corpus order. Raises `FloatingPointError` for a score that is no finite number.
         """
         if not np.isfinite(scores_P).all():
-            raise FloatingPointError("a dev query's score is no finite number; lower the learning rate")
+            raise FloatingPointError("a dev query's score is no finite number; train with a lower learning rate")
         scores_QK = np.zeros(self.rows_QK.shape, dtype=np.float32)
         scores_QK[self.rows_QK >= 0] = scores_P
         rows_QK = order_by_score(scores_QK, self.rows_QK)[1][:, :CUTOFF]

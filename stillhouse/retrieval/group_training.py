@@ -119,14 +119,17 @@ def train_on_groups(
     share = config.heldout_share or (SHARE if ranks else 0.0)
     if share and not config.heldout_every:
         last = min(steps, config.last_step or steps)
-        step = reads.example * min(config.batch_size, count)
-        made = within(share, last, step, len(dev), reads.measurement(candidates))
+        trained = last * min(config.batch_size, count) * reads.example
+        read = reads.measurement(candidates)
+        made = within(share, trained, last, len(dev), read)
         kept = np.isin(dev, sample(len(samplers["dev"]), made.queries, config.seed))
+        part = made.count(last) * read(made.queries) / trained
         context.log(
-            f"measured on {made.queries} of {len(samplers['dev'])} dev queries, every {made.every} of {last} steps: "
-            f"that reads at most {share:g} of what the training reads"
+            f"measured on {made.queries} of {len(samplers['dev'])} dev queries, after every {made.every} of {last} "
+            f"steps: {part:.1%} of what the training reads"
         )
-        dev, candidates = dev[kept], candidates and candidates.take(np.flatnonzero(kept))
+        dev = dev[kept]
+        candidates = candidates.take(np.flatnonzero(kept)) if candidates is not None else None
         config = replace(config, heldout_every=made.every)
 
     def heldout_loss() -> float:
@@ -134,8 +137,8 @@ def train_on_groups(
         with context.bar("held-out loss", len(dev), "query") as bar:
             for places in chunks(len(dev), config.batch_size):
                 part = dev[places]
-                made = loss("dev", draw("dev", part, np.zeros_like(part)))
-                total += len(part) * sum(float(value) for value in ([made] if isinstance(made, Tensor) else made))
+                value = loss("dev", draw("dev", part, np.zeros_like(part)))
+                total += len(part) * sum(float(each) for each in ([value] if isinstance(value, Tensor) else value))
                 bar.update(len(part))
         return total / len(dev)
 

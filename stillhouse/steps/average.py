@@ -79,7 +79,7 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("start", "the encoder that the training began from", kind="model"),
         Port("trained", "the retriever that it made", kind="model"),
-        Port("negatives", "hard negatives, whose best are the candidates of dev queries", agrees_on=("corpus",)),
+        Port("negatives", "hard negatives, whose best are the candidates of dev queries"),
     ),
     outputs=(
         Port("retriever", "the average", kind="model"),

@@ -13,8 +13,14 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(GroupTrainingConfig):
-    """The listwise loss of 001 eq. 4; defaults are 001 Table 13 (re-ranker)."""
+    """How a query's candidates are drawn and compared; defaults are 001 Table 13 (re-ranker)."""
 
+    loss: str = setting(
+        "listwise",
+        "listwise = the positive among its query's candidates (001 eq. 4); bce = binary cross-entropy of each pair by "
+        "itself, where a positive counts as often as its query has negatives",
+        choices=("listwise", "bce"),
+    )
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
     negatives_per_query: int = setting(63, "negatives that a query is trained on each time it is seen", minimum=1)
     negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
@@ -34,6 +40,8 @@ class Config(GroupTrainingConfig):
     layers: int = setting(0, "keep the first so many layers of the model it starts from; 0 = all of them", minimum=0)
 
     def __post_init__(self) -> None:
+        if self.loss == "bce" and self.r_drop:
+            raise InputError("r_drop compares a query's candidates with each other; set it to 0, or loss: listwise")
         if 0 < self.forward_per_query < self.negatives_per_query:
             raise InputError(
                 f"forward_per_query {self.forward_per_query} is below negatives_per_query {self.negatives_per_query}: "
@@ -59,7 +67,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     drawing = Drawing(
         negatives=config.negatives_per_query, forward=config.forward_per_query, depth=config.negatives_depth
     )
-    rows = train_reranker(model, corpus, negatives, config, drawing, config.r_drop, config.pairs_at_once, context)
+    rows = train_reranker(
+        model, corpus, negatives, config, drawing, config.r_drop, config.pairs_at_once, context, config.loss
+    )
     model.save(outputs["reranker"])
     write_curves(outputs["curves"], rows)
     return Report(describe(rows, stop_on(config)), metrics=metrics_of(rows, stop_on(config)))
@@ -67,7 +77,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "train-reranker",
-    "trains a cross-encoder with the listwise loss (001 eq. 4)",
+    "trains a cross-encoder, by the listwise loss of 001 eq. 4 or by binary cross-entropy",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),

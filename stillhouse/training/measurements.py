@@ -29,15 +29,15 @@ class Measurements:
         return 1 + -(-steps // self.every)
 
 
-def within(share: float, steps: int, step_reads: float, queries: int, reads: Callable[[int], int]) -> Measurements:
-    """The measurements whose texts are at most `share` of what `steps` steps read, both counted as texts only read.
+def within(share: float, trained: float, steps: int, queries: int, reads: Callable[[int], int]) -> Measurements:
+    """The measurements of a training of `steps` steps whose texts are at most `share` of those that it reads.
 
-    `step_reads` is what a step reads, `queries` how many held-out ones there are, and `reads(n)` what a measurement of
-    n of them reads; it never falls. All queries are measured on, at ten moments or down to five, where these are
-    within the share; else as many as five moments leave room for, and one at least.
+    `trained` is what the training reads, in texts that are only read; `queries` is how many held-out ones there are,
+    and `reads(n)` what a measurement of n of them reads, which never falls. All queries are measured on, at ten moments
+    or down to five, where these are within the share; else as many as five moments leave room for, and one at least.
     """
     assert steps > 0 and queries > 0, (steps, queries)
-    allowed = share * steps * step_reads
+    allowed = share * trained
     for moments in range(MOST, FEWEST - 1, -1):
         made = Measurements(-(-steps // moments), queries)
         if made.count(steps) * reads(queries) <= allowed:

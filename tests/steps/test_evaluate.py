@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -60,9 +60,13 @@ def make_run(folder: Path, system: str, right: int, depth: int = 12) -> Path:
     return folder
 
 
-def make_curves(folder: Path) -> Path:
+def make_curves(folder: Path, ranking: Sequence[float] = ()) -> Path:
+    """Curves of three measurements, chosen by `ranking` where it is given."""
     with whole_folder(folder) as staging:
         (staging / "curves.csv").write_text("step,train_loss,heldout_loss\n0,3.25,3.25\n10,2,2.125\n20,1,1.5\n")
+        if ranking:
+            lines = [f"{10 * row},dev_nDCG@10,{value}\n" for row, value in enumerate(ranking)]
+            (staging / "signals.csv").write_text("step,signal,value\n" + "".join(lines))
         write_manifest(staging, "train-retriever", {}, {}, {})
     return folder
 
@@ -151,6 +155,16 @@ def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[
     references = [v for _, a in page.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
     assert all(v and v.startswith("#") for v in references)
     assert not re.search(r"url\((?!#)|@import", text)
+
+
+def test_the_page_says_what_a_ranking_of_dev_queries_chose(tmp_path: Path) -> None:
+    inputs = {"corpus": make_corpus(tmp_path / "corpus"), "run/zero_shot": make_run(tmp_path / "run", "zero_shot", 3)}
+    inputs["curves/better"] = make_curves(tmp_path / "better", [0.5, 0.75, 0.625])
+    inputs["curves/no better"] = make_curves(tmp_path / "no better", [0.5, 0.5, 0.25])
+    shown = Page((evaluate(inputs, tmp_path / "out") / "report.html").read_text(encoding="utf-8")).shown
+    assert "nDCG@10 on dev 0.500 → 0.750, kept of step 10." in shown
+    assert "nDCG@10 on dev 0.500 → 0.500; it found nothing better than its start, which was kept." in shown
+    assert "kept 1.500 of step 20" not in shown, "the lowest loss is not what was kept"
 
 
 def test_the_page_escapes_what_the_corpus_says(whole: tuple[dict[str, Path], Path]) -> None:

@@ -20,6 +20,7 @@ SURFACES = ("stillhouse.steps", "stillhouse.surfaces", "stillhouse.cli", "stillh
 
 SHOWN_NOWHERE = {
     "errors.py": "what it says ends a step",
+    "held_folders.py": "where verified files are read, which says nothing of its own",
     "lock.py": "who waits for whom",
     "monitoring/": "figures for others to watch",
     "versions/address.py": "what is refused, and what is told without passwords",

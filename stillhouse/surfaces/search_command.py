@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 from stillhouse import context
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, find_uses
-from stillhouse.steps.execute import open_inputs, refuse_mismatch
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
     from stillhouse.retrieval.search import Hit, Searcher
 
-USE = find_uses()["distilled_run"]
-INPUTS = USE.input_paths(ARTIFACTS)
+INPUTS = find_uses()["distilled_run"].input_paths(ARTIFACTS)
 WIDEST = 100
 
 
@@ -48,7 +46,6 @@ def main(argv: Sequence[str]) -> int:
     for name, folder in folders.items():
         if not folder.is_dir():
             raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a folder of `stillhouse new`")
-    refuse_mismatch(USE.step, open_inputs(USE.step, folders))
     with environment(arguments):
         searcher = open_searcher(folders)
         if arguments.question:

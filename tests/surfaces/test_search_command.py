@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from stillhouse import cli
-from stillhouse.artifacts import digest_file, whole_folder, write_manifest
 from stillhouse.retrieval.search import Hit
 from stillhouse.surfaces import search_command
 
@@ -30,21 +29,11 @@ class StandIn:
 def searcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "60")
-    artifact(Path("artifacts/ingest/corpus"), {})
-    artifact(Path("artifacts/distilled/retriever"), {"corpus": "artifacts/ingest/corpus"})
-    index_inputs = {"corpus": "artifacts/ingest/corpus", "retriever": "artifacts/distilled/retriever"}
-    artifact(Path("artifacts/distilled_index/index"), index_inputs)
+    for folder in ("ingest/corpus", "distilled/retriever", "distilled_index/index"):
+        Path("artifacts", folder).mkdir(parents=True)
     stand_in = StandIn()
     monkeypatch.setattr(search_command, "open_searcher", lambda folders: stand_in)
     return stand_in
-
-
-def artifact(path: Path, inputs: dict[str, str]) -> None:
-    with whole_folder(path) as staging:
-        (staging / "data.txt").write_text(str(path))
-        write_manifest(
-            staging, "step", {}, {name: digest_file(Path(of, "manifest.json")) for name, of in inputs.items()}, {}
-        )
 
 
 def test_passages_are_ranked_with_title_score_and_id(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,8 +58,7 @@ def test_the_end_of_input_ends_it(searcher: StandIn, monkeypatch: pytest.MonkeyP
     assert len(searcher.asked) == 1
 
 
-def test_an_index_of_another_retriever_is_refused(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
-    artifact(Path("artifacts/other/retriever"), {})
+def test_a_folder_that_is_missing_is_refused(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["search", "--retriever", "artifacts/other/retriever", "why"]) == 2
-    assert "made from another retriever" in capsys.readouterr().err
+    assert "--retriever artifacts/other/retriever does not exist" in capsys.readouterr().err
     assert not searcher.asked

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from stillhouse.errors import InputError
 from stillhouse.monitoring.monitor import SILENT, Monitor
+from stillhouse.terminal import warn
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Context:
 
     def log(self, line: str) -> None:
         if not self.quiet:
-            print(line, file=sys.stderr, flush=True)
+            warn(line)
 
 
 def _length(items: Any) -> int | None:
@@ -117,4 +118,4 @@ def quiet() -> bool:
 def say(line: str) -> None:
     """A log line of what has no context."""
     if not quiet():
-        print(line, file=sys.stderr, flush=True)
+        warn(line)

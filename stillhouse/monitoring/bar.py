@@ -7,6 +7,7 @@ from typing import Any
 from tqdm import tqdm
 
 from stillhouse.monitoring.monitor import Monitor
+from stillhouse.terminal import visible
 
 
 class WatchedBar(tqdm):
@@ -14,7 +15,7 @@ class WatchedBar(tqdm):
 
     def __init__(self, work: str, monitor: Monitor, **how: Any) -> None:
         self.work, self.monitor, self.over = work, monitor, False
-        super().__init__(desc=work, **how)
+        super().__init__(desc=visible(work), **how)
         monitor.began(work, how.get("total"), how.get("initial", 0))
 
     def update(self, n: float | None = 1) -> bool | None:

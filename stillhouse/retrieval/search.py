@@ -9,7 +9,7 @@ from stillhouse.artifacts import MANIFEST, Digest, digest_file, foreign_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.held_folders import HeldFolders
+from stillhouse.open_folders import OpenFolders
 from stillhouse.retrieval.dense import check_index, check_width, retrieve
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.packed_linears import keep_packed
@@ -46,7 +46,7 @@ class Searcher:
         context: Context,
         digest: Digest = digest_file,
     ) -> None:
-        self._held = HeldFolders({"corpus": corpus, "retriever": retriever, "index": index})
+        self._held = OpenFolders({"corpus": corpus, "retriever": retriever, "index": index})
         self._context = context
         with self._held.named():
             refuse_unfit(self._held, digest)
@@ -74,7 +74,7 @@ class Searcher:
         return [Hit(rank, *hit) for rank, hit in enumerate(columns, 1)]
 
 
-def refuse_unfit(held: HeldFolders, digest: Digest) -> None:
+def refuse_unfit(held: OpenFolders, digest: Digest) -> None:
     """Refuses damaged folders, and an index that was made from another corpus or retriever than those that are held."""
     corpus, index = (read_manifest(held[name], digest=digest) for name in ("corpus", "index"))
     foreign = not (held["retriever"] / MANIFEST).is_file()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.workspace import make_workspace
+from stillhouse.terminal import show
 
 
 def new_parser() -> Parser:
@@ -32,7 +33,6 @@ def new_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
     make_workspace(arguments.folder, arguments.source, arguments.recipe)
-    print(
-        f"made {arguments.folder}; the settings are in params.yaml there. Next:\n    cd {arguments.folder} && dvc repro"
-    )
+    show(f"made {arguments.folder}; the settings are in params.yaml there. Next:")
+    show(f"    cd {arguments.folder} && dvc repro")
     return 0

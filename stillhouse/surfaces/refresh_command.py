@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from stillhouse.config import build, from_text
 from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.step_command import add_context_flags, environment, flag_of
+from stillhouse.terminal import show, warn
 
 EXAMPLES = """\
 examples:
@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
         plan_only=arguments.plan_only,
         again=arguments.again,
     )
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr))
+    log = (lambda line: None) if arguments.quiet else warn
     work = arguments.folder.with_name(f"{arguments.folder.name}.work")
     with environment(arguments, work), watch_task("refresh", log) as watched:
         done = refresh(request, log)
@@ -81,5 +81,5 @@ def main(argv: Sequence[str]) -> int:
             watched.report = Report(done.sentence, facts={"released": done.outcome.in_use})
     if arguments.report:
         report(done, arguments.report)
-    print(done.sentence)
+    show(done.sentence)
     return REFUSED_CODE if done.outcome and done.outcome.kind == REFUSED else 0

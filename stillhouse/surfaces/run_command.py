@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 from stillhouse.surfaces.small import small
 from stillhouse.surfaces.step_command import add_context_flags, environment
+from stillhouse.terminal import warn
 
 EXAMPLES = """\
 examples:
@@ -58,6 +58,6 @@ def main(argv: Sequence[str]) -> int:
         raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, find_uses())}")
     uses = needed(USES, [arguments.until]) if arguments.until else USES
     with environment(arguments, arguments.folder):
-        log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr))
+        log = (lambda line: None) if arguments.quiet else warn
         run_uses(uses, settings, arguments.folder / ARTIFACTS, log)
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.surfaces.timed_step import reason
+from stillhouse.terminal import show, warn
 
 BM25 = "bm25"
 MODELS = "models"
@@ -133,16 +133,16 @@ def main(argv: Sequence[str]) -> int:
     plan, baseline = checked_plan(arguments)
     if arguments.work is None:
         arguments.work = arguments.folder / ".stillhouse" / "work"
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    log = (lambda line: None) if arguments.quiet else warn
     with environment(arguments):
         failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, log)
         page = write_results(plan, arguments, baseline, failures)
     for name, failure in failures.items():
-        print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", file=sys.stderr)
+        warn(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
     if page:
-        print(f"the figures are in {arguments.folder}; open {page}")
+        show(f"the figures are in {arguments.folder}; open {page}")
     if failures:
-        print(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed", file=sys.stderr)
+        warn(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed")
         return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
     return 0
 

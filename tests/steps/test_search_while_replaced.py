@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from indexed_corpora import FP32, write_corpus
 
-from stillhouse import held_folders
+from stillhouse import open_folders
 from stillhouse.artifacts import whole_folder
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.held_folders import HeldFolders
+from stillhouse.open_folders import OpenFolders
 from stillhouse.retrieval import search
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.search import Hit, Searcher
@@ -156,14 +156,14 @@ def test_folders_that_are_replaced_one_after_the_other_are_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The corpus is of the one version, the index of the other."""
-    hold = HeldFolders._hold
+    hold = OpenFolders._hold
 
-    def swapped(held: HeldFolders, folder: Path, into: Path, opened: object) -> None:
+    def swapped(held: OpenFolders, folder: Path, into: Path, opened: object) -> None:
         hold(held, folder, into, opened)  # type: ignore[arg-type]
         if folder.name == "corpus":
             place.install_all(1)
 
-    monkeypatch.setattr(HeldFolders, "_hold", swapped)
+    monkeypatch.setattr(OpenFolders, "_hold", swapped)
     with pytest.raises(InputError, match="index was made from another corpus"):
         place.open()
 
@@ -223,7 +223,7 @@ def test_a_damaged_part_is_refused_by_its_own_name(place: Place) -> None:
 
 
 def test_without_links_to_open_files_copies_are_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_folders, "OPEN_FILES", Path("/nowhere"))
+    monkeypatch.setattr(open_folders, "OPEN_FILES", Path("/nowhere"))
     searcher = place.open()
     place.install_all(1)
     assert answers(searcher) == place.answers[0]
@@ -243,7 +243,7 @@ def test_only_files_are_held(tmp_path: Path) -> None:
     (folder / "link").symlink_to(tmp_path / "elsewhere")
     (folder / "dangling").symlink_to(tmp_path / "nothing")
     before = open_files()
-    held = HeldFolders({"it": folder})
+    held = OpenFolders({"it": folder})
     view = held["it"]
     shutil.rmtree(folder)
     (tmp_path / "elsewhere").unlink()
@@ -252,5 +252,5 @@ def test_only_files_are_held(tmp_path: Path) -> None:
     del held
     assert not view.exists() and open_files() == before
     with pytest.raises(InputError, match="does not exist"):
-        HeldFolders({"it": folder})
+        OpenFolders({"it": folder})
     assert open_files() == before

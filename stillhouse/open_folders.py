@@ -1,7 +1,7 @@
 """Folders whose files are opened once and stay open, so that what was verified is what is read.
 
 A step replaces an artifact as a whole, by renaming, and removes the one before. A process that answers from artifacts
-for long would then read one file of the old version and the next of the new one. `HeldFolders` opens every file once,
+for long would then read one file of the old version and the next of the new one. `OpenFolders` opens every file once,
 and gives a folder of links to the open files (`/proc/self/fd`) in the place of each artifact: readers need not know.
 """
 
@@ -23,7 +23,7 @@ OPEN_FILES = Path("/proc/self/fd")
 """Where Linux shows a process its open files. Where there is no such folder, whole copies are kept."""
 
 
-class HeldFolders:
+class OpenFolders:
     """`held[name]` is the folder to read in the place of `folders[name]`, as long as the object lives.
 
     Raises `InputError` for a folder that is missing, or is replaced while its files are opened.

@@ -10,13 +10,9 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.open_folders import OpenFolders
-from stillhouse.retrieval.dense import check_index, check_width, retrieve
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.packed_linears import keep_packed
-from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.vector_index import VectorIndex
-
-EXACT = InferenceConfig(precision="fp32")
+from stillhouse.retrieval.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.retrieval.query_encoder import open_query_encoder
+from stillhouse.retrieval.vector_index import VectorIndex, cut
 
 
 @dataclass(frozen=True)
@@ -51,13 +47,11 @@ class Searcher:
         with self._held.named():
             refuse_unfit(self._held, digest)
             self._corpus = Corpus.open(self._held["corpus"])
-            self._encoder = BiEncoder.load(self._held["retriever"])
+            self._encoder = open_query_encoder(self._held["retriever"], context)
             self._index = VectorIndex(self._held["index"])
             check_index(self._index, self._corpus)
             check_width(self._encoder, self._index)
             self._held.refuse_changed()
-        # Packed here once, not anew for every question.
-        keep_packed(self._encoder, context.torch_device())
 
     def search(self, question: str, top: int) -> list[Hit]:
         """The `top` best passages, best first: fewer where the corpus, or what an approximate index finds, is less.
@@ -67,11 +61,15 @@ class Searcher:
         if not question.strip():
             raise InputError("the question is empty; type what you want to find")
         with self._held.named():
-            rows_QK, scores_QK = retrieve(self._encoder, self._index, [question], top, self._context, EXACT)
-            hits = self._corpus.passages_at(rows_QK[0][rows_QK[0] >= 0], "passage_id", "title", "text")
+            vectors_QD = self._encoder.vectors([question])
+            refuse_not_finite(vectors_QD, [question])
+            vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
+            on_gpu = searches_on_gpu(self._index, top, self._context)
+            rows_QK, scores_QK = self._index.search(vectors_QD, top, gpu=on_gpu)
+            found = self._corpus.passage_table(rows_QK[0][rows_QK[0] >= 0], "passage_id", "title", "text")
             self._held.refuse_changed()
-        columns = zip(scores_QK[0].tolist(), *(hits[name].tolist() for name in ("passage_id", "title", "text")))
-        return [Hit(rank, *hit) for rank, hit in enumerate(columns, 1)]
+        hits = zip(scores_QK[0].tolist(), found.to_pylist())
+        return [Hit(rank, score, **passage) for rank, (score, passage) in enumerate(hits, 1)]
 
 
 def refuse_unfit(held: OpenFolders, digest: Digest) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse import context
 from stillhouse.errors import InputError
+from stillhouse.file_stamps import FILE, FileStamps
 from stillhouse.graph import ARTIFACTS, find_uses
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.step_command import add_context_flags, environment
@@ -50,6 +51,11 @@ def search_parser() -> Parser:
         )
     parser.add_argument("--top", metavar="N", type=int, default=5, help="how many passages to show (default: 5)")
     parser.add_argument("--json", action="store_true", help="print one JSON object a question, as described below")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="check every file against its digest, also those that have not changed since they were checked",
+    )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
@@ -63,19 +69,22 @@ def main(argv: Sequence[str]) -> int:
         if not folder.is_dir():
             raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a folder of `stillhouse new`")
     with environment(arguments):
-        searcher = open_searcher(folders)
+        searcher = open_searcher(folders, arguments.verify)
         answer = answer_in_json if arguments.json else answer_in_text
         for question in questions(arguments.question, prompt=not arguments.json):
             answer(question, searcher.search(question, arguments.top))
     return 0
 
 
-def open_searcher(folders: dict[str, Path]) -> Searcher:
+def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
     context.hush_libraries()
     from stillhouse.retrieval.search import Searcher
 
+    stamps = FileStamps(context.work_root() / FILE, verify)
     surroundings = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    return Searcher(folders["corpus"], folders["retriever"], folders["index"], surroundings)
+    searcher = Searcher(folders["corpus"], folders["retriever"], folders["index"], surroundings, stamps.digest)
+    stamps.save()
+    return searcher
 
 
 def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:

@@ -39,7 +39,7 @@ def searcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     for folder in ("ingest/corpus", "distilled/retriever", "distilled_index/index"):
         Path("artifacts", folder).mkdir(parents=True)
     stand_in = StandIn()
-    monkeypatch.setattr(search_command, "open_searcher", lambda folders: stand_in)
+    monkeypatch.setattr(search_command, "open_searcher", lambda folders, verify: stand_in)
     return stand_in
 
 

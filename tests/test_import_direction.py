@@ -29,8 +29,10 @@ SURFACES = (
 
 SHOWN_NOWHERE = {
     "errors.py": "what it says ends a step",
+    "open_folders.py": "where verified files are read, which says nothing of its own",
     "lock.py": "who waits for whom",
     "monitoring/": "figures for others to watch",
+    "terminal.py": "how a terminal shows what is recorded as it is",
     "versions/address.py": "what is refused, and what is told without passwords",
     "versions/environment.py": "what is told of the rest",
     "yaml_file.py": "settings, which are recorded",

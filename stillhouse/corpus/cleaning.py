@@ -2,7 +2,8 @@
 
 The rules, in the order in which they are applied:
 
-1. a passage or query has an id without white space (a TREC run file could not hold it), valid Unicode and a text;
+1. a passage or query has an id without white space and control characters (a TREC run file could not hold it, or not
+   every tool read it), valid Unicode and a text;
 2. ids are unique among passages and among queries; of two the first is kept (a passage and a query may share one);
 3. a link leads from an article of the corpus to another one; repeats and self-links are dropped without a word;
 4. a qrel names a query and a passage that are there, once a split, and its relevance is a whole number from 0 up;
@@ -47,6 +48,9 @@ _CHARACTERS_AT_ONCE = 1 << 24
 """Characters of passages that are looked at together, but for the last one's."""
 
 MAX_RELEVANCE = 2**31 - 1
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What no id holds: control characters, at the first of which (NUL) tools in C end the id, and those that turn the
+direction of writing round, by which one id looks like another."""
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -149,6 +153,8 @@ def _id_fault(id: str) -> str:
         return "empty id"
     if id.split() != [id]:
         return "id holds white space"
+    if _CONTROL.search(id):
+        return "id holds a control character"
     return "" if _is_unicode(id) else "not valid Unicode"
 
 
@@ -174,7 +180,8 @@ def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
 def _all_sound(rows: list[Passage]) -> bool:
     """Whether `_passage_fault` finds nothing in any of them, seen at once."""
     ids = [row.id for row in rows]
-    if " ".join(ids).split() != ids or not all(row.text.strip() for row in rows):
+    joined = " ".join(ids)
+    if joined.split() != ids or _CONTROL.search(joined) or not all(row.text.strip() for row in rows):
         return False
     return _is_unicode("".join(chain.from_iterable(row[:-2] for row in rows)))
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
+
+if TYPE_CHECKING:
+    import pandas as pd  # imported by what needs it: a search starts faster without
 
 
 def passage_texts(corpus: Corpus) -> list[str]:
@@ -124,6 +127,12 @@ class Corpus:
 
         Of the rows `among` alone, ascending and each once, where they are given; row groups without any are not read.
         """
+        for block in self._passage_batches(*columns, rows=rows, among=among):
+            yield block.to_pandas()
+
+    def _passage_batches(
+        self, *columns: str, rows: int = 8192, among: NDArray[np.integer] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         first = 0
         with self._open("passages") as file:
             for group in range(file.num_row_groups):
@@ -133,18 +142,22 @@ class Corpus:
                         chosen = block
                         if among is not None:
                             begin, stop = np.searchsorted(among, (first, first + len(block)))
-                            chosen = block.take(pa.array(among[begin:stop] - first))
+                            chosen = block.take(_as_arrow(among[begin:stop] - first))
                         first += len(block)
                         if len(chosen):
-                            yield chosen.to_pandas()
+                            yield chosen
                 first = end
 
     def passages_at(self, rows: NDArray[np.integer], *columns: str) -> pd.DataFrame:
         """Some columns of the passages `rows`, in their order, from the row groups that hold any; numbered from 0."""
+        return self.passage_table(rows, *columns).to_pandas()
+
+    def passage_table(self, rows: NDArray[np.integer], *columns: str) -> pa.Table:
+        """The same as an Arrow table."""
         wanted = np.unique(rows)
-        nothing = SCHEMAS["passages"].empty_table().select(list(columns)).to_pandas()
-        found = pd.concat([nothing, *self.passage_blocks(*columns, among=wanted)], ignore_index=True)
-        return found.iloc[np.searchsorted(wanted, rows)].reset_index(drop=True)
+        schema = pa.schema([SCHEMAS["passages"].field(name) for name in columns])
+        found = pa.Table.from_batches(self._passage_batches(*columns, among=wanted), schema)
+        return found.take(_as_arrow(np.searchsorted(wanted, rows)))
 
     @cached_property
     def titles(self) -> str:
@@ -237,6 +250,8 @@ class Corpus:
         Returns offsets int64 `[queries + 1]` and rows int32: those of query i are `rows[offsets[i]:offsets[i + 1]]`,
         ascending; none for a query that has no relevant passage or is unknown.
         """
+        import pandas as pd
+
         wanted = pd.Index(list(query_ids), dtype=object)
         assert wanted.is_unique, "each query id once"
         qrels = self.qrels[self.qrels["relevance"] > 0]
@@ -247,3 +262,8 @@ class Corpus:
         offsets = np.zeros(len(wanted) + 1, dtype=np.int64)
         np.cumsum(np.bincount(query, minlength=len(wanted)), out=offsets[1:])
         return offsets, rows[order]
+
+
+def _as_arrow(rows: NDArray[np.integer]) -> pa.Array:
+    """The same int64 numbers for Arrow. `pa.array` imports pandas, to see whether they are its own."""
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from stillhouse.monitoring.duration import in_words
+from stillhouse.terminal import message_lines, print_lines
 
 SILENCE = 9.0
 """Seconds without a line after which one is written: less than ten, as a busy machine may write it late."""
@@ -137,7 +138,9 @@ def line_was_seen() -> None:
 
 
 def _write(line: str, stream: TextIO) -> None:
+    lines = message_lines(line)
     if "tqdm" in sys.modules and stream.isatty():
-        sys.modules["tqdm"].tqdm.write(line, file=stream)
+        for each in lines:
+            sys.modules["tqdm"].tqdm.write(each, file=stream)
     else:
-        print(line, file=stream, flush=True)
+        print_lines(stream, lines)

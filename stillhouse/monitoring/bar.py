@@ -13,6 +13,7 @@ from tqdm import tqdm
 from stillhouse.monitoring.activity import doing, line_was_seen, write_progress
 from stillhouse.monitoring.duration import in_words
 from stillhouse.monitoring.monitor import Monitor
+from stillhouse.terminal import visible
 
 SECONDS_BETWEEN_UPDATES = 0.5
 
@@ -106,7 +107,7 @@ class TerminalBar(tqdm):
     def __init__(self, work: str, monitor: Monitor, total: int | None, done: int, unit: str) -> None:
         self.work, self.monitor, self.over, self.displayed = work, monitor, False, -1
         how = {"leave": False, "mininterval": SECONDS_BETWEEN_UPDATES}
-        super().__init__(desc=work, total=total, initial=done, unit=unit, **how)
+        super().__init__(desc=visible(work), total=total, initial=done, unit=unit, **how)
         self.ending = ExitStack()
         self.ending.enter_context(doing(work))
         monitor.began(work, total, done)

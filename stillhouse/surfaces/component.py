@@ -25,6 +25,7 @@ from stillhouse.surfaces.component_views import views_of, write_view
 from stillhouse.surfaces.held_folders import held_folders
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.several_processes import execute_together, processes_for
+from stillhouse.terminal import warn
 from stillhouse.trainjob.settings import read_node_settings
 from stillhouse.versions.lineage import lineage
 
@@ -50,14 +51,14 @@ def told_in_a_sentence() -> Iterator[None]:
     except KeyboardInterrupt:  # of a run on this machine
         raise SystemExit(interrupt.exit_code()) from None
     except (InputError, ValidationFailed, CrashElsewhere) as error:
-        print(f"stillhouse: {error}", file=sys.stderr, flush=True)
+        warn(f"stillhouse: {error}")
         raise SystemExit(error.exit_code) from None
     except OSError as error:
         if not is_full_disk(error):
             raise
         where = f" ({error.filename})" if error.filename else ""
         remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are as they were"
-        print(f"stillhouse: {error.strerror}{where}; {remedy}", file=sys.stderr, flush=True)
+        warn(f"stillhouse: {error.strerror}{where}; {remedy}")
         raise SystemExit(CRASH) from None
 
 
@@ -102,7 +103,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
             report = through_run_cache(step, config, inputs, outputs, compute)
         except ValidationFailed as failure:
             assert failure.report is not None
-            print(f"stillhouse: {failure}", file=sys.stderr, flush=True)
+            warn(f"stillhouse: {failure}")
             report = failure.report
         watched.report = report
         publish(step, report, outputs, values)

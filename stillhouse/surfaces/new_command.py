@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from stillhouse.surfaces.parser import Parser, output_folder, source_text
 from stillhouse.surfaces.workspace import make_workspace
+from stillhouse.terminal import show
 
 
 def new_parser() -> Parser:
@@ -36,5 +37,6 @@ def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
     make_workspace(arguments.folder, arguments.source, arguments.recipe)
     folder = shlex.quote(str(arguments.folder))
-    print(f"made {folder}; the settings are in params.yaml there. Next:\n    cd {folder} && dvc repro")
+    show(f"made {folder}; the settings are in params.yaml there. Next:")
+    show(f"    cd {folder} && dvc repro")
     return 0

@@ -11,6 +11,7 @@ from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
 from stillhouse.surfaces.parser import Parser, output_file, output_folder, source_text
 from stillhouse.surfaces.step_command import add_context_flags, environment, flag_of
+from stillhouse.terminal import show
 
 EXAMPLES = """\
 examples:
@@ -90,5 +91,5 @@ def main(argv: Sequence[str]) -> int:
     if arguments.report:
         with own_file(arguments.report) as path:
             report(done, path)
-    print(done.sentence)
+    show(done.sentence)
     return REFUSED_CODE if done.outcome and done.outcome.kind == REFUSED else 0

@@ -16,6 +16,7 @@ from stillhouse.monitoring.run_end import tell_run
 from stillhouse.steps.execute import write_metrics
 from stillhouse.surfaces.component import watched_task
 from stillhouse.surfaces.held_folders import hold_folders, link_or_copy
+from stillhouse.terminal import show
 from stillhouse.versions.address import redact
 
 SUCCEEDED = "SUCCEEDED"
@@ -92,7 +93,7 @@ def tell_end(pipeline: str, run: str, state: str, error: str | None, summary: st
         ]
     write_whole(Path(summary), "\n".join(lines) + "\n")
     write_metrics(Path(metrics), {"succeeded": float(succeeded)})
-    print(f"[end] {pipeline}, run {run}: {state.lower()}", flush=True)
+    show(f"[end] {pipeline}, run {run}: {state.lower()}")
     # Somebody's wish to end a run is no failure of it.
     if not state.startswith("CANCEL"):
         tell_run(succeeded, say)

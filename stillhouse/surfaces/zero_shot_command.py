@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from stillhouse.surfaces.in_process import refuse_foreign_outputs, run_uses
 from stillhouse.surfaces.parser import Parser, output_folder
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.surfaces.timed_step import reason
+from stillhouse.terminal import show, warn
 
 BM25 = "bm25"
 MODELS = "models"
@@ -143,11 +143,11 @@ def main(argv: Sequence[str]) -> int:
         with watched("zero-shot", arguments.quiet), own_files(arguments.folder, results()) as staging:
             page = write_results(plan, arguments, baseline, failures, staging)
     for name, failure in failures.items():
-        print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", file=sys.stderr)
+        warn(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
     if page:
-        print(f"the figures are in {arguments.folder}; open {arguments.folder / page.name}")
+        show(f"the figures are in {arguments.folder}; open {arguments.folder / page.name}")
     if failures:
-        print(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed", file=sys.stderr)
+        warn(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed")
         return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
     return 0
 

@@ -69,7 +69,11 @@ def _is_unicode(text: object) -> bool:
 
 
 def _is_id(id: str) -> bool:
-    return id != "" and not any(character.isspace() for character in id) and _is_unicode(id)
+    turning = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+    return id != "" and not any(
+        each.isspace() or unicodedata.category(each) in ("Cc", "Cs") or unicodedata.bidirectional(each) in turning
+        for each in id
+    )
 
 
 def _is_answer(text: str, kind: str) -> bool:

@@ -15,12 +15,12 @@ from stillhouse.artifacts import MANIFEST
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.hybrid import HybridSearch
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, cut
 
 if TYPE_CHECKING:
     from stillhouse.retrieval.encoder import BiEncoder  # imports transformers, which a first answer need not wait for
+    from stillhouse.retrieval.hybrid import HybridSearch
     from stillhouse.retrieval.query_encoder import QueryEncoder
 
 MEASURED_ON = 1000

@@ -14,10 +14,12 @@ import Stemmer
 from indexed_corpora import write_corpus
 
 from stillhouse.artifacts import read_manifest
+from stillhouse.context import Context
 from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
 from stillhouse.retrieval.runs import read_run
+from stillhouse.retrieval.search import Searcher
 
 Run = Callable[..., dict[str, Path]]
 
@@ -65,6 +67,32 @@ def test_a_hybrid_run_is_the_weighted_sum_over_all_passages(
         found = [place[passage] for passage in lines["passage_id"]]
         assert sorted(found) == list(range(24)), "BM25 and the retriever bring all passages"
         assert lines["score"].to_numpy() == pytest.approx(slow[number][found], abs=2e-4)
+
+
+def test_a_question_is_answered_as_the_hybrid_run_ranks_it(
+    run_step: Run, small_corpus: Path, dense: dict[str, Path], bm25: Path, tmp_path: Path
+) -> None:
+    fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
+    run = read_run(run_step("retrieve", {**dense, "hybrid": fitted}, depth=6, precision="fp32")["run"] / "test.trec")
+    context = Context(tmp_path, "cpu", quiet=True)
+    folders = (dense["corpus"], dense["retriever"], dense["index"])
+    searcher, alone = Searcher(*folders, context, hybrid=fitted), Searcher(*folders, context)
+    other = 0
+    for query_id, text in Corpus.open(small_corpus).queries_of("test")[["query_id", "text"]].to_numpy().tolist():
+        lines, hits = run[run["query_id"] == query_id], searcher.search(text, 6)
+        assert [hit.passage_id for hit in hits] == lines["passage_id"].tolist()
+        assert [hit.score for hit in hits] == pytest.approx(lines["score"].tolist(), abs=1e-4)
+        other += [hit.passage_id for hit in alone.search(text, 6)] != [hit.passage_id for hit in hits]
+    assert other, "BM25 has a part in it"
+
+
+def test_a_search_refuses_a_hybrid_of_another_corpus_or_index(
+    run_step: Run, dense: dict[str, Path], bm25: Path, contenders: dict[str, Path], tmp_path: Path
+) -> None:
+    fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
+    other = contenders["candidates/other"], contenders["indexes/other"]
+    with pytest.raises(InputError, match="hybrid was made from another retriever"):
+        Searcher(dense["corpus"], *other, Context(tmp_path, "cpu", quiet=True), hybrid=fitted)
 
 
 def test_without_dev_queries_ranks_are_fused(

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = arguments.folder.absolute()
     os.environ["STILLHOUSE_WORK"] = str(folder / "work")
     os.environ["STILLHOUSE_QUIET"] = "1"
-    retriever = step(folder / "model", "fetch-model", {}, model=arguments.model)
+    retriever = step(folder / "model", "fetch-model", {}, model=arguments.model, passage_length=64)
     places = {SAMPLE: sample(folder / "sample", retriever)}
     places[f"{arguments.passages:,} passages"] = random(folder / str(arguments.passages), retriever, arguments.passages)
     time.sleep(SETTLED + 1)

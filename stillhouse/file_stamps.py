@@ -39,7 +39,7 @@ class FileStamps:
             began = time.time()
             digest = digest_file(path)
             self._known.pop(stamp, None)
-            if changed >= began - SETTLED or _stamp(path)[0] != stamp:
+            if changed >= began - SETTLED:
                 return digest
             self._known[stamp] = digest
         self._used[stamp] = self._known[stamp]

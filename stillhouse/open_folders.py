@@ -33,7 +33,7 @@ class OpenFolders:
         self._folders = {name: Path(folder) for name, folder in folders.items()}
         self._states: list[tuple[Path, int, tuple[int, int]]] = []
         with ExitStack() as opened:
-            self._view = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="stillhouse-")))
+            self._view = Path(opened.enter_context(_temporary_folder()))
             for name, folder in self._folders.items():
                 self._hold(folder, self[name], opened)
             weakref.finalize(self, opened.pop_all().close)
@@ -93,6 +93,13 @@ class OpenFolders:
             for name, folder in self._folders.items():
                 message = message.replace(str(self[name]), str(folder))
             raise InputError(message) from error
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="stillhouse-")
+    except FileNotFoundError:
+        raise InputError("no folder for temporary files can be written; name one by TMPDIR") from None
 
 
 def _raise(error: OSError) -> NoReturn:

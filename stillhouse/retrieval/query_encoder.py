@@ -49,13 +49,13 @@ def open_query_encoder(folder: Path, context: Context) -> QueryEncoder:
     if (folder / MANIFEST).is_file():
         settings = read_settings(folder)
         tower = folder / QUERY_TOWER if settings.towers == "separate" else folder
-        if is_plain_bert(tower) and not settings.projection:
+        if is_plain_bert(tower, settings.query_length) and not settings.projection:
             return PlainBert(tower, settings, context.torch_device())
     return AnyEncoder(folder, context)
 
 
-def is_plain_bert(folder: Path) -> bool:
-    """Whether a folder's model is a BERT as `PlainBert` computes it, with a tokenizer as it reads it."""
+def is_plain_bert(folder: Path, length: int) -> bool:
+    """Whether a folder's model is a BERT as `PlainBert` computes it, up to `length` tokens, with a tokenizer for it."""
     if not all((folder / name).is_file() for name in FILES):
         return False
     config, tokenizer = _json(folder / "config.json"), _json(folder / "tokenizer_config.json")
@@ -65,6 +65,7 @@ def is_plain_bert(folder: Path) -> bool:
         and config.get("position_embedding_type", "absolute") == "absolute"
         and not config.get("is_decoder")
         and not config.get("add_cross_attention")
+        and config.get("max_position_embeddings", 0) >= length
         and tokenizer.get("truncation_side", "right") == "right"
     )
 
@@ -77,7 +78,9 @@ class PlainBert(nn.Module):
         config = _json(folder / "config.json")
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
         self.device, self.eps = device, float(config["layer_norm_eps"])
-        weights = {name: values.float() for name, values in load_file(folder / "model.safetensors").items()}
+        # A model with a head has the encoder's weights under its name.
+        read = load_file(folder / "model.safetensors")
+        weights = {name.removeprefix("bert."): values.float() for name, values in read.items()}
         part = "embeddings."
         names = ("word_embeddings.weight", "token_type_embeddings.weight", "position_embeddings.weight")
         self.words, self.kinds, self.positions = (weights[part + name].to(device) for name in names)

@@ -98,7 +98,9 @@ def test_buckets_come_in_random_order_and_save_padding() -> None:
     plain = epoch_batches(6400, 64, 1)
     dealt = length_buckets(plain, lengths, 100, 50, 1)
     longest = [int(lengths[dealt(step)].max()) for step in range(100)]
-    assert longest != sorted(longest)
+    for window in (longest[:50], longest[50:]):
+        # Of a random order, Spearman's rho has a standard deviation of 1 / 7.
+        assert abs(stats.spearmanr(window, range(50)).statistic) < 5 / 7
     padded = sum(64 * size for size in longest)
     assert padded < 1.05 * lengths.sum() < 0.6 * 6400 * 149
 

@@ -149,6 +149,8 @@ def test_front_matter_of_thousands_is_read_or_rejected_at_once(many: str, tmp_pa
         ("<!-- a -->", []),
         ("a <!-- b --> c", ["a c"]),
         ("<!--> words", ["words"]),
+        ("<div>a < b > c</div>", ["a < b > c"]),
+        ("<div title='a > b'>c</div>", ["c"]),
         ("<style>\np {}\n</style>\n\n<script>x\n\ny</script>", []),
         ("<details>\n<summary>More</summary>\n\nText\n\n</details>", ["More", "Text"]),
         ("a **b\nc** d\\\ne", ["a b c d e"]),

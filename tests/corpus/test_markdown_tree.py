@@ -133,10 +133,10 @@ def test_titles_and_sections(text: str, title: str, sections: list[str], reasons
 
 
 @pytest.mark.parametrize("many", ["[", "? ", "- ", "{a: ", "[], ", "&a ", "!!a ", "a:\n ", "'", ": ", "#"])
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(20)
 def test_front_matter_of_thousands_is_read_or_rejected_at_once(many: str, tmp_path: Path) -> None:
     """What reads nodes within nodes by recursion ends the process here."""
-    for count in (1_000, 20_000, 200_000):
+    for count in (1_000, 60_000 // len(many), 200_000):
         rows = rows_of(tmp_path, f"---\ntitle: T\na: {many * count}\n---\nx")
         assert {row.reason for row in rows if isinstance(row, Rejected)} <= {"front matter is not YAML"}
         assert [row.text for row in rows if isinstance(row, Passage)] == ["x"]
@@ -149,6 +149,8 @@ def test_front_matter_of_thousands_is_read_or_rejected_at_once(many: str, tmp_pa
         ("<!-- a -->", []),
         ("a <!-- b --> c", ["a c"]),
         ("<!--> words", ["words"]),
+        ("<div>a < b > c</div>", ["a < b > c"]),
+        ("<div title='a > b'>c</div>", ["c"]),
         ("<style>\np {}\n</style>\n\n<script>x\n\ny</script>", []),
         ("<details>\n<summary>More</summary>\n\nText\n\n</details>", ["More", "Text"]),
         ("a **b\nc** d\\\ne", ["a b c d e"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -168,6 +169,28 @@ def test_a_web_of_links_is_walked_in_a_moment(tmp_path: Path, read: Read) -> Non
         linked(tmp_path / f"d{number}", {f"l{other}": f"../d{other}" for other in range(12)})
     found = set(texts(read(tmp_path)).values())
     assert found == set(map(str, range(12)))
+
+
+def test_what_may_not_be_read_is_rejected(write: Write, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said by the system; the user of tests may read everything."""
+
+    def closed(method: str) -> None:
+        of_path = getattr(Path, method)
+
+        def refuse(path: Path) -> object:
+            if path.name.startswith("closed"):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return of_path(path)
+
+        monkeypatch.setattr(Path, method, refuse)
+
+    folder = write({"a.md": "A.", "closed.md": "B.", "closed_folder/c.md": "C."})
+    closed("iterdir")
+    closed("read_bytes")
+    corpus = read(folder)
+    assert texts(corpus) == {"a#1": "A."}
+    denied = "cannot be read: Permission denied"
+    assert rejected(corpus) == {"closed.md:1": denied, "closed_folder": denied}
 
 
 @pytest.mark.parametrize("inner", ["", "articles/"])

@@ -59,7 +59,11 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
             if path.stat().st_size > LONGEST:
                 yield article.rejected(TOO_LONG)
                 continue
-            data = path.read_bytes()
+            try:
+                data = path.read_bytes()
+            except PermissionError as error:
+                yield article.rejected(f"cannot be read: {error.strerror}")
+                continue
             try:
                 yield from read(article, data)
             except NotText as reason:

@@ -34,7 +34,7 @@ _LEAVES = ("CodeBlock", "Heading", "HtmlBlock", "Paragraph", "Table")
 _UNSEEN = re.compile(
     r"<!--(?:-?>|.*?(?:-->|\Z))|<\?.*?(?:\?>|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
 )
-_TAG = re.compile(r"<[!/]?([a-zA-Z][a-zA-Z0-9-]*+)?(?:\"[^\"]*+\"|'[^']*+'|[^<>\"'])*+>")
+_TAG = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9-]*+)|!)(?:\"[^\"]*+\"|'[^']*+'|[^<>\"'])*+>")
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
 _CELLS = re.compile(r"<(?:table|tr|td|th)\b", re.IGNORECASE)
 _PRE = re.compile(r"<pre\b", re.IGNORECASE)

@@ -64,6 +64,8 @@ def _walk(root: Path, source: Path, suffixes: tuple[str, ...]) -> Iterator[tuple
         try:
             entries = sorted(folder.iterdir())
         except PermissionError as error:
+            if folder == root:
+                raise InputError(f"{root} cannot be read: {error.strerror}") from None
             yield folder.relative_to(root).as_posix(), folder, f"cannot be read: {error.strerror}"
             continue
         inner: list[tuple[Path, tuple[Path, ...]]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from stillhouse.errors import InputError
 from stillhouse.own_files import own_file
 from stillhouse.surfaces.parser import Parser, output_file, output_folder
 from stillhouse.surfaces.step_command import add_context_flags, environment
+from stillhouse.terminal import show, warn
 
 if TYPE_CHECKING:
     from pipelines.catalog import Request
@@ -45,7 +45,7 @@ examples:
 
 def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        print(HELP, end="")
+        show(*HELP.rstrip("\n").split("\n"))
         return 0
     if argv[0] not in ACTIONS:
         raise InputError(f"stillhouse pipeline has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
@@ -133,7 +133,7 @@ def compile_action(argv: Sequence[str]) -> int:
 
     if not arguments.pipeline:
         for path in write_all(arguments.folder):
-            print(f"wrote {path}")
+            show(f"wrote {path}")
         return 0
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
     compiled = compile_small(request.build(_placements(arguments)))
@@ -141,7 +141,7 @@ def compile_action(argv: Sequence[str]) -> int:
     with own_file(path) as file:
         file.write_text(compiled.as_resources() if arguments.resources else compiled.as_ir(), encoding="utf-8")
     how = "`kubectl apply`" if arguments.resources else "the Kubeflow user interface, or with `kfp pipeline create`"
-    print(f"wrote {path}, version {compiled.version}; upload it in {how}")
+    show(f"wrote {path}, version {compiled.version}; upload it in {how}")
     return 0
 
 
@@ -180,19 +180,19 @@ def submit_action(argv: Sequence[str]) -> int:
     client = cluster.connect()
     name = arguments.run_name or f"{request.pipeline} {datetime.now():%Y-%m-%d %H:%M:%S}"
     run = submit(client, compiled, values | pod, name, arguments.experiment, arguments.service_account)
-    print(f"run {run}, version {compiled.version}", flush=True)
+    show(f"run {run}, version {compiled.version}")
     if not arguments.wait:
         return 0
     try:
         pods = watch_pods(run, namespace_of(client, arguments.experiment, cluster), arguments.context, _show)
         return 0 if watch(client, run, _show, arguments.every, pods) else 1
     except KeyboardInterrupt:
-        print(f"the run goes on; `kfp run get {run}` shows it", file=sys.stderr)
+        warn(f"the run goes on; `kfp run get {run}` shows it")
         raise
 
 
 def _show(line: str) -> None:
-    print(line, flush=True)
+    show(*line.split("\n"))
 
 
 def upload_action(argv: Sequence[str]) -> int:
@@ -208,7 +208,7 @@ def upload_action(argv: Sequence[str]) -> int:
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
     compiled = compile_small(request.build(_placements(arguments)))
     new = upload(_cluster(arguments).connect(), compiled, arguments.namespace)
-    print(f"version {compiled.version} {'was uploaded' if new else 'is there already'}")
+    show(f"version {compiled.version} {'was uploaded' if new else 'is there already'}")
     return 0
 
 
@@ -233,9 +233,9 @@ def run_local_action(argv: Sequence[str]) -> int:
         with environment(arguments):
             result = run_local(request, values, arguments.folder)
     except PipelineFailed as error:
-        print(f"stillhouse: {error}; the task's own lines above say why", file=sys.stderr)
+        warn(f"stillhouse: {error}; the task's own lines above say why")
         return 1
-    print(f"the result is in {result}; open {result / RESULTS[request.pipeline].page}")
+    show(f"the result is in {result}; open {result / RESULTS[request.pipeline].page}")
     return request.exit_code(result)
 
 

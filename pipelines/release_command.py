@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from stillhouse.errors import InputError
 from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
 from stillhouse.surfaces.parser import Parser, output_folder
 from stillhouse.surfaces.step_command import add_context_flags, environment
+from stillhouse.terminal import show, visible_json, warn
 
 HELP = """\
 usage: stillhouse release ACTION [--help] ...
@@ -31,7 +30,7 @@ examples:
 
 def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        print(HELP, end="")
+        show(*HELP.rstrip("\n").split("\n"))
         return 0
     if argv[0] not in ACTIONS:
         raise InputError(f"stillhouse release has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
@@ -64,13 +63,13 @@ def list_action(argv: Sequence[str]) -> int:
             release.record | {"tag": release.tag, "commit": release.commit, "champion": release.tag == champion}
             for release in reversed(history.releases)
         ]
-        print(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False))
+        show(*visible_json(content, indent=2, sort_keys=True).split("\n"))
         return 0
     for release in reversed(history.releases):
         mark = "*" if release.tag == champion else " "
-        print(f"{mark} {release.name:9} {release.commit[:10]}  {release.record['summary']}")
+        show(f"{mark} {release.name:9} {release.commit[:10]}  {release.record['summary']}")
     if not history.releases:
-        print("nothing is released yet; `stillhouse release promote` releases what `dvc repro` made")
+        show("nothing is released yet; `stillhouse release promote` releases what `dvc repro` made")
     return 0
 
 
@@ -93,7 +92,7 @@ def promote_action(argv: Sequence[str]) -> int:
             arguments.folder, branch=arguments.branch, bump=arguments.bump, judge=judge_settings(arguments), log=_log
         )
         watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
-    print(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
+    show(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
     return REFUSED_CODE if outcome.kind == REFUSED else 0
 
 
@@ -107,9 +106,9 @@ def rollback_action(argv: Sequence[str]) -> int:
 
     before, now = roll_back(Git.of(arguments.folder), arguments.to, arguments.reason)
     if before.tag == now.tag:
-        print(f"{now.name} is in use already; nothing to do")
+        show(f"{now.name} is in use already; nothing to do")
     else:
-        print(f"{now.name} is in use again, in the place of {before.name}")
+        show(f"{now.name} is in use again, in the place of {before.name}")
     return 0
 
 
@@ -133,12 +132,12 @@ def fetch_action(argv: Sequence[str]) -> int:
         if name not in release.paths:
             raise InputError(f"{release.name} holds no {name!r}; {nearest(name, release.paths)}")
     fetch_release(git, release, arguments.target, names)
-    print(f"{release.name}: {', '.join(names or release.paths)} in {arguments.target}")
+    show(f"{release.name}: {', '.join(names or release.paths)} in {arguments.target}")
     return 0
 
 
 def _log(line: str) -> None:
-    print(line, file=sys.stderr)
+    warn(line)
 
 
 ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.surfaces.parser import Parser
+from stillhouse.terminal import show
 
 HELP = """\
 usage: stillhouse schedule ACTION [--help] ...
@@ -25,7 +26,7 @@ examples:
 
 def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        print(HELP, end="")
+        show(*HELP.rstrip("\n").split("\n"))
         return 0
     if argv[0] not in ACTIONS:
         raise InputError(f"stillhouse schedule has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
@@ -57,7 +58,7 @@ def apply_action(argv: Sequence[str]) -> int:
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
     changes = apply(wanted.schedules, cluster, dry=arguments.dry_run)
     for change in changes:
-        print(change)
+        show(change)
     failed = [change for change in changes if change.action == "fail"]
     if failed:
         raise InputError(
@@ -79,7 +80,7 @@ def list_action(argv: Sequence[str]) -> int:
             state = ("enabled" if entry.enabled else "disabled") + (
                 ", a run in flight" if entry.id in in_flight else ""
             )
-            print(f"{entry.name}  {state}")
+            show(f"{entry.name}  {state}")
     return 0
 
 
@@ -97,7 +98,7 @@ def watch_action(argv: Sequence[str]) -> int:
     if not wanted.has_watches:
         raise InputError(f"{arguments.file} has no `watches`; docs/releases.md shows one")
     if not wanted.watches:  # as installed, and no failure of the CronJob
-        print(f"nothing to watch: list corpora under `watches` in {arguments.file}, as docs/releases.md shows")
+        show(f"nothing to watch: list corpora under `watches` in {arguments.file}, as docs/releases.md shows")
         return 0
     refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
@@ -105,10 +106,10 @@ def watch_action(argv: Sequence[str]) -> int:
     for watch in wanted.watches:
         try:
             seen = look(watch, cluster, again=arguments.again)
-            print(seen)
-            tell_schedule(watch.name, watch_interval(), seen.fresh, seen.in_flight, print)
+            show(seen)
+            tell_schedule(watch.name, watch_interval(), seen.fresh, seen.in_flight, show)
         except InputError as error:  # the others are looked at all the same
-            print(f"{watch.name}: not looked at, {error}")
+            show(f"{watch.name}: not looked at, {error}")
             failed = failed or watch.name
     if failed:
         raise InputError(f"the watch {failed!r} could not be looked at; its line above says why")

@@ -8,11 +8,12 @@ all its files; the seal tells a damaged manifest from one that a step wrote.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,10 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+Digest = Callable[[Path], str]
+"""What gives the SHA-256 of a file."""
+
+
 def digest_json(value: Any) -> str:
     """The digest of plain data, independent of the order of keys."""
     return digest_bytes(json.dumps(value, sort_keys=True, ensure_ascii=False).encode())
@@ -58,10 +63,10 @@ def _json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def digest_files(folder: Path) -> dict[str, str]:
+def digest_files(folder: Path, digest: Digest = digest_file) -> dict[str, str]:
     """The digest of every file below a folder but its manifest, by relative POSIX path, sorted."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
-    return {path.relative_to(folder).as_posix(): digest_file(path) for path in paths}
+    return {path.relative_to(folder).as_posix(): digest(path) for path in paths}
 
 
 @contextmanager
@@ -109,6 +114,8 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 path.rename(old)
         for path, staging in zip(paths, stagings):
             staging.rename(path)
+        for parent in {path.parent for path in paths}:
+            _sync(parent)  # so that a power cut does not find the old ones removed and the new ones not yet there
         for old in aside:
             _remove(old)
 
@@ -133,6 +140,7 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())  # so that a power cut after the rename finds it whole
         partial.replace(path)
+        _sync(path.parent)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
@@ -151,11 +159,23 @@ def _remove(path: Path) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Asks the system to put every file on the disk, so that a power cut after the rename finds them whole."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+    """Asks the system to put every file and folder on the disk, so that a power cut after the rename finds it whole."""
+    for path in [*folder.rglob("*"), folder]:
+        if path.is_file() or path.is_dir():
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    """Asks the system to put a file, or the names in a folder, on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        # Some file systems of a network keep no folders that could be synced.
+        if error.errno != errno.EINVAL or not path.is_dir():
+            raise
+    finally:
+        os.close(number)
 
 
 def refuse_foreign(path: Path, name: str) -> None:
@@ -209,7 +229,7 @@ def _sealed(content: Mapping[str, Any]) -> bytes:
     return _json_bytes(plain | {"seal": digest_json(plain)})
 
 
-def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
+def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_file) -> Manifest:
     """Reads an artifact's manifest and, with `verify`, checks every file against it.
 
     Raises `InputError` when the folder is missing, was not written by a step, or a file was changed since.
@@ -230,7 +250,7 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     if not intact:
         raise InputError(f"{path} is damaged, or of an earlier version; run the step that writes {folder} again")
     if verify:
-        found = digest_files(folder)
+        found = digest_files(folder, digest)
         changed = sorted(
             name for name in manifest.files.keys() | found.keys() if manifest.files.get(name) != found.get(name)
         )
@@ -243,11 +263,11 @@ def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     return manifest
 
 
-def foreign_manifest(folder: Path) -> Manifest:
+def foreign_manifest(folder: Path, digest: Digest = digest_file) -> Manifest:
     """The manifest that a model folder of other origin would have: its files' digests and nothing else."""
     if not folder.is_dir():
         raise InputError(f"{folder} does not exist")
-    files = digest_files(folder)
+    files = digest_files(folder, digest)
     if not files:
         raise InputError(f"{folder} is empty")
     return Manifest(step="", files=files, digest=digest_json(files))

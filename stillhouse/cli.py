@@ -11,10 +11,11 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
-from stillhouse import __version__
+from stillhouse import __version__, interrupt
 from stillhouse.config import nearest
 from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told, is_full_disk
 from stillhouse.steps.registry import steps
+from stillhouse.terminal import NobodyReads, show, warn, warnings_visible
 
 COMMANDS = {
     "new": ("makes a folder to work in: a recipe, dvc.yaml and a DVC repository", "stillhouse.surfaces.new_command"),
@@ -31,39 +32,38 @@ COMMANDS = {
 }
 """Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
 
-INTERRUPTED = 130
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
     try:
-        with access_told():
+        with interrupt.ends_soon(), warnings_visible(), access_told():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
-    except (InputError, ValidationFailed) as error:
-        print(f"stillhouse: {error}", file=sys.stderr)
-        return error.exit_code
     except KeyboardInterrupt:
-        print("stillhouse: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
-        return INTERRUPTED
+        return interrupt.exit_code()
+    except (InputError, ValidationFailed) as error:
+        warn(f"stillhouse: {error}")
+        return error.exit_code
+    except NobodyReads:
+        return CRASH
     except SystemExit as done:  # argparse leaves this way after --help
         return int(done.code or 0)
     except Exception as error:
         if is_full_disk(error):
             where = f" ({error.filename})" if error.filename else ""
             told = f"the disk is full{where}; outputs are as they were. Free some space and run it again"
-            print(f"stillhouse: {told}", file=sys.stderr)
+            warn(f"stillhouse: {told}")
             return CRASH
-        traceback.print_exc()
-        print("stillhouse: this is a crash, not bad input; the lines above say where it happened", file=sys.stderr)
+        warn(traceback.format_exc().rstrip("\n"))
+        warn("stillhouse: this is a crash, not bad input; the lines above say where it happened")
         return CRASH
 
 
 def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        print(overview())
+        show(*overview().split("\n"))
         return 0
     if argv[0] == "--version":
-        print(f"stillhouse {__version__}")
+        show(f"stillhouse {__version__}")
         return 0
     name, rest = argv[0], argv[1:]
     if name in steps():

@@ -7,6 +7,7 @@
 | 2 | bad input: a flag, a setting, a file; the message says what to do |
 | 3 | the corpus did not pass validation |
 | 4 | a promotion was refused, and the old release stays; said by the commands that promote |
+| 130 | interrupted by SIGINT (`stillhouse.interrupt`) |
 """
 
 from __future__ import annotations

@@ -16,12 +16,23 @@ ROOT = Path(__file__).resolve().parent.parent
 SCIENCE = ("pretraining", "training", "retrieval", "evaluation", "corpus", "comparison")
 PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
 HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s", "matplotlib", "ir_measures"}
-SURFACES = ("stillhouse.steps", "stillhouse.surfaces", "stillhouse.cli", "stillhouse.graph", "components", "pipelines")
+SURFACES = (
+    "stillhouse.steps",
+    "stillhouse.surfaces",
+    "stillhouse.cli",
+    "stillhouse.graph",
+    "stillhouse.stages",
+    "stillhouse.uses",
+    "components",
+    "pipelines",
+)
 
 SHOWN_NOWHERE = {
     "errors.py": "what it says ends a step",
+    "open_folders.py": "where verified files are read, which says nothing of its own",
     "lock.py": "who waits for whom",
     "monitoring/": "figures for others to watch",
+    "terminal.py": "how a terminal shows what is recorded as it is",
     "versions/address.py": "what is refused, and what is told without passwords",
     "versions/environment.py": "what is told of the rest",
     "yaml_file.py": "settings, which are recorded",
@@ -31,6 +42,7 @@ NOT_COUNTED = {
     "PyYAML": "reads settings, which are recorded",
     "dvc": "copies what a commit names",
     "dvc-data": "the same",
+    "huggingface_hub": "fetches the files of a name on the hub, which are recorded",
     "ir_datasets": "in no image; a source that it fetches is no more pinned down than any other place",
 }
 

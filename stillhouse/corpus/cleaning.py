@@ -2,7 +2,8 @@
 
 The rules, in the order in which they are applied:
 
-1. a passage or query has an id without white space (a TREC run file could not hold it), valid Unicode and a text;
+1. a passage or query has an id without white space and control characters (a TREC run file could not hold it, or not
+   every tool read it), valid Unicode and a text;
 2. ids are unique among passages and among queries; of two the first is kept (a passage and a query may share one);
 3. a link leads from an article of the corpus to another one; repeats and self-links are dropped without a word;
 4. a qrel names a query and a passage that are there, once a split, and its relevance is a whole number from 0 up;
@@ -23,7 +24,18 @@ from itertools import chain
 from pathlib import Path
 
 from stillhouse.corpus.answers import answer_fault
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Link, Passage, Qrel, Query, Rejected, Row
+from stillhouse.corpus.sources.rows import (
+    CONTENT_LENGTH,
+    Answer,
+    LeftOut,
+    Link,
+    NotProse,
+    Passage,
+    Qrel,
+    Query,
+    Rejected,
+    Row,
+)
 from stillhouse.corpus.taken_passages import TakenPassages
 
 PRECEDENCE = ("test", "dev", "train")
@@ -36,6 +48,9 @@ _CHARACTERS_AT_ONCE = 1 << 24
 """Characters of passages that are looked at together, but for the last one's."""
 
 MAX_RELEVANCE = 2**31 - 1
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What no id holds: control characters, at the first of which (NUL) tools in C end the id, and those that turn the
+direction of writing round, by which one id looks like another."""
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -50,6 +65,8 @@ class CleanCorpus:
     qrels: list[tuple[Qrel, int]] = field(default_factory=list)
     answers: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """(query id, answer, kind), without repeats."""
+    not_prose: dict[str, str] = field(default_factory=dict)
+    """Passage id → kind of `NotProse`; ids of passages that were not taken may be among them."""
     rejected: list[Rejected] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     """How many rows were not wanted, for each `kind: reason`."""
@@ -93,6 +110,8 @@ def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
                     qrels.append(row)
                 case Answer():
                     answers.append(row)
+                case NotProse():
+                    corpus.not_prose[row.id] = row.kind
                 case LeftOut():
                     corpus.left_out[f"{row.kind}: {row.reason}"] += 1
                 case Rejected():
@@ -134,6 +153,8 @@ def _id_fault(id: str) -> str:
         return "empty id"
     if id.split() != [id]:
         return "id holds white space"
+    if _CONTROL.search(id):
+        return "id holds a control character"
     return "" if _is_unicode(id) else "not valid Unicode"
 
 
@@ -159,7 +180,8 @@ def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
 def _all_sound(rows: list[Passage]) -> bool:
     """Whether `_passage_fault` finds nothing in any of them, seen at once."""
     ids = [row.id for row in rows]
-    if " ".join(ids).split() != ids or not all(row.text.strip() for row in rows):
+    joined = " ".join(ids)
+    if joined.split() != ids or _CONTROL.search(joined) or not all(row.text.strip() for row in rows):
         return False
     return _is_unicode("".join(chain.from_iterable(row[:-2] for row in rows)))
 

@@ -7,20 +7,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPLITS, UNIQUE, Columns
+from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
+
+if TYPE_CHECKING:
+    import pandas as pd  # imported by what needs it: a search starts faster without
 
 
 def passage_texts(corpus: Corpus) -> list[str]:
@@ -40,6 +44,7 @@ def passage_text_blocks(corpus: Corpus, among: NDArray[np.integer] | None = None
         yield [passage_text(*both, corpus.titles) for both in zip(block["title"].array, block["text"].array)]
 
 
+@doing("reading the passages")
 def open_passage_texts(corpus: Corpus, work: Path, among: NDArray[np.integer] | None = None) -> TextFile:
     """What is read of every passage, or of the rows `among` alone, by row, from a nameless file in the folder `work`.
 
@@ -54,17 +59,18 @@ def open_passage_texts(corpus: Corpus, work: Path, among: NDArray[np.integer] | 
 def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
     """Writes every table of a corpus as `<table>.parquet`; a table that is left out is written empty.
 
-    `tables` maps a name of `SCHEMAS` to its columns, of which those of `DEFAULTS` may be missing. The same columns
-    give the same bytes.
+    `tables` maps a name of `SCHEMAS` or `SPARSE` to its columns, of which those of `DEFAULTS` may be missing. The same
+    columns give the same bytes.
     """
-    assert tables.keys() <= SCHEMAS.keys(), f"unknown tables: {sorted(tables.keys() - SCHEMAS.keys())}"
-    for name in SCHEMAS:
+    unknown = tables.keys() - SCHEMAS.keys() - SPARSE.keys()
+    assert not unknown, f"unknown tables: {sorted(unknown)}"
+    for name in (*SCHEMAS, *(tables.keys() & SPARSE.keys())):
         write_table(folder, name, tables.get(name, {}))
 
 
 def write_table(folder: Path, name: str, columns: Columns) -> None:
     """Writes one table; without columns it has no rows."""
-    schema = SCHEMAS[name]
+    schema = TABLES[name]
     columns = columns or {column: [] for column in schema.names}
     rows = len(next(iter(columns.values())))
     file = TableFile(folder / f"{name}.parquet", schema, UNIQUE.get(name, ()))
@@ -102,7 +108,7 @@ class Corpus:
         try:
             # ParquetFile, because pq.read_table would take a folder named like `key=value` for a partition column.
             with pq.ParquetFile(path) as file:
-                if not file.schema_arrow.equals(SCHEMAS[name]):
+                if not file.schema_arrow.equals(TABLES[name]):
                     raise InputError(f"{path} has columns {file.schema_arrow.names}; run `stillhouse ingest` again")
                 yield file
         except (pa.ArrowInvalid, OSError) as error:
@@ -121,6 +127,12 @@ class Corpus:
 
         Of the rows `among` alone, ascending and each once, where they are given; row groups without any are not read.
         """
+        for block in self._passage_batches(*columns, rows=rows, among=among):
+            yield block.to_pandas()
+
+    def _passage_batches(
+        self, *columns: str, rows: int = 8192, among: NDArray[np.integer] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         first = 0
         with self._open("passages") as file:
             for group in range(file.num_row_groups):
@@ -130,18 +142,22 @@ class Corpus:
                         chosen = block
                         if among is not None:
                             begin, stop = np.searchsorted(among, (first, first + len(block)))
-                            chosen = block.take(pa.array(among[begin:stop] - first))
+                            chosen = block.take(_as_arrow(among[begin:stop] - first))
                         first += len(block)
                         if len(chosen):
-                            yield chosen.to_pandas()
+                            yield chosen
                 first = end
 
     def passages_at(self, rows: NDArray[np.integer], *columns: str) -> pd.DataFrame:
         """Some columns of the passages `rows`, in their order, from the row groups that hold any; numbered from 0."""
+        return self.passage_table(rows, *columns).to_pandas()
+
+    def passage_table(self, rows: NDArray[np.integer], *columns: str) -> pa.Table:
+        """The same as an Arrow table."""
         wanted = np.unique(rows)
-        nothing = SCHEMAS["passages"].empty_table().select(list(columns)).to_pandas()
-        found = pd.concat([nothing, *self.passage_blocks(*columns, among=wanted)], ignore_index=True)
-        return found.iloc[np.searchsorted(wanted, rows)].reset_index(drop=True)
+        schema = pa.schema([SCHEMAS["passages"].field(name) for name in columns])
+        found = pa.Table.from_batches(self._passage_batches(*columns, among=wanted), schema)
+        return found.take(_as_arrow(np.searchsorted(wanted, rows)))
 
     @cached_property
     def titles(self) -> str:
@@ -188,6 +204,14 @@ class Corpus:
         return self._read("answers")
 
     @cached_property
+    def not_prose(self) -> Mapping[str, str]:
+        """The kind, `code` or `table`, of every passage of which no question is made, by its id."""
+        if not (self.folder / "not_prose.parquet").is_file():
+            return {}
+        table = self._read("not_prose")
+        return dict(zip(table["passage_id"], table["kind"]))
+
+    @cached_property
     def rejected(self) -> pd.DataFrame:
         """kind, id, reason, where, content: every row of the source that was not taken."""
         return self._read("rejected")
@@ -226,6 +250,8 @@ class Corpus:
         Returns offsets int64 `[queries + 1]` and rows int32: those of query i are `rows[offsets[i]:offsets[i + 1]]`,
         ascending; none for a query that has no relevant passage or is unknown.
         """
+        import pandas as pd
+
         wanted = pd.Index(list(query_ids), dtype=object)
         assert wanted.is_unique, "each query id once"
         qrels = self.qrels[self.qrels["relevance"] > 0]
@@ -236,3 +262,8 @@ class Corpus:
         offsets = np.zeros(len(wanted) + 1, dtype=np.int64)
         np.cumsum(np.bincount(query, minlength=len(wanted)), out=offsets[1:])
         return offsets, rows[order]
+
+
+def _as_arrow(rows: NDArray[np.integer]) -> pa.Array:
+    """The same int64 numbers for Arrow. `pa.array` imports pandas, to see whether they are its own."""
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])

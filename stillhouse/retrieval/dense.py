@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,13 @@ from stillhouse.artifacts import MANIFEST
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder, encode, inference
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, cut
+
+if TYPE_CHECKING:
+    from stillhouse.retrieval.encoder import BiEncoder  # imports transformers, which a first answer need not wait for
+    from stillhouse.retrieval.hybrid import HybridSearch
+    from stillhouse.retrieval.query_encoder import QueryEncoder
 
 MEASURED_ON = 1000
 """Queries on which the recall of an index is measured."""
@@ -28,7 +33,7 @@ def check_index(index: VectorIndex, corpus: Corpus) -> None:
         raise InputError("the index holds other passages than the corpus; run `stillhouse index` with this corpus")
 
 
-def check_width(encoder: BiEncoder, index: VectorIndex) -> None:
+def check_width(encoder: BiEncoder | QueryEncoder, index: VectorIndex) -> None:
     """Refuses a model whose vectors are wider or narrower than those of the model that made the index."""
     if encoder.width != index.model_width:
         raise InputError(
@@ -45,6 +50,8 @@ def query_vectors(
     A query is cut to the model's `query_length`, and an empty one is its special tokens. Raises `InputError` for an
     index of another width and for a vector that is not a number.
     """
+    from stillhouse.retrieval.encoder import encode
+
     check_width(encoder, index)
     vectors_QD = encode(encoder, encoder.queries(texts), context, "queries", config)
     refuse_not_finite(vectors_QD, texts)
@@ -58,13 +65,18 @@ def retrieve(
     depth: int,
     context: Context,
     config: InferenceConfig,
+    hybrid: HybridSearch | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Passage rows int32 [Q, K] and scores float32 [Q, K] of each query text, best first, padded with -1.
 
-    K is `depth` or all passages. Raises `InputError` as `query_vectors`.
+    K is `depth` or all passages. With `hybrid`, which is opened on the same index, BM25 ranks too and scores are fused.
+    Raises `InputError` as `query_vectors`.
     """
     vectors_QD = query_vectors(encoder, index, texts, context, config)
-    return index.search(vectors_QD, depth, gpu=searches_on_gpu(index, depth, context))
+    gpu = searches_on_gpu(index, depth, context)
+    if hybrid is None or hybrid.both is None:
+        return index.search(vectors_QD, depth, gpu=gpu)
+    return hybrid.search(texts, vectors_QD, min(depth, len(index)), gpu)
 
 
 def searches_on_gpu(index: VectorIndex, depth: int, context: Context) -> bool:
@@ -86,6 +98,7 @@ def time_queries(
     depth: int,
     context: Context,
     config: InferenceConfig,
+    hybrid: HybridSearch | None = None,
 ) -> dict[str, float]:
     """Milliseconds from a query's text to its ranked passages, one query after the other: `median` and `p95`.
 
@@ -93,15 +106,17 @@ def time_queries(
     it starts stands in the time of an answer.
     Raises `InputError` when there is no query.
     """
+    from stillhouse.retrieval.encoder import inference
+
     if not texts:
         raise InputError("latency_queries: the corpus has no test query to time; leave it at 0")
     alone = replace(context, quiet=True)
     took = []
     with inference(encoder, alone, config):  # packs the weights, which every answer would do anew
-        retrieve(encoder, index, texts[:1], depth, alone, config)
+        retrieve(encoder, index, texts[:1], depth, alone, config, hybrid)
         for text in texts:
             started = time.perf_counter()
-            retrieve(encoder, index, [text], depth, alone, config)
+            retrieve(encoder, index, [text], depth, alone, config, hybrid)
             took.append(1000 * (time.perf_counter() - started))
     return {name: round(float(np.quantile(took, at)), 3) for name, at in (("median", 0.5), ("p95", 0.95))}
 
@@ -119,6 +134,8 @@ def held_out_vectors(
     They are those of at most 1,000 dev and test queries, drawn with a fixed seed, or of as many passages where there
     are no such queries.
     """
+    from stillhouse.retrieval.encoder import encode
+
     rng = np.random.default_rng(0)
     texts = list(corpus.queries.loc[corpus.queries["split"].isin(("dev", "test")), "text"])
     if not texts:

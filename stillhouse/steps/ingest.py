@@ -154,6 +154,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.test_queries:
         source = with_test_queries(source, Path(config.test_queries).expanduser())
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")
+    for note in source.notes:
+        context.log(f"[ingest] {note}")
     limits = {"train": config.max_train_queries, "dev": config.max_dev_queries, "test": config.max_test_queries}
     choices = Choices(
         max_articles=config.max_articles,

@@ -12,6 +12,7 @@ from stillhouse.cluster.wanted import read_wanted
 from stillhouse.errors import InputError
 from stillhouse.surfaces.component import watched_task
 from stillhouse.surfaces.pipeline_parameters import pipeline_parameters
+from stillhouse.terminal import show
 from stillhouse.trainjob.settings import POD_NAMESPACE
 
 
@@ -29,7 +30,7 @@ def refuse_missing(text: str) -> None:
                 raise InputError(f"not looked at: ${POD_NAMESPACE} does not say in which namespace this pod is")
             api = Api(connect("not looked at: that needs"), namespace)
         except InputError as nowhere:
-            print(f"[cluster] {nowhere}", flush=True)
+            show(f"[cluster] {nowhere}")
         for notice in check(wanted, take_readings(wanted, api)):
-            print(f"[cluster] {notice}", flush=True)
-        print("[cluster] nothing that this run asks for was found missing", flush=True)
+            show(f"[cluster] {notice}")
+        show("[cluster] nothing that this run asks for was found missing")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from stillhouse.comparison.sweep import Sweep, filled
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS
+from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_files, refuse_foreign_files
 from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Plan, check_name, make_plan
 from stillhouse.surfaces.compare_run import TIMINGS, Failure, Runner, read_timings, refuse_foreign_use
@@ -19,6 +19,7 @@ from stillhouse.surfaces.parser import Parser, output_file, output_folder, sourc
 from stillhouse.surfaces.recipes import Recipe, find_recipe, load_recipe
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.surfaces.sweeps import find_sweep, listing, only, seeds_of, split_list, sweep_of_flags, with_baseline
+from stillhouse.terminal import show, warn
 
 EXAMPLES = """\
 A comparison pre-trains with every objective under every seed, fine-tunes each encoder the same way, and measures the
@@ -86,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
     path = find_recipe(arguments.recipe) if arguments.recipe else workspace / "params.yaml"
     if arguments.list:
         recipe: Recipe = load_recipe(path) if path.is_file() else {}
-        print(listing(recipe, str(path)))
+        show(*listing(recipe, str(path)).split("\n"))
         return 0
     plan = make_plan(chosen_sweep(arguments), _recipe(path, arguments.source), str(path))
     if arguments.dvc:
@@ -96,20 +97,20 @@ def main(argv: Sequence[str]) -> int:
     if arguments.kubeflow:
         # By name, since the library is imported by the pipelines and not the other way round.
         import_module("pipelines.compare").compile_comparison(plan, arguments.kubeflow)
-        print(f"wrote {arguments.kubeflow}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")
+        show(f"wrote {arguments.kubeflow}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")
         return 0
     if arguments.dry_run:
         raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
     folder = arguments.folder or Path("compare") / plan.sweep.name
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    log = (lambda line: None) if arguments.quiet else write_line
     refuse_foreign_results(plan, folder)
     with environment(arguments, folder):
         failures = Runner(folder, log).run(plan)
-        with own_files(folder, results()) as staging:
+        with watched("compare", arguments.quiet), own_files(folder, results()) as staging:
             page = write_comparison(plan, failures, folder, staging)
-    print(f"the comparison is in {folder}; open {folder / page.name}")
+    show(f"the comparison is in {folder}; open {folder / page.name}")
     if failures:
-        print(f"stillhouse: {len(failures)} of {len(plan.jobs)} runs failed; the page says why", file=sys.stderr)
+        warn(f"stillhouse: {len(failures)} of {len(plan.jobs)} runs failed; the page says why")
         return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
     return 0
 

@@ -14,6 +14,7 @@ from typing import Any
 from stillhouse.artifacts import refuse_file_above, refuse_foreign, write_json
 from stillhouse.errors import InputError, is_full_disk
 from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.monitoring.duration import in_words
 from stillhouse.own_files import own_file
 from stillhouse.steps.execute import execute
 from stillhouse.surfaces.compare_plan import PRETRAINING, Job, Plan
@@ -60,7 +61,7 @@ class Runner:
         for number, job in enumerate(plan.jobs):
             before = len(self.done)
             remaining = (time.monotonic() - started) / max(1, worked) * (len(plan.jobs) - number)
-            left = f", about {_duration(remaining)} left" if worked else ""
+            left = f", about {in_words(remaining)} left" if worked else ""
             self.log(f"[{number + 1} of {len(plan.jobs)}] {job.name}{left}")
             executed = self.run_job(job)
             worked += len(self.done) > before or executed is not None
@@ -152,9 +153,3 @@ def read_timings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -13,6 +13,7 @@ from stillhouse.preflight import Requirements, check, read_requirements, take_re
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.pipeline_parameters import accelerator_count, pipeline_parameters
 from stillhouse.surfaces.several_processes import processes_asked
+from stillhouse.terminal import show
 
 ABOUT = """\
 A pod of a Kubeflow pipeline does the same by itself where its placement says `preflight: true`. With more than one
@@ -39,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     )
     arguments = parser.parse(argv)
     wanted = Requirements(gpus=arguments.gpus, shared_memory_gib=arguments.shared_memory, free_gib=arguments.free)
-    print(check(wanted, take_readings(arguments.work or context.work_root(), together=wanted.gpus)))
+    show(check(wanted, take_readings(arguments.work or context.work_root(), together=wanted.gpus)))
     return 0
 
 
@@ -55,4 +56,4 @@ def check_pod(parallel: bool = False) -> None:
     if wanted.gpus:
         wanted = replace(wanted, gpus=accelerator_count(pipeline_parameters(sys.argv), wanted.gpus))
     together = wanted.gpus if parallel and processes_asked() != 1 else 0
-    print(f"[preflight] {check(wanted, take_readings(context.work_root(), together))}", flush=True)
+    show(f"[preflight] {check(wanted, take_readings(context.work_root(), together))}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from stillhouse.config import build, from_text
+from stillhouse.monitoring.activity import write_line
 from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
 from stillhouse.surfaces.parser import Parser, output_file, output_folder, source_text
 from stillhouse.surfaces.step_command import add_context_flags, environment, flag_of
+from stillhouse.terminal import show
 
 EXAMPLES = """\
 examples:
@@ -81,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
     )
     if arguments.report:
         refuse_foreign_file(arguments.report)
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr))
+    log = (lambda line: None) if arguments.quiet else write_line
     work = arguments.folder.with_name(f"{arguments.folder.name}.work")
     with environment(arguments, work), watch_task("refresh", log) as watched:
         done = refresh(request, log)
@@ -90,5 +91,5 @@ def main(argv: Sequence[str]) -> int:
     if arguments.report:
         with own_file(arguments.report) as path:
             report(done, path)
-    print(done.sentence)
+    show(done.sentence)
     return REFUSED_CODE if done.outcome and done.outcome.kind == REFUSED else 0

@@ -17,6 +17,7 @@ from stillhouse.steps.execute import write_metrics
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces.component import watched_task
 from stillhouse.surfaces.preflight_command import check_pod
+from stillhouse.terminal import show
 from stillhouse.versions.lineage import lineage
 
 TAKEN = ("retriever", "encoder", "reranker", "generator")
@@ -47,7 +48,7 @@ def run_check(values: Mapping[str, Any]) -> None:
     from stillhouse.refresh.on_cluster import look
 
     with watched_task("check"):
-        print(f"[refresh] {look(read_parameters(values))} is in use")
+        show(f"[refresh] {look(read_parameters(values))} is in use")
 
 
 def run_plan(values: Mapping[str, Any]) -> str:
@@ -88,5 +89,5 @@ def run_release(values: Mapping[str, Any]) -> None:
 
 def _show(page: str, values: Mapping[str, Any]) -> None:
     """Prints a page and writes it where Kubeflow shows it."""
-    print(f"[refresh] {page}", flush=True)
+    show(*f"[refresh] {page}".split("\n"))
     write_whole(Path(values["summary"].path), page)

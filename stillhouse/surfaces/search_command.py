@@ -1,41 +1,68 @@
-"""`stillhouse search`: a person types a question and sees ranked passages."""
+"""`stillhouse search`: a person types a question and sees ranked passages, or a program reads them as JSON."""
 
 from __future__ import annotations
 
+import argparse
+import re
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stillhouse import context
 from stillhouse.errors import InputError
+from stillhouse.file_stamps import FILE, FileStamps
 from stillhouse.graph import ARTIFACTS, find_uses
-from stillhouse.steps.execute import open_inputs, refuse_mismatch
 from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.step_command import add_context_flags, environment
+from stillhouse.terminal import show, visible, visible_id, visible_json
 
 if TYPE_CHECKING:
     from stillhouse.retrieval.search import Hit, Searcher
 
-USE = find_uses()["distilled_run"]
-INPUTS = USE.input_paths(ARTIFACTS)
+INPUTS = find_uses()["best_run"].input_paths(ARTIFACTS)
 WIDEST = 100
+JSON = """\
+with --json every question gives one line on stdout:
+  {"question": "...", "hits": [{"rank": 1, "score": 0.83, "passage_id": "...", "title": "...", "text": "..."}, ...]}
+Without a QUESTION each line of stdin is one; empty lines are passed over, and nothing else is printed.
+"""
+EXAMPLES = """\
+examples:
+  stillhouse search how do bats find their prey
+  stillhouse search
+  stillhouse search --json --top 20 < questions.txt > answers.jsonl
+
+"""
 
 
 def search_parser() -> Parser:
     parser = Parser(
         "search",
         "Answers a question with the passages that the retriever ranks first. Without a question it asks for them.",
-        "examples:\n  stillhouse search how do bats find their prey\n  stillhouse search",
+        EXAMPLES + JSON,
     )
     parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; quotes are not needed")
     for name, text in (("corpus", "the corpus"), ("retriever", "the bi-encoder"), ("index", "its index")):
         default = INPUTS[name]
-        parser.add_argument(
-            f"--{name}", metavar="FOLDER", type=Path, default=default, help=f"{text} (default: {default.as_posix()})"
-        )
+        parser.add_argument(f"--{name}", metavar="FOLDER", type=Path, help=f"{text} (default: {default.as_posix()})")
+    parser.add_argument(
+        "--hybrid",
+        metavar="FOLDER",
+        type=Path,
+        help=f"whether and how BM25 ranks too (default: {INPUTS['hybrid'].as_posix()}, unless --retriever or --index "
+        "names another)",
+    )
+    parser.add_argument("--dense", action="store_true", help="search without BM25, whatever the run found to be best")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="how many passages to show (default: 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a question, as described below")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="check every file against its digest, also those that have not changed since they were checked",
+    )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
@@ -44,49 +71,85 @@ def main(argv: Sequence[str]) -> int:
     arguments = search_parser().parse(argv)
     if arguments.top < 1:
         raise InputError(f"--top must be at least 1, not {arguments.top}")
-    folders = {name: getattr(arguments, name) for name in INPUTS}
+    folders = chosen_folders(arguments)
     for name, folder in folders.items():
         if not folder.is_dir():
             raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a folder of `stillhouse new`")
-    refuse_mismatch(USE.step, open_inputs(USE.step, folders))
     with environment(arguments):
-        searcher = open_searcher(folders)
-        if arguments.question:
-            answer(searcher, " ".join(arguments.question), arguments.top)
-        else:
-            converse(searcher, arguments.top)
+        searcher = open_searcher(folders, arguments.verify)
+        answer = answer_in_json if arguments.json else answer_in_text
+        for question in questions(arguments.question, prompt=not arguments.json):
+            answer(question, searcher.search(question, arguments.top))
     return 0
 
 
-def open_searcher(folders: dict[str, Path]) -> Searcher:
+def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
+    """The folders that are named, and for the others those of the winner. Another retriever or index goes alone."""
+    folders = {name: getattr(arguments, name) or INPUTS[name] for name in INPUTS}
+    if arguments.dense and arguments.hybrid:
+        raise InputError("--dense searches without BM25 and --hybrid with it; leave one of them out")
+    if arguments.dense or ((arguments.retriever or arguments.index) and not arguments.hybrid):
+        del folders["hybrid"]
+    return folders
+
+
+def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
     context.hush_libraries()
     from stillhouse.retrieval.search import Searcher
 
+    stamps = FileStamps(context.work_root() / FILE, verify)
     surroundings = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    return Searcher(folders["corpus"], folders["retriever"], folders["index"], surroundings)
+    searcher = Searcher(
+        folders["corpus"], folders["retriever"], folders["index"], surroundings, stamps.digest, folders.get("hybrid")
+    )
+    stamps.save()
+    return searcher
 
 
-def converse(searcher: Searcher, top: int) -> None:
-    """Asks for questions and answers them until an empty line or the end of the input."""
-    print("Type a question; an empty line ends.")
+def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:
+    """The question of the command line; without one, those that are typed or piped, until the end of the input.
+
+    With `prompt` they are asked for, and an empty line ends too. Raises `InputError` for what is not UTF-8.
+    """
+    if words:
+        yield refuse_bytes(" ".join(words))
+        return
+    if prompt:
+        show("Type a question; an empty line ends.")
     while True:
         try:
-            question = input("question> ").strip()
+            question = input("question> " if prompt else "").strip()
         except EOFError:
-            print()
+            if prompt:
+                show("")
             return
-        if not question:
+        except UnicodeDecodeError:
+            raise InputError("a question is not valid UTF-8; convert the file, with iconv say") from None
+        if question:
+            yield refuse_bytes(question)
+        elif prompt:
             return
-        answer(searcher, question, top)
 
 
-def answer(searcher: Searcher, question: str, top: int) -> None:
+def refuse_bytes(question: str) -> str:
+    """Refuses a question of bytes that are no UTF-8, which the system hands over as halves of characters."""
+    if any("\ud800" <= character <= "\udfff" for character in question):
+        raise InputError(f"the question {question!r} is not valid UTF-8; type it in a terminal that is set to UTF-8")
+    return question
+
+
+def answer_in_json(question: str, hits: Sequence[Hit]) -> None:
+    show(visible_json({"question": question, "hits": [asdict(hit) for hit in hits]}))
+
+
+def answer_in_text(question: str, hits: Sequence[Hit]) -> None:
     width = min(shutil.get_terminal_size().columns, WIDEST)
-    hits = searcher.search(question, top)
-    print("\n\n".join(layout(hit, width) for hit in hits) or "no passage found")
+    lines = [line for hit in hits for line in ("", *layout(hit, width))]
+    show(*(lines[1:] or ["no passage found"]))
 
 
-def layout(hit: Hit, width: int) -> str:
-    """One hit for a person: a line of rank, title, score and id, and the text wrapped below it."""
-    text = textwrap.fill(hit.text, width=width, initial_indent="    ", subsequent_indent="    ")
-    return f"{hit.rank:2}. {hit.title or '(no title)'}  [{hit.score:.4f}]  {hit.passage_id}\n{text}"
+def layout(hit: Hit, width: int) -> list[str]:
+    """One hit for a person: a line of rank, title, score and id, and the lines of its text, indented."""
+    title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (hit.title, hit.text))
+    first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible_id(hit.passage_id)}"
+    return [first, *textwrap.wrap(text, width=width, initial_indent="    ", subsequent_indent="    ")]

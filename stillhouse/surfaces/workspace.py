@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from stillhouse.artifacts import refuse_file_above
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, find_uses
+from stillhouse.graph import ARTIFACTS
 from stillhouse.own_files import make_folder
 from stillhouse.surfaces.dvc_file import render
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, moved
+from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, moved, sections
 
 OWN_FILES = ("params.yaml", "dvc.yaml", "dvc.lock", ".dvc")
 IGNORED = {
@@ -26,12 +27,15 @@ IGNORED = {
 """The lines that files of ignored names must have; what these files had before stays."""
 
 
-def make_workspace(folder: Path, source: str | None, recipe: str) -> None:
+def make_workspace(
+    folder: Path, source: str | None, recipe: str, own: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
     """Makes `folder`, or fills an existing one that is no workspace yet.
 
     `source` is a path relative to the current folder, an absolute path, or a name that `ingest` knows (`sample`: the
     built-in corpus, `ir_datasets:<id>`); where the recipe has a `repo`, it is a path in that repository. Without it the
-    recipe's own source stays. What `folder` holds stays too: `.gitignore` and `.dvcignore` get lines that they lack.
+    recipe's own source stays. `own` are settings, by section, that the workspace has instead of the recipe's. What
+    `folder` holds stays too: `.gitignore` and `.dvcignore` get lines that they lack.
     Raises `InputError` when `folder` is a workspace already or holds what `dvc repro` would replace, for a source that
     does not exist, and for an unknown recipe or setting.
     """
@@ -48,6 +52,8 @@ def make_workspace(folder: Path, source: str | None, recipe: str) -> None:
         if not settings.get("ingest", {}).get("repo"):
             refuse_missing(source)
         settings["ingest"] = settings.get("ingest", {}) | {"source": str(Path(source).expanduser())}
+    for section, values in (own or {}).items():
+        settings[section] = settings.get(section, {}) | dict(values)
     settings = moved(settings, Path(), folder)
     configs(settings, str(path))
 
@@ -55,7 +61,7 @@ def make_workspace(folder: Path, source: str | None, recipe: str) -> None:
     round_trip = YAML()
     round_trip.preserve_quotes = True
     text = round_trip.load(path.read_text(encoding="utf-8")) or {}
-    for name in find_uses():
+    for name in sections(settings):
         text.setdefault(name, {})
         if text[name] is None:
             text[name] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,14 @@ from typing import Any
 from stillhouse.config import build
 from stillhouse.errors import InputError, is_full_disk
 from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.monitoring.activity import watched, write_line
 from stillhouse.own_files import own_files, refuse_foreign_files
 from stillhouse.surfaces.compare_run import Failure
 from stillhouse.surfaces.in_process import refuse_foreign_outputs, run_uses
 from stillhouse.surfaces.parser import Parser, output_folder
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.surfaces.timed_step import reason
+from stillhouse.terminal import show, warn
 
 BM25 = "bm25"
 MODELS = "models"
@@ -136,17 +137,17 @@ def main(argv: Sequence[str]) -> int:
     refuse_foreign_results(plan, arguments.folder)
     if arguments.work is None:
         arguments.work = arguments.folder / ".stillhouse" / "work"
-    log = (lambda line: None) if arguments.quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    log = (lambda line: None) if arguments.quiet else write_line
     with environment(arguments):
         failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, log)
-        with own_files(arguments.folder, results()) as staging:
+        with watched("zero-shot", arguments.quiet), own_files(arguments.folder, results()) as staging:
             page = write_results(plan, arguments, baseline, failures, staging)
     for name, failure in failures.items():
-        print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", file=sys.stderr)
+        warn(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
     if page:
-        print(f"the figures are in {arguments.folder}; open {arguments.folder / page.name}")
+        show(f"the figures are in {arguments.folder}; open {arguments.folder / page.name}")
     if failures:
-        print(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed", file=sys.stderr)
+        warn(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed")
         return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
     return 0
 

@@ -24,6 +24,7 @@ from stillhouse.surfaces.compare_run import Failure
 from stillhouse.surfaces.component import told_in_a_sentence
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.zero_shot_command import Plan, checked_plan, run_plan, write_results, zero_shot_parser
+from stillhouse.terminal import show
 from stillhouse.versions.address import redact
 
 HANDED = "handed.json"
@@ -121,7 +122,7 @@ def measure_corpus(source: str, values: Mapping[str, Any], folder: str) -> None:
         plan, _ = checked_plan(arguments_of(config, [source]))
         asked = digest_json([source, config.retriever_list, recorded(config)])[:20]
         work = work_root() / f"zero-shot-{asked}"
-        failures = run_plan(plan, work, config.max_rejected, lambda line: print(line, flush=True))
+        failures = run_plan(plan, work, config.max_rejected, show)
         [(name, runs)] = plan.runs.items()
         failure = failures.get(name)
         reason = [failure.use, redact(failure.reason)] if failure else None
@@ -160,7 +161,7 @@ def gather(values: Mapping[str, Any], parts: Sequence[str], folder: str, page: s
             written = write_results(plan, arguments, baseline, failures, staging)
             shutil.rmtree(staging / "artifacts", ignore_errors=True)  # links and no corpus
             for name, failure in failures.items():
-                print(f"stillhouse: {name} failed at {failure.use}: {failure.reason}", flush=True)
+                show(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
             if written is None:
                 raise InputError("no corpus could be measured; the lines above say why")
             write_whole(Path(page), written.read_bytes().decode())

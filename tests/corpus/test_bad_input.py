@@ -100,6 +100,21 @@ CASES = {
         ['{"_id": "a\\u00a0b", "text": "x"}'],
         [("passage", "a\u00a0b", "id holds white space", "corpus.jsonl:3")],
     ),
+    "id with NUL": (
+        "corpus",
+        ['{"_id": "p1\\u0000x", "text": "x"}'],
+        [("passage", "p1\0x", "id holds a control character", "corpus.jsonl:3")],
+    ),
+    "id that turns writing round": (
+        "corpus",
+        ['{"_id": "p\\u202e1", "text": "x"}'],
+        [("passage", "p\u202e1", "id holds a control character", "corpus.jsonl:3")],
+    ),
+    "query id with an escape sequence": (
+        "queries",
+        ['{"_id": "q\\u001b[2J", "text": "x"}'],
+        [("query", "q\x1b[2J", "id holds a control character", "queries.jsonl:3")],
+    ),
     "lone surrogate": (
         "corpus",
         ['{"_id": "p3", "text": "x \\ud800"}'],

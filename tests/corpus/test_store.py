@@ -20,7 +20,9 @@ from stillhouse.errors import InputError
 
 ALL = Choices(max_queries={}, seed=0)
 
-ids = st.text(min_size=1).filter(lambda text: not any(map(str.isspace, text)))
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+letters = st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_characters=TURNING)
+ids = st.text(letters, min_size=1)
 texts = st.text().filter(lambda text: text.strip())
 passages = st.dictionaries(ids, st.tuples(st.text(), texts), min_size=1, max_size=8)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from indexed_corpora import FP32, Run, contents, corpus_of, write_corpus
 
-from stillhouse.artifacts import read_manifest
+from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
@@ -118,6 +118,7 @@ def test_a_model_of_another_width_is_refused_before_the_search(
     index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
     about = json.loads((index / "index.json").read_text())
     (index / "index.json").write_text(json.dumps(about | {"model_width": 48}))
+    write_manifest(index, "index", {}, read_manifest(index, verify=False).inputs, {})
     with pytest.raises(InputError, match="have 32 dimensions and the index was made by a model with 48"):
         Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
 

@@ -94,5 +94,5 @@ def test_skipped_uses_are_named(tmp_path: Path) -> None:
     executed(tmp_path, {})
     lines: list[str] = []
     run_graph(configs({}, "recipe"), tmp_path, lines.append)
-    assert len(lines) == len(USES) - len(ALWAYS)
+    assert sum("skipped" in line for line in lines) == len(USES) - len(ALWAYS)
     assert "[evaluate] skipped: its outputs are up to date" in lines

@@ -1,0 +1,42 @@
+"""The benchmark of the first answer at a size of seconds: a row for each kind of start, with the right file known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from stillhouse.file_stamps import FILE
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+def test_there_is_a_row_for_every_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Path) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import first_answer
+
+    started: list[tuple[bool, bool, int]] = []
+
+    def timed(words: Sequence[str], typed: str = "") -> tuple[float, float]:
+        started.append(((tmp_path / "work" / FILE).exists(), "--verify" in words, typed.count("\n")))
+        (tmp_path / "work" / FILE).touch()
+        return 1.0 + typed.count("\n"), 0.5
+
+    monkeypatch.setattr(first_answer, "timed", timed)
+    monkeypatch.setattr(first_answer, "SETTLED", -1.0)
+    monkeypatch.setattr(first_answer, "sample", lambda folder, retriever: folder)
+    monkeypatch.setenv("STILLHOUSE_WORK", "")
+    monkeypatch.setenv("STILLHOUSE_QUIET", "1")
+    small = ["--folder", str(tmp_path), "--passages", "50", "--rounds", "1", "--model", str(tiny_model)]
+    assert first_answer.main([*small, "--page", str(tmp_path / "page.md")]) == 0
+    table = [line.split("|") for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("|")][2:]
+    assert [row[1].strip() for row in table] == ["the sample"] * 4 + ["50 passages"] * 4 + ["none"]
+    assert [row[3].strip() for row in table] == ["1.00", "1.00", "1.00", "1.00"] * 2 + ["1.00"]
+    of_each = [(False, False, 0), (True, False, 0), (True, True, 0), (True, False, 1), (True, False, 21)]
+    assert started == [*of_each, *of_each, (True, False, 0)]
+    words = ["search", "what", "is", "it", "--corpus", str(tmp_path / "50" / "corpus"), "--json"]
+    words += ["--index", str(tmp_path / "50" / "index"), "--retriever", str(tmp_path / "model" / "encoder")]
+    from stillhouse import cli
+
+    assert cli.main(words) == 0  # what the page times does answer

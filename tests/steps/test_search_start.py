@@ -1,0 +1,86 @@
+"""Starting `stillhouse search` again: what was checked before is not read again, what changed since is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from indexed_corpora import FP32, Run
+
+from stillhouse import cli, file_stamps
+from stillhouse.artifacts import digest_file
+from stillhouse.context import work_root
+
+
+@pytest.fixture
+def words(run_step: Run, small_corpus: Path, retriever: Path) -> list[str]:
+    """A command line with folders of its own."""
+    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, **FP32)["index"]
+    folders = ["--corpus", str(small_corpus), "--retriever", str(retriever), "--index", str(index)]
+    return ["search", "where does the red bird sing", *folders]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    names: list[str] = []
+
+    def counted(path: Path) -> str:
+        names.append(path.name)
+        return digest_file(path)
+
+    monkeypatch.setattr(file_stamps, "digest_file", counted)
+    monkeypatch.setattr(file_stamps, "SETTLED", -1.0)  # what the test has just made counts as settled
+    time.sleep(0.02)
+    return names
+
+
+def damaged(path: Path) -> None:
+    """Another byte, the same size, and the time of writing set back."""
+    time.sleep(0.02)
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_a_second_start_reads_no_file_for_its_digest(
+    words: list[str], read: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 0
+    assert {"passages.parquet", "index.faiss", "model.safetensors"} <= set(read)
+    first, before = capsys.readouterr().out, len(read)
+    assert cli.main(words) == 0
+    assert len(read) == before and capsys.readouterr().out == first
+    assert cli.main([*words, "--verify"]) == 0
+    assert len(read) == 2 * before
+    assert (work_root() / file_stamps.FILE).is_file()
+
+
+@pytest.mark.parametrize("file", ["index.faiss", "ids.parquet", "index.json"])
+@pytest.mark.parametrize("flags", [[], ["--verify"]])
+def test_a_file_that_was_damaged_since_is_refused(
+    words: list[str], read: list[str], file: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 0
+    damaged(Path(words[-1], file))
+    capsys.readouterr()
+    assert cli.main([*words, *flags]) == 2
+    assert f"{words[-1]}: {file} changed after it was written" in capsys.readouterr().err
+
+
+def test_verify_finds_what_left_no_trace(words: list[str], read: list[str]) -> None:
+    """As on a file system that keeps no time of change: the memory is made to say that the file is as it was."""
+    assert cli.main(words) == 0
+    index, memory = Path(words[-1], "index.faiss"), work_root() / file_stamps.FILE
+    sound = digest_file(index)
+    damaged(index)
+    stamp, _ = file_stamps._stamp(index)
+    memory.write_text(json.dumps(json.loads(memory.read_text()) | {stamp: sound}))
+    assert cli.main(words) == 0
+    assert cli.main([*words, "--verify"]) == 2

@@ -37,8 +37,6 @@ from stillhouse.steps.registry import find_step
 
 SAMPLE = "the sample"
 QUESTION = "why do ships carry accurate clocks"
-MORE = 20
-"""Further questions of one process, whose mean time is shown."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,10 +106,10 @@ def random(folder: Path, retriever: Path, passages: int) -> Path:
     return folder
 
 
-def timed(words: Sequence[str], typed: str = "") -> tuple[float, float]:
+def timed(words: Sequence[str]) -> tuple[float, float]:
     """Seconds of the clock and of the processor that a command takes."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, *words], input=typed, stdout=subprocess.DEVNULL, text=True, check=True)
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
     seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -124,7 +122,8 @@ def report(arguments: argparse.Namespace, places: dict[str, Path], retriever: Pa
     command = "python benchmarks/first_answer.py --folder build/first_answer"
     lines = ["# The first answer", "", f"Command: `{command} --passages {arguments.passages}`.", ""]
     lines += [machine("torch", "faiss-cpu", "pyarrow"), ""]
-    lines += [f"The median of {arguments.rounds} starts. The question is “{QUESTION}”.", ""]
+    load = f"load {os.getloadavg()[0]:.1f} before"
+    lines += [f"The median of {arguments.rounds} starts, {load}. The question is “{QUESTION}”.", ""]
     lines += ["| corpus | start | seconds | processor, s |", "|---|---|---|---|"]
     rows: list[tuple[str, str, Callable[[], tuple[float, float]]]] = []
     for name, folder in places.items():
@@ -136,14 +135,9 @@ def report(arguments: argparse.Namespace, places: dict[str, Path], retriever: Pa
             memory.unlink(missing_ok=True)
             return timed([*words, QUESTION])
 
-        def further(words: list[str] = search) -> tuple[float, float]:
-            few, many = (timed([*words, "--json"], f"{QUESTION}\n" * number) for number in (1, 1 + MORE))
-            return (many[0] - few[0]) / MORE, (many[1] - few[1]) / MORE
-
         rows.append((name, "nothing known", forgotten))
         rows.append((name, "checked before", lambda words=search: timed([*words, QUESTION])))  # type: ignore[misc]
         rows.append((name, "`--verify`", lambda words=search: timed([*words, "--verify", QUESTION])))  # type: ignore[misc]
-        rows.append((name, "each further question", further))
     rows.append(("none", "`import torch` alone", lambda: timed(["-c", "import torch"])))
     for name, start, take in rows:
         seconds, processor = median([take() for _ in range(arguments.rounds)])

@@ -16,12 +16,12 @@ def test_there_is_a_row_for_every_start(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.syspath_prepend(str(FOLDER))
     import first_answer
 
-    started: list[tuple[bool, bool, int]] = []
+    started: list[tuple[bool, bool]] = []
 
-    def timed(words: Sequence[str], typed: str = "") -> tuple[float, float]:
-        started.append(((tmp_path / "work" / FILE).exists(), "--verify" in words, typed.count("\n")))
+    def timed(words: Sequence[str]) -> tuple[float, float]:
+        started.append(((tmp_path / "work" / FILE).exists(), "--verify" in words))
         (tmp_path / "work" / FILE).touch()
-        return 1.0 + typed.count("\n"), 0.5
+        return 1.0, 0.5
 
     monkeypatch.setattr(first_answer, "timed", timed)
     monkeypatch.setattr(first_answer, "SETTLED", -1.0)
@@ -31,10 +31,10 @@ def test_there_is_a_row_for_every_start(monkeypatch: pytest.MonkeyPatch, tmp_pat
     small = ["--folder", str(tmp_path), "--passages", "50", "--rounds", "1", "--model", str(tiny_model)]
     assert first_answer.main([*small, "--page", str(tmp_path / "page.md")]) == 0
     table = [line.split("|") for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("|")][2:]
-    assert [row[1].strip() for row in table] == ["the sample"] * 4 + ["50 passages"] * 4 + ["none"]
-    assert [row[3].strip() for row in table] == ["1.00", "1.00", "1.00", "1.00"] * 2 + ["1.00"]
-    of_each = [(False, False, 0), (True, False, 0), (True, True, 0), (True, False, 1), (True, False, 21)]
-    assert started == [*of_each, *of_each, (True, False, 0)]
+    assert [row[1].strip() for row in table] == ["the sample"] * 3 + ["50 passages"] * 3 + ["none"]
+    assert [row[3].strip() for row in table] == ["1.00"] * 7
+    of_each = [(False, False), (True, False), (True, True)]
+    assert started == [*of_each, *of_each, (True, False)]
     words = ["search", "what", "is", "it", "--corpus", str(tmp_path / "50" / "corpus"), "--json"]
     words += ["--index", str(tmp_path / "50" / "index"), "--retriever", str(tmp_path / "model" / "encoder")]
     from stillhouse import cli

@@ -127,6 +127,7 @@ TRANSFORMER: dict[str, tuple[Damage, str]] = {
     "a width of ten terabytes": (change("config.json", hidden_size=1_600_000), "config.json"),
     "positions of ten terabytes": (change("config.json", max_position_embeddings=80_000_000_000), "config.json"),
     "layers without end": (change("config.json", num_hidden_layers=1_000_000_000), "config.json"),
+    "no layers": (change("config.json", num_hidden_layers=0), "config.json"),
     "a vocabulary beyond integers": (change("config.json", vocab_size=10**30), "config.json"),
     "sizes below zero": (change("config.json", intermediate_size=-64), "config.json"),
     "a norm that makes NaN": (change("config.json", layer_norm_eps=-1e9), "config.json"),
@@ -155,6 +156,7 @@ OWN: dict[str, tuple[Damage, str]] = {
     "a setting that is unknown": (change("stillhouse.json", poling="cls"), "stillhouse.json"),
     "a pooling that is unknown here": (change("stillhouse.json", pooling="max"), "stillhouse.json"),
     "a length that is text": (change("stillhouse.json", query_length="long"), "stillhouse.json"),
+    "a length beyond numbers": (change("stillhouse.json", query_length=10**30), "query_length"),
     "a length of nothing": (change("stillhouse.json", passage_length=0), "stillhouse.json"),
     "a length beyond the model": (change("stillhouse.json", passage_length=65), "passage_length"),
     "a projection of another width": (change("stillhouse.json", projection=7), DENSE),
@@ -178,6 +180,7 @@ BAG: dict[str, tuple[Damage, str]] = {
         tensors(lambda found: found.update({"embedding.weight": torch.ones(5, 16)}), WORDS),
         "tokenizer",
     ),
+    "a tokenizer without [CLS]": (change("tokenizer_config.json", cls_token=None), "tokenizer"),
     "a layer of another width": (
         tensors(lambda found: found.update({"linear.weight": torch.ones(8, 9)}), HIDDEN),
         HIDDEN,

@@ -131,6 +131,14 @@ def command(name: str, model: Path, made: dict[str, Path], out: Path) -> list[st
         "encode": flags(**corpus | {"retriever": model}, vectors=out / "vectors"),
         "train-retriever": flags(corpus=made["corpus"], encoder=model, **trained, retriever=out / "retriever", **short),
         "train-reranker": flags(**corpus, init=model, **trained, reranker=out / "made", **short, max_length=24),
+        "average": flags(
+            corpus=made["corpus"],
+            start=model,
+            trained=model,
+            retriever=out / "retriever",
+            choices=out / "choices",
+            negatives=made["negatives"],
+        ),
         "score": flags(**corpus, negatives=made["negatives"], reranker=model, teacher=out / "teacher"),
         "rerank": flags(**corpus, candidates=made["run"], reranker=model, run=out / "run"),
         "retrieve": flags(**corpus, run=out / "run"),
@@ -191,7 +199,7 @@ def test_a_damaged_folder_of_our_own_is_refused(
 
 
 OTHERS = {
-    "hub": ("encode", "train-retriever", "retrieve", "search", "mine", "zero-shot", "compare"),
+    "hub": ("encode", "train-retriever", "average", "retrieve", "search", "mine", "zero-shot", "compare"),
     "reranker": ("rerank",),
 }
 
@@ -279,6 +287,16 @@ def test_a_scoring_layer_of_other_labels_is_drawn_anew(tiny_model: Path, tmp_pat
     assert CrossEncoder.start(folder, max_length=24).model.config.num_labels == 1
     with pytest.raises(InputError, match="no scoring layer of one score"):
         CrossEncoder.load(folder)
+
+
+def test_a_text_may_be_cut_in_parts_that_its_length_is_no_multiple_of(tiny_model: Path, tmp_path: Path) -> None:
+    """`chunk_size_feed_forward` saves memory and changes no vector; transformers fails at other lengths."""
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(content | {"chunk_size_feed_forward": 5}))
+    ids, mask = torch.tensor([[2, 7, 8, 3]]), torch.ones(1, 4, dtype=torch.long)
+    found, expected = (BiEncoder.load(place)(ids, mask, "passage") for place in (folder, tiny_model))
+    assert torch.equal(found, expected)
 
 
 def test_a_length_that_nobody_set_is_what_the_model_reads(tiny_model: Path) -> None:

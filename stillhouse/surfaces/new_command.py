@@ -41,11 +41,12 @@ def new_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
-    recipe, own = arguments.recipe, {}
-    if recipe is None:
+    if arguments.recipe:
+        make_workspace(arguments.folder, arguments.source, arguments.recipe)
+    else:
         refuse_taken(arguments.folder)
         recipe, own = chosen_recipe(arguments.source)
-    make_workspace(arguments.folder, arguments.source, recipe, own)
+        make_workspace(arguments.folder, arguments.source, recipe, own)
     folder = shlex.quote(str(arguments.folder))
     show(f"made {folder}; the settings are in params.yaml there. Next:")
     show(f"    cd {folder} && dvc repro")

@@ -1,8 +1,8 @@
 """How long uses of steps took on this machine, and what is left of a run by that.
 
 Seconds are kept in the work area, never in an artifact: `times/<step>.json` maps a use to the digest of its settings
-to [seconds, passages of the corpus]. They are a convenience; a file that is damaged or cannot be written changes
-nothing but the estimates.
+to [seconds, passages of the corpus]. They are a convenience; a file that is damaged, that others wrote, or that cannot
+be written changes nothing but the estimates.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import digest_json, read_manifest, write_whole
+from stillhouse.artifacts import digest_json, read_manifest
 from stillhouse.context import device, work_root
 from stillhouse.errors import InputError
 from stillhouse.graph import CORPUS, Use
 from stillhouse.monitoring.duration import in_words
+from stillhouse.own_files import own_file
 
 Times = dict[str, dict[str, list[float]]]
 KEPT = 10
@@ -32,8 +33,8 @@ def note_seconds(use: Use, config: Any, root: Path, seconds: float) -> None:
     known.pop(_digest(config), None)
     known[_digest(config)] = [round(seconds, 1), _passages(root)]
     times[use.name] = dict(list(known.items())[-KEPT:])
-    with suppress(OSError):
-        write_whole(_path(use.step_name), json.dumps(times, indent=2) + "\n")  # in their order: the last one last
+    with suppress(OSError, InputError), own_file(_path(use.step_name)) as path:
+        path.write_text(json.dumps(times, indent=2) + "\n", encoding="utf-8")  # in their order: the last one last
 
 
 def expected_seconds(use: Use, config: Any, root: Path) -> float | None:

@@ -95,6 +95,9 @@ def test_damaged_times_are_no_times(content: str, tmp_path: Path) -> None:
     path.write_text(content)
     assert expected_seconds(use, own, tmp_path) is None
     note_seconds(use, own, tmp_path, 3)
+    assert path.read_text() == content, "it may be somebody's"
+    path.unlink()
+    note_seconds(use, own, tmp_path, 3)
     assert expected_seconds(use, own, tmp_path) == 3
 
 

@@ -118,7 +118,7 @@ def step_case(name: str) -> Case:
     def words(there: Path, inputs: Path) -> list[object]:
         found: list[object] = [name]
         for port in step.inputs:
-            found += [port.flag, inputs / port.name]
+            found += [port.flag, f"one={inputs / port.name}" if port.many else inputs / port.name]
         for port in step.outputs:
             found += [port.flag, there / port.name]
         return [*found, "--metrics", there / "metrics.json", "--report", there / "report.json", "--work", there / "w"]
@@ -316,7 +316,7 @@ READS: set[Argument] = {
     *((f"pipeline {action}", "placements") for action in ("compile", "submit", "upload")),
     *((f"pipeline {action}", "ca_file") for action in ("submit", "upload")),
     *((f"schedule {action}", "file") for action in ("apply", "watch")),
-    *(("search", name) for name in ("corpus", "retriever", "index")),
+    *(("search", name) for name in ("corpus", "retriever", "index", "hybrid")),
     ("compare", "sweep"),
     ("zero-shot", "corpora"),
     ("preflight", "work"),

@@ -59,9 +59,9 @@ RUNS = {
     "mine": Run(("corpus", "retriever", "index"), ("negatives",), {"negatives_depth": DEPTH}),
     "score": Run(("corpus", "negatives", "reranker"), ("teacher",), {"depth": SCORED}),
     "retrieve": Run(("corpus", "retriever", "index"), ("run",), {"depth": 100}),
-    "evaluate": Run(("corpus", "zero_shot"), ("evaluation",), {}),
+    "evaluate": Run(("corpus", "run/zero_shot"), ("evaluation",), {}),
 }
-FOLDERS = {"zero_shot": "run"}
+FOLDERS = {"run/zero_shot": "run"}
 """Inputs that are another step's output by another name."""
 
 

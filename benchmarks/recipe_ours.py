@@ -11,7 +11,7 @@ def make_ours(run: Run) -> None:
     """The two systems of this project."""
     corpus = {"corpus": run.corpus}
     among = {"negatives_depth": 30, "negatives_among": "answers"}
-    bm25 = run.step("lexical", "lexical", corpus, ("negatives", "run"), **among) / "negatives"
+    bm25 = run.step("lexical", "lexical", corpus, ("negatives", "run", "bm25"), **among) / "negatives"
     first = train(run, "retriever 1", run.start, bm25, 1)
     near = mine(run, "mine 1", "retriever 1", first, 30)
     train(run, SYSTEMS[0], first, near, 2)

@@ -109,7 +109,7 @@ def stemmed(texts: Sequence[str]) -> list[list[str]]:
 
 
 def defaults(texts: Sequence[str]) -> BM25:
-    return BM25(texts, k1=1.5, b=0.75)
+    return BM25.of(texts, k1=1.5, b=0.75)
 
 
 def white_space(texts: Sequence[str]) -> PlainBM25:
@@ -126,8 +126,8 @@ def bm25_rows(task: Task, rows: Rows) -> None:
     bare = partial(words, stopwords=None)
     variants: dict[str, tuple[str, Callable[[list[str]], Any]]] = {
         "defaults": ("both", defaults),
-        "k1 0.9, b 0.4": ("both", lambda texts: BM25(texts, 0.9, 0.4)),
-        "k1 1.2, b 0.75": ("both", lambda texts: BM25(texts, 1.2, 0.75)),
+        "k1 0.9, b 0.4": ("both", lambda texts: BM25.of(texts, 0.9, 0.4)),
+        "k1 1.2, b 0.75": ("both", lambda texts: BM25.of(texts, 1.2, 0.75)),
         "sentence alone": ("sentence", defaults),
         "passage alone": ("passage", defaults),
         "no stemmer": ("both", lambda texts: PlainBM25(texts, words)),

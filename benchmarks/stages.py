@@ -20,8 +20,6 @@ import yaml
 from machine import machine
 from notes import write_page
 
-from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
-
 HERE = Path(__file__).resolve().parent
 COST = "cost.json"
 SETS = {
@@ -78,6 +76,7 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> list[str]:
         json.loads((evaluation / f"{file}.json").read_text())
         for file in ("metrics", "dev_metrics", "intervals", "significance")
     )
+    order = json.loads((evaluation / "manifest.json").read_text())["facts"]["order"]
     corpus = json.loads((folder / "artifacts" / "ingest" / "corpus" / "manifest.json").read_text())["facts"]
     minutes = f"{used['seconds'] / 60:.0f} min, {used['cpu_seconds'] / 60:.0f} min of processor time"
     cost = f"{minutes}, peak memory {used['peak_bytes'] / 2**30:.1f} GiB"
@@ -87,7 +86,7 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> list[str]:
     measures = ["RR@10", "nDCG@10", "R@50", "R@100"]
     queries = " / ".join(f"{corpus['queries'][split]:,} {split}" for split in ("train", "dev", "test"))
     lines = [
-        f"# {SETS[name]}: the seven systems, stage by stage",
+        f"# {SETS[name]}: {len(order['run'])} systems, stage by stage",
         "",
         f"Command: `python benchmarks/stages.py {name} --folder build/{name}`; settings: [`{name}.yaml`]({name}.yaml).",
         "",
@@ -103,12 +102,12 @@ def render(name: str, folder: Path, used: dict[str, Any]) -> list[str]:
         "| system | " + " | ".join(measures) + " | RR@10, 95 % interval | dev RR@10 |",
         "|---|" + "---|" * (len(measures) + 2),
     ]
-    for system in SYSTEMS:
+    for system in order["run"]:
         values = metrics[system]
         low, high = intervals[system]["RR@10"]
         cells = [f"{values[measure]:.3f}" for measure in measures]
         lines.append(f"| `{system}` | {' | '.join(cells)} | {low:.3f} to {high:.3f} | {dev[system]['RR@10']:.3f} |")
-    return [*lines, "", *comparisons(tests), "", *curves(folder)]
+    return [*lines, "", *comparisons(tests, order["run"]), "", *curves(folder, order["curves"])]
 
 
 def synthetic(corpus: Any) -> list[str]:
@@ -125,11 +124,11 @@ def synthetic(corpus: Any) -> list[str]:
     return ["", said + "dev and test from articles that no training query comes from."]
 
 
-def comparisons(tests: Any) -> list[str]:
+def comparisons(tests: Any, systems: list[str]) -> list[str]:
     """The paired tests, on RR@10."""
     lines = ["Paired differences in RR@10, with 95 % bootstrap intervals; p by paired t-test, Holm-corrected:", ""]
     lines += ["| better? | than | difference | interval | p | p, corrected |", "|---|---|---|---|---|---|"]
-    for system in SYSTEMS:
+    for system in systems:
         for baseline, by_measure in tests.get(system, {}).items():
             test = by_measure["RR@10"]
             lines.append(
@@ -143,10 +142,10 @@ def chance(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def curves(folder: Path) -> list[str]:
+def curves(folder: Path, trainings: list[str]) -> list[str]:
     """The held-out loss of every training, before and at the kept step."""
     lines = ["| training | steps | held-out loss at the start | kept |", "|---|---|---|---|"]
-    for training in TRAININGS:
+    for training in trainings:
         path = folder / "artifacts" / training / "curves" / "curves.csv"
         rows = [line.split(",") for line in path.read_text().splitlines()[1:]]
         losses = [float(row[2]) for row in rows]

@@ -37,7 +37,7 @@ def lexical(name: str) -> Side:
 def bm25_here(texts: list[str], queries: list[str]) -> Timed:
     from stillhouse.retrieval.bm25 import BM25
 
-    return lambda: {"value": float(BM25(texts, K1, B).search(queries, RUN_DEPTH)[1][:, 0].mean())}
+    return lambda: {"value": float(BM25.of(texts, K1, B).search(queries, RUN_DEPTH)[1][:, 0].mean())}
 
 
 def bm25_by_bm25s(texts: list[str], queries: list[str]) -> Timed:

@@ -50,9 +50,9 @@ def step(name: str, inputs: dict[str, Path], outputs: dict[str, Path], **setting
 
 def prepare_examples(folder: Path, source: Path, count: int = 1) -> None:
     """The corpus, and for each query its best `count` wrong passages by BM25."""
-    made = {name: folder / name for name in ("corpus", "negatives", "run")}
+    made = {name: folder / name for name in ("corpus", "negatives", "run", "bm25")}
     step("ingest", {}, {"corpus": made["corpus"]}, source=str(source))
-    negatives = {name: made[name] for name in ("negatives", "run")}
+    negatives = {name: made[name] for name in ("negatives", "run", "bm25")}
     step("lexical", {"corpus": made["corpus"]}, negatives, negatives_depth=count, depth=count + 1)
 
 

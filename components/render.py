@@ -17,7 +17,7 @@ from typing import Any
 
 from stillhouse.config import field_types
 from stillhouse.steps.registry import steps
-from stillhouse.steps.spec import Step
+from stillhouse.steps.spec import Port, Step
 from stillhouse.surfaces.component import METRICS
 from stillhouse.surfaces.component_views import views_of
 
@@ -44,7 +44,7 @@ class Parameter:
 def parameters(step: Step) -> list[Parameter]:
     """The parameters of a step's component: what has no default first, as Python wants it."""
     inputs = [
-        Parameter(port.name, f"Input[{port.holds}]", "None" if port.optional else None, port.help)
+        Parameter(port.component_input, f"Input[{port.holds}]", "None" if port.optional else None, help_of(port))
         for port in step.inputs
     ]
     outputs = [Parameter(port.name, f"Output[{port.holds}]", None, port.help) for port in step.outputs]
@@ -59,6 +59,11 @@ def parameters(step: Step) -> list[Parameter]:
     names = [parameter.name for parameter in declared]
     assert len(names) == len(set(names)), f"step '{step.name}': a name stands for two of its folders and settings"
     return sorted(declared, key=lambda parameter: parameter.default is not None)
+
+
+def help_of(port: Port) -> str:
+    """What a component says of an input: where a port takes many folders, of the one that holds them."""
+    return f"a folder with a folder for each, named as it is to be called: {port.help}" if port.many else port.help
 
 
 def literal(value: Any) -> str:
@@ -111,7 +116,7 @@ def readme(step: Step) -> str:
         lines += ["| input | type | what it is |", "|---|---|---|"]
         for port in step.inputs:
             note = " (optional)" if port.optional else ""
-            lines.append(f"| `{port.name}` | {port.holds} | {_cell(port.help)}{note} |")
+            lines.append(f"| `{port.component_input}` | {port.holds} | {_cell(help_of(port))}{note} |")
         lines.append("")
     lines += ["| output | type | what it is |", "|---|---|---|"]
     lines += [f"| `{port.name}` | {port.holds} | {_cell(port.help)} |" for port in step.outputs]

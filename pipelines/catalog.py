@@ -14,11 +14,18 @@ from pipelines import compare, refresh, train, zero_shot
 from pipelines.placement_table import PlacementTable
 from stillhouse.config import build, field_types, from_text, nearest
 from stillhouse.errors import InputError
+from stillhouse.graph import graph_of
 from stillhouse.refresh.parameters import Parameters
 from stillhouse.surfaces.compare_plan import Plan, make_plan
 from stillhouse.surfaces.judge_flags import REFUSED_CODE
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
-from stillhouse.surfaces.run_parameters import TABLES, check_parameters, with_parameters
+from stillhouse.surfaces.run_parameters import (
+    TABLES,
+    RunParameter,
+    check_parameters,
+    train_parameters,
+    with_parameters,
+)
 from stillhouse.surfaces.sweeps import find_sweep
 from stillhouse.surfaces.zero_shot_run import Config as ZeroShotConfig
 
@@ -78,7 +85,7 @@ class Request:
             return
         check_parameters(self.pipeline, values)
         path = find_recipe(self.recipe)
-        with_parameters(TABLES[self.pipeline], configs(load_recipe(path), str(path)), values)
+        with_parameters(self._parameters(), configs(load_recipe(path), str(path)), values)
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The parameters of `given`, as text from a command line, in their types."""
@@ -92,7 +99,14 @@ class Request:
         """The types of the parameters, without those that placements bring."""
         if self.pipeline in CONFIGS:
             return field_types(CONFIGS[self.pipeline])
-        return {name: parameter.kind for name, parameter in TABLES[self.pipeline].items()}
+        return {name: parameter.kind for name, parameter in self._parameters().items()}
+
+    def _parameters(self) -> Mapping[str, RunParameter]:
+        """Those of a pipeline whose parameters fill settings of steps; a whole run's are of the recipe's stages."""
+        if self.pipeline != train.NAME:
+            return TABLES[self.pipeline]
+        path = find_recipe(self.recipe)
+        return train_parameters(graph_of(load_recipe(path), str(path)))
 
     def exit_code(self, result: Path) -> int:
         """That of a refresh whose challenger was refused, as `stillhouse refresh` has it; else 0."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.surfaces.parser import Parser
+from stillhouse.own_files import own_file
+from stillhouse.surfaces.parser import Parser, output_file, output_folder
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.terminal import show, warn
 
@@ -43,18 +44,12 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {
-        "compile": compile_action,
-        "submit": submit_action,
-        "upload": upload_action,
-        "run-local": run_local_action,
-    }
     if not argv or argv[0] in ("-h", "--help"):
         show(*HELP.rstrip("\n").split("\n"))
         return 0
-    if argv[0] not in actions:
-        raise InputError(f"stillhouse pipeline has no action {argv[0]!r}; {nearest(argv[0], actions)}")
-    return actions[argv[0]](argv[1:])
+    if argv[0] not in ACTIONS:
+        raise InputError(f"stillhouse pipeline has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
+    return ACTIONS[argv[0]](argv[1:])
 
 
 def _parser(action: str, description: str) -> Parser:
@@ -125,9 +120,9 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
 def compile_action(argv: Sequence[str]) -> int:
     parser = _parser("compile", "Writes one pipeline as a file to upload, or all as resources of Kubernetes.")
     _add_placements(parser)
-    parser.add_argument("--output", metavar="FILE", type=Path, help="of one pipeline (default: PIPELINE.yaml)")
+    parser.add_argument("--output", metavar="FILE", type=output_file, help="of one pipeline (default: PIPELINE.yaml)")
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=Path, default=Path("manifests/pipelines"), help="of all pipelines"
+        "--folder", metavar="FOLDER", type=output_folder, default=Path("manifests/pipelines"), help="of all pipelines"
     )
     parser.add_argument("--resources", action="store_true", help="one pipeline as `kubectl apply` takes it")
     arguments = parser.parse(argv)
@@ -143,8 +138,8 @@ def compile_action(argv: Sequence[str]) -> int:
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
     compiled = compile_small(request.build(_placements(arguments)))
     path = arguments.output or Path(f"{arguments.pipeline}.yaml")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(compiled.as_resources() if arguments.resources else compiled.as_ir(), encoding="utf-8")
+    with own_file(path) as file:
+        file.write_text(compiled.as_resources() if arguments.resources else compiled.as_ir(), encoding="utf-8")
     how = "`kubectl apply`" if arguments.resources else "the Kubeflow user interface, or with `kfp pipeline create`"
     show(f"wrote {path}, version {compiled.version}; upload it in {how}")
     return 0
@@ -221,7 +216,7 @@ def run_local_action(argv: Sequence[str]) -> int:
     parser = _parser("run-local", "Runs a pipeline on this machine and keeps its result.")
     _add_parameters(parser)
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=Path, default=Path(), help="write the result there (default: here)"
+        "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write the result there (default: here)"
     )
     parser.add_argument("--shards", metavar="N", type=int, default=1, help="divide a corpus by N tasks (default: 1)")
     add_context_flags(parser.add_argument_group("how it runs"))
@@ -268,3 +263,12 @@ def _platform() -> None:
         import kfp  # noqa: F401
     except ImportError:
         raise InputError("`stillhouse pipeline` needs kfp: pip install 'stillhouse[platform]'") from None
+
+
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "compile": compile_action,
+    "submit": submit_action,
+    "upload": upload_action,
+    "run-local": run_local_action,
+}
+"""What the word after the command may be."""

@@ -28,6 +28,7 @@ from pipelines.train import pipeline_inputs
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import Use
+from stillhouse.own_files import own_file
 from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, SHARED, Job, Plan, refuse_rewired
 from stillhouse.surfaces.run_parameters import COMMON, Pair, filled
 
@@ -43,8 +44,8 @@ Item = dict[str, bool | int | float | str]
 def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = None) -> None:
     """Writes the pipeline of a plan as IR YAML, the form that Kubeflow takes; by default with pods without GPUs."""
     compiled = compile_small(build_comparison(plan, table or find_table(DEFAULT_TABLE)))
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(compiled.as_ir(), encoding="utf-8")
+    with own_file(output) as file:
+        file.write_text(compiled.as_ir(), encoding="utf-8")
 
 
 def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseComponent:

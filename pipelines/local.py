@@ -18,6 +18,7 @@ from pipelines.catalog import RESULTS, Request, Result
 from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_folder, write_manifest
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.own_files import make_folder
 from stillhouse.steps.execute import VERDICT
 
 WORKSPACE = ".kubeflow"
@@ -43,9 +44,9 @@ def run_local(request: Request, values: Mapping[str, Any], folder: Path) -> Path
         refuse_foreign(folder / name, f"pipeline {request.pipeline}")
     pipeline = request.build(None)
     workspace = (folder / WORKSPACE).resolve()
-    if workspace.exists():
+    if os.path.lexists(workspace):
         raise InputError(f"{workspace} exists: another local run is going on, or was killed; remove it to go on")
-    workspace.mkdir(parents=True)
+    make_folder(workspace)
     try:
         # Checkpoints lie outside the workspace, so that a run that was killed goes on from them.
         with _work_root(folder / WORK):

@@ -17,6 +17,9 @@ from components.image import VARIABLE
 from pipelines.catalog import RESULTS, Request
 from pipelines.ir import compile_small
 from pipelines.placement_table import find_table
+from stillhouse.artifacts import refuse_file_above, write_whole
+from stillhouse.errors import InputError
+from stillhouse.own_files import make_folder
 
 SOURCES: Mapping[str, tuple[str, str]] = {"cpu": ("sample", "all-objectives"), "gpu": ("001-msmarco", "001-table7")}
 """The recipe and the sweep that the pipelines of each table of placements are compiled from."""
@@ -45,13 +48,22 @@ def kustomization(resources: list[str]) -> str:
 
 
 def write_all(folder: Path) -> list[Path]:
-    """Writes every file, each whole or not at all."""
-    paths = []
-    for name, text in compiled_files().items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.partial")
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.rename(path)
-        paths.append(path)
-    return paths
+    """Writes every file, each whole or not at all.
+
+    Raises `InputError`, and writes nothing, where one would replace a file that was not compiled so.
+    """
+    files = {folder / name: text for name, text in compiled_files().items()}
+    for path in files:
+        _refuse_foreign(path)
+    for path, text in files.items():
+        make_folder(path.parent)
+        write_whole(path, text)
+    return list(files)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """These files are kept in git, so they say by their first line whose they are."""
+    refuse_file_above(path)
+    compiled = path.is_file() and not path.is_symlink() and path.read_bytes().startswith(FIRST_LINE.encode())
+    if os.path.lexists(path) and not compiled:
+        raise InputError(f"{path} exists, and Stillhouse did not make it; move it away, or name another --folder")

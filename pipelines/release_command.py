@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
-from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.parser import Parser, output_folder
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.terminal import show, visible_json, warn
 
@@ -29,13 +29,12 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {"list": list_action, "promote": promote_action, "rollback": rollback_action, "fetch": fetch_action}
     if not argv or argv[0] in ("-h", "--help"):
         show(*HELP.rstrip("\n").split("\n"))
         return 0
-    if argv[0] not in actions:
-        raise InputError(f"stillhouse release has no action {argv[0]!r}; {nearest(argv[0], actions)}")
-    return actions[argv[0]](argv[1:])
+    if argv[0] not in ACTIONS:
+        raise InputError(f"stillhouse release has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
+    return ACTIONS[argv[0]](argv[1:])
 
 
 def _parser(action: str, description: str) -> Parser:
@@ -116,7 +115,7 @@ def rollback_action(argv: Sequence[str]) -> int:
 def fetch_action(argv: Sequence[str]) -> int:
     parser = _parser("fetch", "Copies the artifacts of a release, by default of the one in use.")
     parser.add_argument("version", nargs="?", metavar="VERSION", default="", help="as v1.2.0")
-    parser.add_argument("--target", metavar="FOLDER", type=Path, required=True, help="copy them into this folder")
+    parser.add_argument("--target", metavar="FOLDER", type=output_folder, required=True, help="copy them there")
     parser.add_argument("--only", metavar="NAMES", default="", help="of them, with commas between: retriever,index")
     arguments = parser.parse(argv)
     from stillhouse.versions.data import fetch_release
@@ -139,3 +138,12 @@ def fetch_action(argv: Sequence[str]) -> int:
 
 def _log(line: str) -> None:
     warn(line)
+
+
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "list": list_action,
+    "promote": promote_action,
+    "rollback": rollback_action,
+    "fetch": fetch_action,
+}
+"""What the word after the command may be."""

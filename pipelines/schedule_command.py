@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stillhouse.config import nearest
@@ -25,13 +25,12 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {"apply": apply_action, "list": list_action, "watch": watch_action}
     if not argv or argv[0] in ("-h", "--help"):
         show(*HELP.rstrip("\n").split("\n"))
         return 0
-    if argv[0] not in actions:
-        raise InputError(f"stillhouse schedule has no action {argv[0]!r}; {nearest(argv[0], actions)}")
-    return actions[argv[0]](argv[1:])
+    if argv[0] not in ACTIONS:
+        raise InputError(f"stillhouse schedule has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
+    return ACTIONS[argv[0]](argv[1:])
 
 
 def _parser(action: str, description: str, *, file: bool = True) -> Parser:
@@ -115,3 +114,11 @@ def watch_action(argv: Sequence[str]) -> int:
     if failed:
         raise InputError(f"the watch {failed!r} could not be looked at; its line above says why")
     return 0
+
+
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "apply": apply_action,
+    "list": list_action,
+    "watch": watch_action,
+}
+"""What the word after the command may be."""

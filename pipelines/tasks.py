@@ -13,6 +13,8 @@ from kfp.dsl.pipeline_task import PipelineTask
 from components.catalog import find_component
 from pipelines.admission import bare
 from pipelines.control import gate, gather_counts, gather_vectors
+from pipelines.gather_inputs import NAME as GATHER
+from pipelines.gather_inputs import gather_task
 from pipelines.place import hand_down, place
 from pipelines.placement import Placement
 from pipelines.placement_table import PlacementTable
@@ -22,6 +24,7 @@ from stillhouse.config import field_types
 from stillhouse.graph import Use
 from stillhouse.steps.execute import VERDICT
 from stillhouse.steps.registry import find_step
+from stillhouse.steps.spec import named
 from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, stage_text
 from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
 from stillhouse.surfaces.recipes import Recipe
@@ -124,9 +127,7 @@ def make_task(use: Use, settings: Mapping[str, Any], tasks: dict[str, PipelineTa
     What is given the verdict of the validation waits for the gate, which it adds to `tasks` where there is none yet.
     """
     values = dict(settings)
-    for port, source in use.inputs.items():
-        origin, output = source.split("/")
-        values[port] = tasks[origin].outputs[output]
+    values |= {key: _output(source, tasks) for key, source in use.inputs.items() if not use.step.port_of(key).many}
     if VERDICT in values and GATE not in tasks:
         tasks[GATE] = pods.place(gate(validation=values[VERDICT]), GATE, GATE, retries=1)
     if use.step_name == "index" and pods.shards > 1:
@@ -135,8 +136,27 @@ def make_task(use: Use, settings: Mapping[str, Any], tasks: dict[str, PipelineTa
     if use.step_name == "importance" and pods.shards > 1:
         values |= {"counts": _count_in_shards(use, values, pods), "own": False}
         use = replace(use, inputs={**use.inputs, "counts": f"{use.name}_counts/counts"})
+    values |= _gathered(use, tasks, pods)
     task = pods.place_use(find_component(use.step)(**values), use)
     return task.after(tasks[GATE]) if VERDICT in values else task
+
+
+def _output(source: str, tasks: Mapping[str, PipelineTask]) -> Any:
+    origin, output = source.split("/")
+    return tasks[origin].outputs[output]
+
+
+def _gathered(use: Use, tasks: Mapping[str, PipelineTask], pods: Pods) -> dict[str, Any]:
+    """The inputs of a component for ports that take many folders, put together by a task of its own."""
+    artifacts = {
+        port: {name: _output(source, tasks) for name, source in named(use.inputs, port.name).items()}
+        for port in use.step.inputs
+        if port.many and port.keys(use.inputs)
+    }
+    if not artifacts:
+        return {}
+    task = pods.place(gather_task(artifacts), GATHER, f"{use.name}_inputs")
+    return {port.component_input: task.outputs[port.component_input] for port in artifacts}
 
 
 def _encode_in_shards(use: Use, values: Mapping[str, Any], tasks: Mapping[str, PipelineTask], pods: Pods) -> Any:

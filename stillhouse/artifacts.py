@@ -8,6 +8,7 @@ all its files; the seal tells a damaged manifest from one that a step wrote.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -102,7 +103,7 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 staging.mkdir()
             yield stagings
             for staging in stagings:
-                _flush(staging)
+                flush(staging)
         except BaseException:
             for staging in stagings:
                 _remove(staging)
@@ -113,6 +114,8 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 path.rename(old)
         for path, staging in zip(paths, stagings):
             staging.rename(path)
+        for parent in {path.parent for path in paths}:
+            _sync(parent)  # so that a power cut does not find the old ones removed and the new ones not yet there
         for old in aside:
             _remove(old)
 
@@ -137,6 +140,7 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())  # so that a power cut after the rename finds it whole
         partial.replace(path)
+        _sync(path.parent)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
@@ -148,25 +152,67 @@ def _beside(path: Path, kind: str) -> Path:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def _flush(folder: Path) -> None:
-    """Asks the system to put every file on the disk, so that a power cut after the rename finds them whole."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+def flush(folder: Path) -> None:
+    """Asks the system to put every file and folder on the disk, so that a power cut after the rename finds it whole."""
+    for path in [*folder.rglob("*"), folder]:
+        if path.is_file() or path.is_dir():
+            _sync(path)
 
 
-def refuse_foreign(path: Path, name: str, sign: str = MANIFEST) -> None:
-    """Raises `InputError` where `path` holds something without a `sign` that Stillhouse wrote it; `name` begins it."""
-    occupied = path.is_file() or (path.is_dir() and any(path.iterdir()))
-    if occupied and not (path / sign).is_file():
-        raise InputError(f"{name}: {path} exists and no step wrote it; name another folder, or remove it")
+def _sync(path: Path) -> None:
+    """Asks the system to put a file, or the names in a folder, on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        # Some file systems of a network keep no folders that could be synced.
+        if error.errno != errno.EINVAL or not path.is_dir():
+            raise
+    finally:
+        os.close(number)
+
+
+def refuse_foreign(path: Path, name: str) -> None:
+    """Raises `InputError` where `path` holds something that no step wrote; `name` begins the message.
+
+    A step's own folder holds a manifest, and no file that this does not list. What the files hold is of no matter:
+    one that was damaged is made again.
+    """
+    refuse_file_above(path)
+    if not os.path.lexists(path) or (path.is_dir() and not path.is_symlink() and not any(path.iterdir())):
+        return
+    listed = None if path.is_symlink() else _listed_files(path / MANIFEST)
+    if listed is None:
+        raise InputError(f"{name}: {path} exists and no step wrote it; name another folder, or move it away")
+    for found in sorted(path.rglob("*")):
+        inner = found.relative_to(path).as_posix()
+        if (found.is_symlink() or not found.is_dir()) and inner not in listed:
+            raise InputError(f"{name}: {path} holds {inner}, which no step wrote; move it away, or name another folder")
+
+
+def _listed_files(path: Path) -> set[str] | None:
+    """The files of an artifact folder, itself among them, by its manifest; None for a file that is no manifest."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_bytes())
+        known = content.keys() >= {"step", "config", "inputs", "files", "facts"}
+        return {MANIFEST, *content["files"]} if known else None
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def refuse_file_above(path: Path) -> None:
+    """Raises `InputError` where one of the folders that `path` would lie in is a file."""
+    above = next((above for above in path.parents if os.path.lexists(above)), Path())
+    if not above.is_dir():
+        raise InputError(f"{above} is no folder, so nothing can be written to {path}; name another place")
 
 
 def write_manifest(
@@ -208,6 +254,8 @@ def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_
         changed = sorted(
             name for name in manifest.files.keys() | found.keys() if manifest.files.get(name) != found.get(name)
         )
+        if changed and not any(name in manifest.files for name in changed):
+            raise InputError(f"{folder} holds {', '.join(changed[:3])}, which no step wrote; move it away")
         if changed:
             raise InputError(
                 f"{folder}: {', '.join(changed[:3])} changed after it was written; run step '{manifest.step}' again"

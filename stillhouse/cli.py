@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
-from stillhouse import __version__
+from stillhouse import __version__, interrupt
 from stillhouse.config import nearest
 from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told, is_full_disk
 from stillhouse.steps.registry import steps
@@ -32,20 +32,17 @@ COMMANDS = {
 }
 """Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
 
-INTERRUPTED = 130
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
     try:
-        with warnings_visible(), access_told():
+        with interrupt.ends_soon(), warnings_visible(), access_told():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return interrupt.exit_code()
     except (InputError, ValidationFailed) as error:
         warn(f"stillhouse: {error}")
         return error.exit_code
-    except KeyboardInterrupt:
-        warn("stillhouse: interrupted; the same command goes on from the last checkpoint")
-        return INTERRUPTED
     except NobodyReads:
         return CRASH
     except SystemExit as done:  # argparse leaves this way after --help

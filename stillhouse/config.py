@@ -136,18 +136,28 @@ def recorded(config: Any) -> dict[str, Any]:
     }
 
 
-def read_recipe(path: Path, sections: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Reads a recipe: one mapping a section. Raises `InputError` for unknown sections and broken YAML."""
-    sections = list(sections)
+def read_recipe(path: Path, sections: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Reads a recipe: one mapping a section. Raises `InputError` for broken YAML and for other than these `sections`.
+
+    Without `sections` any will do.
+    """
     if not path.is_file():
         raise InputError(f"{path} does not exist; `stillhouse new FOLDER` makes a folder that has one")
     content = read_yaml(path)
     content = {} if content is None else content
     if not isinstance(content, dict):
         raise InputError(f"{path} must map each section to its settings")
+    if sections is not None:
+        refuse_unknown_sections(content, sections, str(path))
     for name, values in content.items():
-        if name not in sections:
-            raise InputError(f"{path}: unknown section {shown(name)}; {nearest(str(name), sections)}")
         if values is not None and not isinstance(values, dict):
             raise InputError(f"{path}: section {shown(name)} must map settings to values, not {shown(values)}")
     return {name: dict(values or {}) for name, values in content.items()}
+
+
+def refuse_unknown_sections(recipe: Mapping[Any, Any], sections: Iterable[str], where: str) -> None:
+    """Raises `InputError` for a section of a recipe that is none of `sections`."""
+    sections = list(sections)
+    for name in recipe:
+        if name not in sections:
+            raise InputError(f"{where}: unknown section {shown(name)}; {nearest(str(name), sections)}")

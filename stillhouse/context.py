@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import write_line
 from stillhouse.monitoring.monitor import SILENT, Monitor
-from stillhouse.terminal import warn
 
 T = TypeVar("T")
 
@@ -48,7 +47,7 @@ class Context:
             return torch.device("cpu")
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
-    def progress(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "it") -> Iterator[T]:
+    def progress(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "item") -> Iterator[T]:
         """Iterates with a bar that shows the rate and the time left; silent where nobody watches."""
         with self.bar(what, total if total is not None else _length(items), unit) as bar:
             untold, told = 0, time.monotonic()
@@ -63,17 +62,18 @@ class Context:
             finally:
                 bar.update(untold)
 
-    def bar(self, what: str, total: int | None, unit: str = "it", done: int = 0) -> Any:
-        """A tqdm bar for work that is counted by the caller: `bar.update(n)`. `done` was done by an earlier run."""
-        from stillhouse.monitoring.bar import WatchedBar
+    def bar(self, what: str, total: int | None, unit: str = "item", done: int = 0) -> Any:
+        """A bar for work that the caller counts: `bar.update(n)`. `done` was done by an earlier run.
 
-        interval = 0.5 if sys.stderr.isatty() else 30.0
-        how = {"total": total, "initial": done, "unit": unit, "disable": self.quiet, "mininterval": interval}
-        return WatchedBar(what, self.monitor, leave=False, **how)
+        On a terminal it is drawn there; a log gets plain lines (`stillhouse.monitoring.bar`).
+        """
+        from stillhouse.monitoring.bar import make_bar
+
+        return make_bar(what, self.monitor, total, done, unit, self.quiet)
 
     def log(self, line: str) -> None:
         if not self.quiet:
-            warn(line)
+            write_line(line)
 
 
 def _length(items: Any) -> int | None:
@@ -118,4 +118,4 @@ def quiet() -> bool:
 def say(line: str) -> None:
     """A log line of what has no context."""
     if not quiet():
-        warn(line)
+        write_line(line)

@@ -7,6 +7,7 @@
 | 2 | bad input: a flag, a setting, a file; the message says what to do |
 | 3 | the corpus did not pass validation |
 | 4 | a promotion was refused, and the old release stays; said by the commands that promote |
+| 130 | interrupted by SIGINT (`stillhouse.interrupt`) |
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
@@ -26,6 +28,17 @@ CRASH = 1
 """The exit code of a crash."""
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 """What the system says to a user who may not read or write a place, and of a file system that is read-only."""
+NO_PLACE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.EOPNOTSUPP,
+)
+"""What it says where a name can never be that of a file or folder: too long, below a file, in /proc."""
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """What it says of a disk without room, and of a user or a volume at its quota."""
 TOLD_BY_RUST = re.compile(r"\(os error (\d+)\)")
@@ -75,6 +88,19 @@ def access_told() -> Iterator[None]:
         if not told or int(told[1]) not in FULL_DISK:
             raise
         raise OSError(int(told[1]), os.strerror(int(told[1]))) from error
+
+
+@contextmanager
+def usable_place(place: Path) -> Iterator[None]:
+    """Takes a place where the system can make nothing for bad input: raises `InputError` that names it."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a name with a NUL, or one that the system cannot spell, is a ValueError
+        if isinstance(error, InputError) or (isinstance(error, OSError) and error.errno not in NO_PLACE):
+            raise
+        name = str(place) if str(place).isprintable() else ascii(str(place))
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"nothing can be written to {name} ({why}); name another place") from error
 
 
 def is_full_disk(error: BaseException) -> TypeGuard[OSError]:

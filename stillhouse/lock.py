@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stillhouse.errors import InputError
+from stillhouse.errors import InputError, usable_place
 
 SECONDS_BETWEEN_LOOKS = 0.5
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
@@ -26,9 +26,14 @@ def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Ite
     """
     told = False
     path = folder.with_name(f".{folder.name}.lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with usable_place(folder):
+        path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        file = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        with usable_place(folder):
+            file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
+        if os.fstat(file).st_size:  # a lock of Stillhouse's is empty
+            os.close(file)
+            raise InputError(f"{path} is no lock of Stillhouse's, and would be removed as one; move it away")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -46,13 +46,18 @@ def visible_json(value: Any, **how: Any) -> str:
 
 def show(*lines: object) -> None:
     """Prints lines to stdout: one each, whatever is in it."""
-    _print(sys.stdout, [visible(line) for line in lines])
+    print_lines(sys.stdout, [visible(line) for line in lines])
 
 
 def warn(message: object) -> None:
     """Prints a message to stderr. Of several lines those behind the first are indented, so that none looks like one."""
+    print_lines(sys.stderr, message_lines(message))
+
+
+def message_lines(message: object) -> list[str]:
+    """The lines of a message as `warn` prints them."""
     first, *others = map(visible, str(message).split("\n"))
-    _print(sys.stderr, [first, *(line if line.startswith("  ") else f"  {line}" for line in others)])
+    return [first, *(line if line.startswith("  ") else f"  {line}" for line in others)]
 
 
 @contextmanager
@@ -84,7 +89,8 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _print(stream: TextIO, lines: list[str]) -> None:
+def print_lines(stream: TextIO, lines: list[str]) -> None:
+    """Prints lines that are visible already. Raises `NobodyReads` where the other end of a pipe is closed."""
     # A terminal that is not UTF-8 has no form for most characters.
     encoding = getattr(stream, "encoding", None) or "utf-8"
     text = "".join(f"{line}\n" for line in lines).encode(encoding, errors="backslashreplace").decode(encoding)

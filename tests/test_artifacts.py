@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stillhouse.artifacts import MANIFEST, foreign_manifest, read_manifest, whole_folder, write_manifest
+from stillhouse.artifacts import (
+    MANIFEST,
+    foreign_manifest,
+    read_manifest,
+    whole_folder,
+    whole_folders,
+    write_manifest,
+    write_whole,
+)
 from stillhouse.errors import InputError
 
 
@@ -69,7 +80,7 @@ def claim(path: Path, old: str, new: str) -> None:
 CORRUPTIONS = [
     ("changed", lambda path: (path / "part" / "file.txt").write_text("CONTENT"), "part/file.txt changed"),
     ("removed", lambda path: (path / "part" / "file.txt").unlink(), "part/file.txt changed"),
-    ("added", lambda path: (path / "new.txt").write_text(""), "new.txt changed"),
+    ("added", lambda path: (path / "new.txt").write_text(""), "holds new.txt, which no step wrote"),
     ("half a manifest", lambda path: (path / MANIFEST).write_text('{"step": "in'), "damaged"),
     ("another form", lambda path: (path / MANIFEST).write_text('{"steps": 1}'), "damaged"),
     ("another claim", lambda path: claim(path, '"depth": 3', '"depth": 4'), "damaged"),
@@ -108,3 +119,77 @@ def test_a_model_from_elsewhere_is_known_by_its_files(tmp_path: Path) -> None:
     before = foreign_manifest(tmp_path / "model").digest
     (tmp_path / "model" / "config.json").write_text("{ }")
     assert foreign_manifest(tmp_path / "model").digest != before
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
+    """What the system is asked to sync, to rename (by the new name) and to remove, in order."""
+    seen: list[tuple[str, Path]] = []
+    fsync = os.fsync
+
+    def synced(number: int) -> None:
+        seen.append(("sync", Path(f"/proc/self/fd/{number}").readlink()))
+        fsync(number)
+
+    def record(what: str, name: str) -> None:
+        real = getattr(os, name)
+
+        def call(path: Any, *more: Any, **named: Any) -> Any:
+            seen.append((what, Path(os.fspath(more[0] if what == "rename" else path))))
+            return real(path, *more, **named)
+
+        monkeypatch.setattr(os, name, call)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    record("rename", "rename")
+    record("rename", "replace")
+    record("remove", "rmdir")
+    return seen
+
+
+def test_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[tuple[str, Path]]) -> None:
+    """Its files and folders before, the folder of the new name after, and the old one goes last."""
+    make(tmp_path / "a", "old")
+    calls.clear()
+    path, partial = make(tmp_path / "a"), tmp_path / ".a.partial"
+    renamed = calls.index(("rename", path))
+    before = {place for what, place in calls[:renamed] if what == "sync"}
+    assert before >= {partial / MANIFEST, partial / "part" / "file.txt", partial / "part", partial}
+    assert calls[renamed + 1] == ("sync", tmp_path)
+    assert [place.name for what, place in calls[renamed:] if what == "remove"][-1] == ".a.previous"
+
+
+def test_folders_that_belong_together_are_on_the_disk_before_the_first_is_renamed(
+    tmp_path: Path, calls: list[tuple[str, Path]]
+) -> None:
+    with whole_folders([tmp_path / "a", tmp_path / "b"]) as stagings:
+        for staging in stagings:
+            (staging / "file").write_text("x")
+    first = next(number for number, (what, _) in enumerate(calls) if what == "rename")
+    synced = {place for what, place in calls[:first] if what == "sync"}
+    assert synced >= {tmp_path / f".{name}.partial" / "file" for name in "ab"}
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, calls: list[tuple[str, Path]]) -> None:
+    write_whole(tmp_path / "a.txt", "text")
+    assert calls == [("sync", tmp_path / ".a.txt.partial"), ("rename", tmp_path / "a.txt"), ("sync", tmp_path)]
+
+
+@pytest.mark.parametrize(("number", "written"), [(errno.EINVAL, True), (errno.EIO, False)])
+def test_a_disk_that_syncs_no_folders_will_do_and_one_that_fails_will_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, written: bool
+) -> None:
+    fsync = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").is_dir():
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    if written:
+        make(tmp_path / "a")
+    else:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            make(tmp_path / "a")
+    assert (tmp_path / "a").exists() == written

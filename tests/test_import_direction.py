@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parent.parent
 SCIENCE = ("pretraining", "training", "retrieval", "evaluation", "corpus", "comparison")
 PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
 HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s", "matplotlib", "ir_measures"}
-SURFACES = ("stillhouse.steps", "stillhouse.surfaces", "stillhouse.cli", "stillhouse.graph", "components", "pipelines")
+SURFACES = (
+    "stillhouse.steps",
+    "stillhouse.surfaces",
+    "stillhouse.cli",
+    "stillhouse.graph",
+    "stillhouse.stages",
+    "stillhouse.uses",
+    "components",
+    "pipelines",
+)
 
 SHOWN_NOWHERE = {
     "errors.py": "what it says ends a step",
@@ -33,6 +42,7 @@ NOT_COUNTED = {
     "PyYAML": "reads settings, which are recorded",
     "dvc": "copies what a commit names",
     "dvc-data": "the same",
+    "huggingface_hub": "fetches the files of a name on the hub, which are recorded",
     "ir_datasets": "in no image; a source that it fetches is no more pinned down than any other place",
 }
 

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
-from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
+from stillhouse.graph import find_uses
+from stillhouse.steps.spec import named
 
 pytestmark = pytest.mark.sample
+
+COMPARED = find_uses()["evaluate"].inputs
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +34,14 @@ def read(folder: Path, name: str) -> Any:
 
 def test_distilled_beats_bm25_and_is_not_worse_than_zero_shot(folder: Path) -> None:
     figures, tests = read(folder, "metrics.json"), read(folder, "significance.json")
-    assert set(figures) == set(SYSTEMS)
+    assert set(figures) == set(named(COMPARED, "run"))
     assert tests["distilled"]["bm25"]["RR@10"]["low"] > 0
     # Not worse: the interval of the difference reaches to 0 or above.
     assert tests["distilled"]["zero_shot"]["RR@10"]["high"] >= 0
     assert figures["distilled"]["RR@10"] > figures["bm25"]["RR@10"]
 
 
-@pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.parametrize("training", named(COMPARED, "curves"))
 def test_the_heldout_loss_of_every_training_falls(folder: Path, training: str) -> None:
     with (folder / training / "curves" / "curves.csv").open() as file:
         losses = [float(row["heldout_loss"]) for row in csv.DictReader(file)]

@@ -8,24 +8,12 @@ from components.image import image
 @dsl.component(base_image=image(), install_kfp_package=False)
 def evaluate(
     corpus: Input[Dataset],
+    runs: Input[Dataset],
     evaluation: Output[Dataset],
     metrics: Output[Metrics],
     html: Output[HTML],
     summary: Output[Markdown],
-    bm25: Input[Dataset] = None,
-    zero_shot: Input[Dataset] = None,
-    retriever_1_unpretrained: Input[Dataset] = None,
-    retriever_1: Input[Dataset] = None,
-    retriever_2: Input[Dataset] = None,
-    reranked: Input[Dataset] = None,
-    distilled: Input[Dataset] = None,
-    lm_head_curves: Input[Dataset] = None,
-    pretraining_curves: Input[Dataset] = None,
-    retriever_1_unpretrained_curves: Input[Dataset] = None,
-    retriever_1_curves: Input[Dataset] = None,
-    retriever_2_curves: Input[Dataset] = None,
-    reranker_curves: Input[Dataset] = None,
-    distilled_curves: Input[Dataset] = None,
+    curves: Input[Dataset] = None,
     measures: str = "RR@10 nDCG@10 R@50 R@100",
     bootstrap_samples: int = 2000,
     randomisation_samples: int = 10000,
@@ -38,24 +26,12 @@ def evaluate(
 
     Args:
         corpus: the corpus folder.
+        runs: a folder with a folder for each, named as it is to be called: the run of a system.
         evaluation: metrics, significance and the report.
         metrics: the step's figures.
         html: the report, as a page.
         summary: the figures of every system, as a table.
-        bm25: run of BM25, the lexical baseline.
-        zero_shot: run of the starting model as it is.
-        retriever_1_unpretrained: run of retriever 1 (BM25 negatives) without pre-training.
-        retriever_1: run of retriever 1: pre-trained, BM25 negatives.
-        retriever_2: run of retriever 2: pre-trained, negatives mined by retriever 1.
-        reranked: run of retriever 2's top passages re-ordered by the cross-encoder.
-        distilled: run of distilled retriever: mined negatives and the cross-encoder's scores.
-        lm_head_curves: loss curves: language-model head.
-        pretraining_curves: loss curves: pre-training.
-        retriever_1_unpretrained_curves: loss curves: retriever 1 without pre-training.
-        retriever_1_curves: loss curves: retriever 1.
-        retriever_2_curves: loss curves: retriever 2.
-        reranker_curves: loss curves: re-ranker.
-        distilled_curves: loss curves: distilled retriever.
+        curves: a folder with a folder for each, named as it is to be called: the loss curves of a training.
         measures: measures by the names of ir_measures, spaces between; Answer@k asks for an answer in the text of a
             passage.
         bootstrap_samples: bootstrap samples behind every interval.

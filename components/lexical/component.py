@@ -10,6 +10,7 @@ def lexical(
     corpus: Input[Dataset],
     run: Output[Dataset],
     negatives: Output[Dataset],
+    bm25: Output[Dataset],
     metrics: Output[Metrics],
     validation: Input[Dataset] = None,
     k1: float = 1.5,
@@ -20,12 +21,13 @@ def lexical(
     skip_best: int = 0,
     negatives_among: str = "corpus",
 ):
-    """Retrieves with BM25: a run, and negatives for the first retriever.
+    """Retrieves with BM25: its index, a run, and negatives for the first retriever.
 
     Args:
         corpus: the corpus folder.
         run: BM25's run.
         negatives: BM25's hard negatives.
+        bm25: its index.
         metrics: the step's figures.
         validation: the verdict that lets the run go on.
         k1: BM25's saturation of term frequency.

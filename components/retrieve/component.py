@@ -12,6 +12,7 @@ def retrieve(
     index: Input[Dataset],
     run: Output[Dataset],
     metrics: Output[Metrics],
+    hybrid: Input[Dataset] = None,
     precision: str = "auto",
     batch_tokens: int = 8192,
     depth: int = 200,
@@ -26,6 +27,7 @@ def retrieve(
         index: its index of the corpus.
         run: the ranked passages.
         metrics: the step's figures.
+        hybrid: how BM25 ranks with it: hybrid search.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: passages in the run of a query.

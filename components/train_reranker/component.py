@@ -28,6 +28,12 @@ def train_reranker(
     precision: str = "auto",
     padding: str = "auto",
     seed: int = 42,
+    eval_queries: int = 0,
+    eval_depth: int = 50,
+    metric_for_best_model: str = "loss",
+    patience: int = 0,
+    heldout_share: float = 0.0,
+    loss: str = "listwise",
     negatives_per_query: int = 63,
     negatives_depth: int = 200,
     forward_per_query: int = 0,
@@ -36,7 +42,7 @@ def train_reranker(
     max_length: int = 192,
     layers: int = 0,
 ):
-    """Trains a cross-encoder with the listwise loss (001 eq. 4).
+    """Trains a cross-encoder, by the listwise loss of 001 eq. 4 or by binary cross-entropy.
 
     Args:
         corpus: the corpus folder.
@@ -62,6 +68,17 @@ def train_reranker(
         padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
             longest of their batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
+        eval_queries: measure on at most so many dev queries, a sample drawn from the seed; 0 = all.
+        eval_depth: candidates of a dev query that are ranked: the best so many of its negatives, and its positives.
+        metric_for_best_model: what chooses the step that is kept: loss = the lowest held-out loss of drawn groups;
+            rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries, whose positives and best eval_depth
+            negatives are ranked: the start is kept where no step ranks them better.
+        patience: stop after so many measurements in a row without a better one; 0 = never.
+        heldout_share: with heldout_every 0, measurements read at most this share of what the training reads, where
+            a text that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on
+            fewer dev queries; 0 = 0.1 where a ranking chooses, no limit where the loss does.
+        loss: listwise = the positive among its query's candidates (001 eq. 4); bce = binary cross-entropy of each
+            pair by itself, where a positive counts as often as its query has negatives.
         negatives_per_query: negatives that a query is trained on each time it is seen.
         negatives_depth: draw them from the best so many.
         forward_per_query: draw so many negatives instead, and train on the negatives_per_query that the re-ranker,

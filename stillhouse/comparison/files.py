@@ -14,6 +14,10 @@ from stillhouse.markdown import as_text
 SIGNIFICANT = 0.05
 
 
+FILES = ("comparison.json", "comparison.csv", "comparison.md")
+"""What `write_files` writes."""
+
+
 def write_files(table: Table, folder: Path) -> None:
     write_json(folder / "comparison.json", as_json(table))
     (folder / "comparison.csv").write_text(as_csv(table), encoding="utf-8")

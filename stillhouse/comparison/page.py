@@ -18,6 +18,7 @@ from stillhouse.comparison.signals import coverage_curves, signal_curves
 from stillhouse.comparison.table import Row, Table, agreement, plain_variant
 from stillhouse.evaluation.report import page as evaluation_page
 from stillhouse.evaluation.report.examples import Example
+from stillhouse.evaluation.systems import short_name
 
 PAGE = "comparison.html"
 EXAMPLES = 3
@@ -59,13 +60,13 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         published=sweep.measures,
         source=sweep.source,
         published_on=sweep.published_on,
-        references=[(evaluation_page.NAMES[name], means) for name, means in table.references.items()],
+        references=[(short_name(name), means) for name, means in table.references.items()],
         rows=[_row(table, row) for row in table.rows],
         costs=[_row(table, row) for row in table.done if row.variant.pretraining],
         columns=1 + len(table.measures) + has_dev + len(sweep.measures),
         plain=next((variant.title for variant in sweep.variants if variant.name == plain), ""),
         devices=list(dict.fromkeys(device for row in table.rows for device in row.devices)),
-        intervals=interval_plot(table, outcomes, evaluation_page.NAMES),
+        intervals=interval_plot(table, outcomes, {name: short_name(name) for name in table.references}),
         axis=axis_plot(table) if sweep.axis else "",
         axis_name=sweep.axis.split(".")[-1].replace("_", " "),
         beside=published_plot(table),

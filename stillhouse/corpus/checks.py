@@ -12,6 +12,7 @@ from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import passage_text
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 AT_LEAST = ">="
 AT_MOST = "<="
@@ -55,6 +56,7 @@ class Thresholds:
     max_duplicate_text_fraction: float
 
 
+@doing("checking the corpus")
 def run_checks(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     """Every check on every row, in the order of a report."""
     passages = _PassageCounts(corpus, thresholds.max_passage_words)

@@ -24,7 +24,18 @@ from itertools import chain
 from pathlib import Path
 
 from stillhouse.corpus.answers import answer_fault
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Link, Passage, Qrel, Query, Rejected, Row
+from stillhouse.corpus.sources.rows import (
+    CONTENT_LENGTH,
+    Answer,
+    LeftOut,
+    Link,
+    NotProse,
+    Passage,
+    Qrel,
+    Query,
+    Rejected,
+    Row,
+)
 from stillhouse.corpus.taken_passages import TakenPassages
 
 PRECEDENCE = ("test", "dev", "train")
@@ -54,6 +65,8 @@ class CleanCorpus:
     qrels: list[tuple[Qrel, int]] = field(default_factory=list)
     answers: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """(query id, answer, kind), without repeats."""
+    not_prose: dict[str, str] = field(default_factory=dict)
+    """Passage id → kind of `NotProse`; ids of passages that were not taken may be among them."""
     rejected: list[Rejected] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     """How many rows were not wanted, for each `kind: reason`."""
@@ -97,6 +110,8 @@ def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
                     qrels.append(row)
                 case Answer():
                     answers.append(row)
+                case NotProse():
+                    corpus.not_prose[row.id] = row.kind
                 case LeftOut():
                     corpus.left_out[f"{row.kind}: {row.reason}"] += 1
                 case Rejected():

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from stillhouse.corpus.checks import AT_MOST, Check
 from stillhouse.corpus.schemas import SCHEMAS, SPLITS
 from stillhouse.corpus.store import Corpus
+from stillhouse.monitoring.activity import doing
 
 SAMPLED_ROWS = 200_000
 
@@ -38,6 +39,7 @@ class SuiteResult:
     sections: tuple[str, ...]
 
 
+@doing("validating with Great Expectations")
 def run_suites(corpus: Corpus) -> list[SuiteResult]:
     """Validates passages, queries and qrels. A table without rows has its columns checked only."""
     os.environ.setdefault(TELEMETRY, "False")

@@ -22,6 +22,7 @@ from stillhouse.corpus.splitting import draw_dev, remove_train, sample_articles,
 from stillhouse.corpus.store import write_table
 from stillhouse.corpus.titles import LEFT_OUT, SPACE
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 QUERIES = ("auto", "source", "pairs")
 """Where train queries come from. `auto` is `source` for a source with train queries and `pairs` for one without, as far
@@ -76,12 +77,13 @@ def ingest_source(
     drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
     sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)
     labelled = len(corpus.queries)
+    corpus.not_prose = _taken(corpus)
     made, not_made = None, ""
     if of_pairs:
         assert choices.pairs is not None, "choices of pair queries"
         texts = [query.text for query in corpus.queries.values()]
         try:
-            made = make_pair_queries(corpus.passages, corpus.links, choices.pairs, texts)
+            made = make_pair_queries(corpus.passages, corpus.links, choices.pairs, texts, corpus.not_prose)
         except InputError as error:
             # Without labels a corpus still serves pre-training and search; who asks for pairs must get them.
             if choices.queries == "pairs" or choices.pairs.tasks != AUTO:
@@ -90,8 +92,9 @@ def ingest_source(
         else:
             _add(corpus, made)
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
-    for name, columns in tables_of(corpus, made.queries if made else ()).items():
-        write_table(folder, name, columns)
+    with doing("writing the corpus"):
+        for name, columns in tables_of(corpus, made.queries if made else ()).items():
+            write_table(folder, name, columns)
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
     answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)
@@ -113,6 +116,8 @@ def ingest_source(
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
         "labels": "+".join(["synthetic"] * (made is not None) + [SOURCE] * (labelled > 0)) or "none",
     }
+    if corpus.not_prose:
+        facts["not_prose"] = dict(sorted(Counter(corpus.not_prose.values()).items()))
     if not_made:
         facts["pair_queries_not_made"] = not_made
     if made is not None:
@@ -124,6 +129,12 @@ def ingest_source(
             "labelled_train_left_out": left_out,
         }
     return facts
+
+
+def _taken(corpus: CleanCorpus) -> dict[str, str]:
+    """The passages that are not prose, of those that were taken."""
+    rows = corpus.passages.rows_of(list(corpus.not_prose))
+    return {id: kind for (id, kind), row in zip(corpus.not_prose.items(), rows.tolist()) if row >= 0}
 
 
 def _has(source: Source, place: str) -> bool:
@@ -162,7 +173,10 @@ def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, 
     queries = [corpus.queries[id] for split in SPLITS for id in corpus.queries if corpus.split_of[id] == split]
     qrels = [(row, relevance) for split in SPLITS for row, relevance in corpus.qrels if row.split == split]
     answers = [key for split in SPLITS for key in corpus.answers if corpus.split_of[key[0]] == split]
-    return {
+    tables: dict[str, Columns] = {}
+    if corpus.not_prose:
+        tables["not_prose"] = {"passage_id": list(corpus.not_prose), "kind": list(corpus.not_prose.values())}
+    return tables | {
         "links": {"source": [source for source, _ in corpus.links], "target": [target for _, target in corpus.links]},
         "queries": {
             "query_id": [row.id for row in queries],

@@ -42,6 +42,7 @@ from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 TASKS = ("ict", "bfs", "wlp")
 AUTO = "auto"
@@ -105,12 +106,18 @@ def parse_tasks(names: str) -> tuple[str, ...]:
     return tuple(task for task in TASKS if task in asked)
 
 
+@doing("making queries from the corpus")
 def make_pair_queries(
-    passages: TakenPassages, links: Iterable[tuple[str, str]], choices: PairChoices, taken: Iterable[str] = ()
+    passages: TakenPassages,
+    links: Iterable[tuple[str, str]],
+    choices: PairChoices,
+    taken: Iterable[str] = (),
+    not_prose: Iterable[str] = (),
 ) -> PairQueries:
     """Makes the pair queries of a clean corpus. The same corpus, choices and seed give the same queries.
 
-    `taken` are the texts of labelled queries: no pair query repeats one. Raises `InputError` for a task that the corpus
+    `taken` are the texts of labelled queries: no pair query repeats one. `not_prose` are the ids of passages, tables
+    say, that no query is taken from; they may be relevant to one. Raises `InputError` for a task that the corpus
     does not support, for too few articles to hold any out, and when no train query comes out.
     """
     layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), links)
@@ -120,7 +127,9 @@ def make_pair_queries(
     sentences = query_sentences(passages.texts(), choices.min_words, choices.language, forms)
     verbatim = bool((layout.neighbour_P < 0).all())
     most = max(choices.per_article // len(tasks), 1)
-    free_S = ~sentences.taken_S
+    prose_P = np.ones(len(passages), dtype=np.bool_)
+    prose_P[passages.rows_of(list(not_prose))] = False
+    free_S = ~sentences.taken_S & prose_P[sentences.rows_S]
     drawn: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
     for task in (task for task in _DRAWN if task in tasks):
         random = np.random.default_rng([choices.seed, len(SPLITS), 1 + TASKS.index(task)])

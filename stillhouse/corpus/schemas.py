@@ -58,6 +58,13 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     ),
 }
 
+SPARSE: Mapping[str, pa.Schema] = {
+    "not_prose": pa.schema([("passage_id", pa.string()), ("kind", pa.string())]),
+}
+"""Tables of which most corpora have no row. Their file is there only where they have one."""
+
+TABLES = {**SCHEMAS, **SPARSE}
+
 SOURCE = "source"
 """The origin of a query that came with the source; every other origin is a pair task and its queries are synthetic."""
 

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPLITS, UNIQUE, Columns
+from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 if TYPE_CHECKING:
     import pandas as pd  # imported by what needs it: a search starts faster without
@@ -43,6 +44,7 @@ def passage_text_blocks(corpus: Corpus, among: NDArray[np.integer] | None = None
         yield [passage_text(*both, corpus.titles) for both in zip(block["title"].array, block["text"].array)]
 
 
+@doing("reading the passages")
 def open_passage_texts(corpus: Corpus, work: Path, among: NDArray[np.integer] | None = None) -> TextFile:
     """What is read of every passage, or of the rows `among` alone, by row, from a nameless file in the folder `work`.
 
@@ -57,17 +59,18 @@ def open_passage_texts(corpus: Corpus, work: Path, among: NDArray[np.integer] | 
 def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
     """Writes every table of a corpus as `<table>.parquet`; a table that is left out is written empty.
 
-    `tables` maps a name of `SCHEMAS` to its columns, of which those of `DEFAULTS` may be missing. The same columns
-    give the same bytes.
+    `tables` maps a name of `SCHEMAS` or `SPARSE` to its columns, of which those of `DEFAULTS` may be missing. The same
+    columns give the same bytes.
     """
-    assert tables.keys() <= SCHEMAS.keys(), f"unknown tables: {sorted(tables.keys() - SCHEMAS.keys())}"
-    for name in SCHEMAS:
+    unknown = tables.keys() - SCHEMAS.keys() - SPARSE.keys()
+    assert not unknown, f"unknown tables: {sorted(unknown)}"
+    for name in (*SCHEMAS, *(tables.keys() & SPARSE.keys())):
         write_table(folder, name, tables.get(name, {}))
 
 
 def write_table(folder: Path, name: str, columns: Columns) -> None:
     """Writes one table; without columns it has no rows."""
-    schema = SCHEMAS[name]
+    schema = TABLES[name]
     columns = columns or {column: [] for column in schema.names}
     rows = len(next(iter(columns.values())))
     file = TableFile(folder / f"{name}.parquet", schema, UNIQUE.get(name, ()))
@@ -105,7 +108,7 @@ class Corpus:
         try:
             # ParquetFile, because pq.read_table would take a folder named like `key=value` for a partition column.
             with pq.ParquetFile(path) as file:
-                if not file.schema_arrow.equals(SCHEMAS[name]):
+                if not file.schema_arrow.equals(TABLES[name]):
                     raise InputError(f"{path} has columns {file.schema_arrow.names}; run `stillhouse ingest` again")
                 yield file
         except (pa.ArrowInvalid, OSError) as error:
@@ -199,6 +202,14 @@ class Corpus:
     def answers(self) -> pd.DataFrame:
         """query_id, answer, kind (`text` or `regex`), split; empty for a corpus without answers."""
         return self._read("answers")
+
+    @cached_property
+    def not_prose(self) -> Mapping[str, str]:
+        """The kind, `code` or `table`, of every passage of which no question is made, by its id."""
+        if not (self.folder / "not_prose.parquet").is_file():
+            return {}
+        table = self._read("not_prose")
+        return dict(zip(table["passage_id"], table["kind"]))
 
     @cached_property
     def rejected(self) -> pd.DataFrame:

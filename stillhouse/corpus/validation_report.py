@@ -10,6 +10,7 @@ from jinja2 import Environment
 
 from stillhouse.corpus.checks import Check
 from stillhouse.corpus.expectations import SuiteResult
+from stillhouse.monitoring.activity import doing
 
 # The fragments of Great Expectations repeat element ids and carry attributes for scripts that this page leaves out.
 _SCRIPT_ATTRIBUTES = re.compile(r'\s(?:id|data-[a-z-]+)="[^"]*"')
@@ -63,6 +64,7 @@ i.text-danger, .fail { color: var(--bad); } i.text-danger::before { content: "fa
 """
 
 
+@doing("writing the report")
 def render_report(checks: Sequence[Check], suites: Sequence[SuiteResult], reasons: Mapping[str, int]) -> str:
     """The page as text. It loads nothing and holds no time or path."""
     failed = [check for check in all_checks(checks, suites) if not check.passed]

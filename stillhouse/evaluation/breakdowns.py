@@ -16,6 +16,7 @@ import pandas as pd
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, stable
 from stillhouse.evaluation.significance import bootstrap_intervals
+from stillhouse.monitoring.activity import doing
 
 FREQUENCIES = (0, 1, 2, 5)
 """The least value of every bin of training frequency."""
@@ -41,6 +42,7 @@ class Breakdown:
     bins: Sequence[Bin]
 
 
+@doing("measuring groups of queries")
 def breakdowns(corpus: Corpus, measured: Measured, samples: int, seed: int) -> list[Breakdown]:
     """Recall (without it the first measure) by query length and by training frequency.
 

@@ -18,6 +18,7 @@ from stillhouse.evaluation.answers import answer_recall
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.retrieval.runs import read_run, rows_of_run
 
@@ -67,6 +68,7 @@ class Measured:
         }
 
 
+@doing("measuring the runs")
 def measure_runs(
     corpus: Corpus,
     runs: Mapping[str, Path],
@@ -185,6 +187,7 @@ def by_origin(corpus: Corpus, measured: Measured) -> dict[str, dict[str, dict[st
     return result
 
 
+@doing("computing confidence intervals")
 def intervals(measured: Measured, samples: int, seed: int) -> dict[str, dict[str, list[float]]]:
     """{system: {measure: [low, high]}}: 95 % bootstrap intervals of the means."""
     result: dict[str, dict[str, list[float]]] = {system: {} for system in measured.systems}
@@ -205,6 +208,7 @@ def _judged_together(measured: Measured) -> list[tuple[np.ndarray, list[str]]]:
     return [(measured.judged(measures[0]), measures) for measures in groups.values()]
 
 
+@doing("testing the differences")
 def comparisons(
     measured: Measured,
     *,

@@ -6,22 +6,26 @@ samples. All random draws come from the seed alone, and all columns share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
-from stillhouse.evaluation.systems import SYSTEMS
-
 DRAWN_AT_ONCE = 4_000_000  # random numbers held in memory, which bounds a block of samples
-AGAINST = (
-    ("distilled", "bm25"),
-    ("distilled", "zero_shot"),
-    ("distilled", "retriever_1"),
-    ("retriever_1", "zero_shot"),
-    ("retriever_1", "retriever_1_unpretrained"),
-)
+AGAINST: Mapping[str, tuple[str, ...]] = {
+    "distilled": ("bm25", "zero_shot", "retriever_1"),
+    "retriever_1": ("zero_shot", "retriever_1_unpretrained"),
+    "bm25": (),
+    "zero_shot": (),
+    "retriever_1_unpretrained": (),
+    "retriever_2": (),
+    "reranked": (),
+    "best": ("bm25", "zero_shot"),
+}
+"""What the systems of the papers' run are compared with, beside the one before; every comparison weakens the others."""
+BASELINES = ("bm25", "zero_shot")
+"""What any other system is compared with."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,18 @@ class Comparison:
 
 
 def compared_pairs(systems: Iterable[str]) -> list[tuple[str, str]]:
-    """(system, baseline) pairs: each stage against the stage before, then those of `AGAINST`, without repeats."""
-    given = set(systems)
-    stages = [system for system in SYSTEMS if system in given]
-    pairs = list(zip(stages[1:], stages[:-1]))
-    return pairs + [pair for pair in AGAINST if set(pair) <= given and pair not in pairs]
+    """(system, baseline) pairs: each system against the one before it, then against its baselines, without repeats.
+
+    Those of the papers' run have the baselines of `AGAINST`, any other has `BASELINES`.
+    """
+    given = list(systems)
+    pairs = list(zip(given[1:], given[:-1]))
+    known = [system for system in AGAINST if system in given]
+    for system in known + [system for system in given if system not in AGAINST]:
+        for baseline in AGAINST.get(system, BASELINES):
+            if baseline in given and not {(system, baseline), (baseline, system)} & set(pairs):
+                pairs.append((system, baseline))
+    return pairs
 
 
 def bootstrap_intervals(

@@ -1,23 +1,52 @@
-"""The systems that a whole run compares and the trainings it makes, by the names that every surface uses."""
+"""What reports call systems and trainings: a glossary of well-known names; any other name speaks for itself."""
 
 from __future__ import annotations
 
-SYSTEMS = {
+from collections.abc import Mapping
+
+NAMES: Mapping[str, str] = {
+    "bm25": "BM25",
+    "zero_shot": "zero-shot",
+    "retriever_1_unpretrained": "retriever 1, not pre-trained",
+    "reranked": "re-ranked",
+    "zero_shot_hybrid": "zero-shot + BM25",
+    "best": "the winner",
+}
+SYSTEMS: Mapping[str, str] = {
     "bm25": "BM25, the lexical baseline",
     "zero_shot": "the starting model as it is",
     "retriever_1_unpretrained": "retriever 1 (BM25 negatives) without pre-training",
-    "retriever_1": "retriever 1: pre-trained, BM25 negatives",
-    "retriever_2": "retriever 2: pre-trained, negatives mined by retriever 1",
+    "retriever_1": "retriever 1: BM25 negatives",
+    "retriever_2": "retriever 2: negatives mined by retriever 1",
     "reranked": "retriever 2's top passages re-ordered by the cross-encoder",
-    "distilled": "distilled retriever: mined negatives and the cross-encoder's scores",
+    "distilled": "distilled retriever: mined negatives and the teacher's scores",
+    "zero_shot_hybrid": "BM25 and the starting model together, with weights from dev",
+    "averaged": "the start's and the trained retriever's weights averaged, with the share that dev chose",
+    "best": "what dev chose among all retrievers, each alone and with BM25",
 }
-
-TRAININGS = {
+TRAININGS: Mapping[str, str] = {
     "lm_head": "language-model head",
     "pretraining": "pre-training",
     "retriever_1_unpretrained": "retriever 1 without pre-training",
-    "retriever_1": "retriever 1",
-    "retriever_2": "retriever 2",
     "reranker": "re-ranker",
     "distilled": "distilled retriever",
 }
+
+
+def short_name(system: str) -> str:
+    """A system as a table names it."""
+    return NAMES.get(system, spoken(system))
+
+
+def about_system(system: str) -> str:
+    """A line on what a system is; nothing beyond its name where the glossary does not have it."""
+    return SYSTEMS.get(system, spoken(system))
+
+
+def about_training(training: str) -> str:
+    """What a training trains."""
+    return TRAININGS.get(training, spoken(training))
+
+
+def spoken(name: str) -> str:
+    return name.replace("_", " ")

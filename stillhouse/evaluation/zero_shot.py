@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,8 @@ from stillhouse.evaluation.significance import Comparison
 from stillhouse.retrieval.runs import write_lines
 
 RUNS = "runs"
+FILES = ("metrics.json", "intervals.json", "significance.json", "per_query.parquet", f"{RUNS}/")
+"""What `write_files` may write."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dic
 
 
 def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, folder: Path) -> None:
-    """Writes metrics.json, intervals.json, significance.json and per_query.parquet.
+    """Writes metrics.json, intervals.json, significance.json and per_query.parquet to an empty folder.
 
     Of a corpus whose queries are passages it also writes the runs as they were measured, without these passages, to
     runs/<corpus>/<system>.trec: other tools give the same figures for them.
@@ -164,7 +165,6 @@ def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], setting
     }
     write_json(folder / "significance.json", tests)
     tables = []
-    shutil.rmtree(folder / RUNS, ignore_errors=True)
     for corpus in corpora:
         for system, run in corpus.measured.runs.items() if corpus.own_passages else ():
             (folder / RUNS / corpus.name).mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.corrupted import CorruptedBatch
 from stillhouse.pretraining.cross_entropy import rows_at_once
 from stillhouse.pretraining.heads import family_of, output_matrix
@@ -29,6 +30,7 @@ class MaskedAccuracy:
     positions: int
 
 
+@doing("counting tokens")
 def unigram_counts(cache: TokenCache, rows: NDArray[np.int64], vocabulary: int, block: int = 4096) -> NDArray[np.int64]:
     """How often each token of the vocabulary occurs in the passages of `rows`, int64 [V]; special tokens count 0."""
     counts_V = np.zeros(vocabulary, dtype=np.int64)
@@ -42,6 +44,7 @@ def unigram_counts(cache: TokenCache, rows: NDArray[np.int64], vocabulary: int, 
 
 
 @torch.no_grad()
+@doing("measuring the language-model head")
 def masked_accuracy(model: PreTrainedModel, batches: Iterable[CorruptedBatch], most_frequent: int) -> MaskedAccuracy:
     """Measures in evaluation mode at the corrupted positions of the encoder's input."""
     model.eval()

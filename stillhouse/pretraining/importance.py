@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stillhouse.arrays import new_array, write_numbers
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.ngram_files import Saved, load_counts, read_about, save_counts
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngram_tables import NgramTables, map_numbers
@@ -63,6 +64,7 @@ class Done:
     spread: float
 
 
+@doing("counting n-grams")
 def count_passages(source: Source, window: int, unit: str, out: Path, work: Path, memory: Memory) -> Saved:
     """Writes the counts of these passages to `out` as a count folder; `work` takes what is needed in between."""
     words = cut_into_words(source.ids, source.word_starts, source.offsets, work) if unit == "words" else None
@@ -72,6 +74,7 @@ def count_passages(source: Source, window: int, unit: str, out: Path, work: Path
     return save_counts(tables, out, unit=unit, tokenizer=source.tokenizer, words=inventory)
 
 
+@doing("counting n-grams and scoring tokens")
 def write_importance(plan: Plan, source: Source, out: Path, work: Path, memory: Memory) -> Done:
     """Writes `ami.npy` and the files of a count folder to `out`; `work` takes what is needed in between.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.heads import output_matrix
 from stillhouse.pretraining.masked_lm import (
@@ -44,6 +45,7 @@ def pass_on(init: Path, folder: Path) -> dict[str, Any]:
     return read_manifest(init, verify=False).facts if (init / MANIFEST).is_file() else {}
 
 
+@doing("loading the model")
 def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageModel:
     """The model to start from. Raises `InputError` where it reads other tokens, or fewer than `max_length`."""
     encoder = load_masked_lm(folders.init, config.seed)
@@ -57,6 +59,7 @@ def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageM
     return encoder
 
 
+@doing("reading the tokens")
 def open_cache(encoder: MaskedLanguageModel, objective: Objective | None, folders: Folders) -> TokenCache:
     """The token cache, with importance where the objective needs it.
 
@@ -72,6 +75,7 @@ def open_cache(encoder: MaskedLanguageModel, objective: Objective | None, folder
     return TokenCache.open(folders.tokens, SpecialTokens.of(encoder.tokenizer), importance)
 
 
+@doing("loading the generator")
 def open_generator(
     config: PretrainingConfig, objective: Objective, folders: Folders, cache: TokenCache, device: torch.device
 ) -> Generator | None:

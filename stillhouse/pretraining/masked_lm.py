@@ -6,17 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of, head_parameters
 from stillhouse.pretraining.tokens import vocabulary_digest
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
+from stillhouse.retrieval.model_files import REMEDY
+from stillhouse.retrieval.model_folder import CONFIG, load_model, refuse_unusable
 from stillhouse.retrieval.pooling import EncoderSettings, read_settings, write_modules
-from stillhouse.retrieval.tokenizer_files import save_tokenizer
+from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
 
-REMEDY = "run `stillhouse pretrain --objective mlm --trainable head` on it first"
+TRAIN_HEAD = "run `stillhouse pretrain --objective mlm --trainable head` on it first"
 
 
 @dataclass(frozen=True)
@@ -38,19 +40,17 @@ class MaskedLanguageModel:
 def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     """Loads the model in float32; what is missing of its head is drawn from `seed`.
 
-    Raises `InputError` for a folder that holds no encoder of a known type, or a bag of words.
+    Raises `InputError` for a folder that holds no encoder of a known type, a bag of words, or damaged files.
     """
     refuse_bag_of_words(folder)
     torch.manual_seed(seed)
-    try:
-        model, info = AutoModelForMaskedLM.from_pretrained(
-            folder, output_loading_info=True, local_files_only=True, dtype=torch.float32, trust_remote_code=False
-        )
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder} holds no masked language model: {str(error).splitlines()[0]}") from None
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"{folder / CONFIG} is missing: {folder} holds no masked language model; {REMEDY}")
+    loaded = load_model(AutoModelForMaskedLM, folder)
+    model, tokenizer = loaded.model, load_tokenizer(folder)
     family_of(model)
-    missing = head_parameters(model).keys() & set(info["missing_keys"])
+    refuse_unusable(folder, model, tokenizer)
+    missing = head_parameters(model).keys() & loaded.absent
     claimed = read_manifest(folder, verify=False).facts.get("lm_head") if (folder / MANIFEST).is_file() else None
     trained = not missing and claimed in (None, "trained")
     # What pair tasks put behind the pooling (a projection, a second tower) is no part of a masked language model.
@@ -70,4 +70,4 @@ def require_same_vocabulary(what: str, tokenizer: PreTrainedTokenizerBase, diges
 def require_head(what: str, loaded: MaskedLanguageModel) -> None:
     """Refuses a language-model head that was never trained."""
     if not loaded.head_trained:
-        raise InputError(f"the language-model head of the {what} is untrained; {REMEDY}")
+        raise InputError(f"the language-model head of the {what} is untrained; {TRAIN_HEAD}")

@@ -19,6 +19,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.corruption import importance_mask
 from stillhouse.pretraining.tokens import TokenCache
 
@@ -160,6 +161,7 @@ def _plain(tokenizer: PreTrainedTokenizerBase, number: int) -> str:
     return tokenizer.convert_tokens_to_string([token]).strip().removeprefix("##")
 
 
+@doing("drawing the picture of masks")
 def render(cache: TokenCache, tokenizer: PreTrainedTokenizerBase, rate: float, noise: float) -> str | None:
     """The page; None where no passage has two tokens. `rate` of the tokens are masked, with noise N(0, `noise`)."""
     if not (np.diff(cache.offsets) >= 2).any():

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 
 from stillhouse.context import Context, world_size
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.accuracy import MaskedAccuracy, masked_accuracy, unigram_counts
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.heads import output_matrix
 from stillhouse.pretraining.heldout import (
     ACCURACY,
     HELDOUT,
+    HELDOUT_BATCH,
     PLAIN_MLM,
     fixed_batches,
     open_signals,
@@ -145,7 +147,9 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
             yield lesson.module(make.batch(drawn), **weights) * share
 
     def heldout_loss() -> float:
-        made = fixed_batches(make, lesson.heldout, config.seed, HELDOUT)
+        batches = math.ceil(len(lesson.heldout) / HELDOUT_BATCH)
+        fixed = fixed_batches(make, lesson.heldout, config.seed, HELDOUT)
+        made = context.progress(fixed, "held-out loss", batches, "batch")
         return sum(size * float(lesson.module(inputs)) for size, inputs in made) / len(lesson.heldout)
 
     encoder.model.to(device)
@@ -168,8 +172,9 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         plain = plain_masks(cache, config, encoder, device, config.encoder_mask, config.mask_unit)
         batches = (inputs for _, inputs in fixed_batches(plain, lesson.heldout, config.seed, ACCURACY))
         accuracy = masked_accuracy(encoder.model, batches, most_frequent=int(counts_V.argmax()))
-        coverage = signals.coverage(COVERAGE_RANKS)
-        examples = _coverage_examples(encoder, signals)
+        with doing("measuring what the vectors hold"):
+            coverage = signals.coverage(COVERAGE_RANKS)
+            examples = _coverage_examples(encoder, signals)
     no_better = objective is not None and objective.masked_lm and accuracy.head <= accuracy.unigram
     if no_better and not encoder.head_trained:
         raise InputError(

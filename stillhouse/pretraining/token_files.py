@@ -5,8 +5,9 @@ Shape suffixes: T all tokens end to end, N all passages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from contextlib import ExitStack
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from stillhouse.arrays import save_array
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import SPACE, passage_text
+from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.array_file import ArrayFile
 from stillhouse.pretraining.pairs.structure import article_structure, sentence_structure
 from stillhouse.pretraining.tokens import cut
@@ -28,12 +30,13 @@ def write_tokens(
     max_length: int,
     language: str,
     titles_as: str = SPACE,
+    not_prose: Set[str] = frozenset(),
 ) -> dict[str, int]:
     """Writes what is known token by token: `ids`, `word_starts`, `sentence_starts`, `offsets` and `title_lengths`.
 
     `parts` are consecutive slices of a corpus's passages, whose titles are read by `titles_as` (`TITLES`); one part is
     in memory as tokens at a time. Returns the counts `passages`, `tokens`, `truncated` and `sentences` (titles are not
-    counted).
+    counted). A passage of `not_prose`, whose ids `parts` then have, is one sentence.
     """
     lengths, titles = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     truncated = sentences = 0
@@ -44,8 +47,9 @@ def write_tokens(
         for part in parts:
             title, text = part["title"].tolist(), part["text"].tolist()
             tokens = cut(tokenizer, [passage_text(*both, titles_as) for both in zip(title, text)], max_length)
+            prose = ~part["passage_id"].isin(not_prose) if not_prose else repeat(True)
             starts_T, title_lengths_N = sentence_structure(
-                tokens.ends, tokens.offsets, title, text, language, titles_as
+                tokens.ends, tokens.offsets, title, text, language, titles_as, prose
             )
             ids.append(tokens.ids)
             word_starts.append(tokens.word_starts)
@@ -63,10 +67,16 @@ def write_tokens(
     return counts | {"sentences": sentences}
 
 
+@doing("writing the structure of passages")
 def write_structure(folder: Path, corpus: Corpus) -> dict[str, int]:
-    """Writes what is known passage by passage: `article`, `lead`, `links`. Returns the counts `articles`, `links`."""
+    """Writes what is known passage by passage: `article`, `lead`, `links`. Returns the counts `articles`, `links`.
+
+    A passage that is not prose is in no first section, from which questions are taken.
+    """
     blocks = corpus.passage_blocks("article_id", "section", "position")
     article_N, lead_N, links_M2 = article_structure(blocks, corpus.links)
+    if corpus.not_prose:
+        lead_N[corpus.rows_of(corpus.not_prose)] = False
     save_array(folder / "article.npy", article_N)
     save_array(folder / "lead.npy", lead_N)
     save_array(folder / "links.npy", links_M2)

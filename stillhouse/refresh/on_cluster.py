@@ -160,7 +160,7 @@ def _settings(text: str) -> dict[str, dict[str, Any]]:
     """The settings in a params.yaml but for the place of the corpus; none of a file that is no recipe."""
     try:
         content = parse_yaml(text, PARAMS) or {}
-        found = {name: dict(content.get(name) or {}) for name in find_uses()}
+        found = {name: dict(content.get(name) or {}) for name in {**find_uses(), **content}}
     except (InputError, AttributeError, TypeError, ValueError):
         return {}
     found["ingest"] = {name: value for name, value in found["ingest"].items() if name not in SOURCE}

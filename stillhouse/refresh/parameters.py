@@ -14,7 +14,7 @@ import yaml
 
 from stillhouse.config import build, field_types, setting
 from stillhouse.errors import InputError
-from stillhouse.graph import find_uses
+from stillhouse.graph import STAGES, known_uses
 from stillhouse.refresh.plan import Thresholds
 from stillhouse.steps.judge import Config as Rules
 from stillhouse.surfaces.recipes import Recipe
@@ -86,4 +86,8 @@ def read_parameters(values: Mapping[str, Any]) -> Parameters:
 
 def write_recipe(recipe: Recipe) -> str:
     """A recipe as the pipeline carries it; every use has a section, as DVC looks for the parameters of each stage."""
-    return yaml.safe_dump({name: dict(recipe.get(name, {})) for name in find_uses()}, sort_keys=False)
+    names = [
+        *([STAGES] if STAGES in recipe else []),
+        *dict.fromkeys(use.section for use in known_uses(recipe).values()),
+    ]
+    return yaml.safe_dump({name: dict(recipe.get(name, {})) for name in names}, sort_keys=False)

@@ -57,11 +57,11 @@ class Plan:
     reason: str
 
 
-def plan(found: Difference, thresholds: Thresholds) -> Plan:
-    """The rung that a change of the corpus asks for."""
+def plan(found: Difference, thresholds: Thresholds, *, pretrains: bool = True) -> Plan:
+    """The rung that a change of the corpus asks for; a recipe that never `pretrains` ends on the one below."""
     if found.none:
         return Plan(Rung.NOTHING, "the corpus is that of the release: nothing to do")
-    if found.share > thresholds.pretrain_above:
+    if found.share > thresholds.pretrain_above and pretrains:
         return Plan(Rung.PRETRAIN, f"{found}; above pretrain_above = {thresholds.pretrain_above:.2%}")
     if found.share > thresholds.fine_tune_above:
         return Plan(Rung.FINE_TUNE, f"{found}; above fine_tune_above = {thresholds.fine_tune_above:.2%}")

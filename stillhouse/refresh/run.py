@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import digest_json, read_manifest, write_json
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS
+from stillhouse.graph import ARTIFACTS, graph_of
 from stillhouse.lock import only_process
 from stillhouse.refresh.graph import BEFORE, CHAMPION, NEEDED, released_by, runs_of, uses_of
 from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, plan
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stillhouse.corpus.store import Corpus
 
 VERDICT = Path("judge") / "verdict"
+PRETRAINING = "pretraining"
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def decide(
     from stillhouse.corpus.difference import difference, fingerprint
 
     changed = difference(old, new)
-    planned = plan(changed, thresholds)
+    planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
     lacking = [name for name in NEEDED.get(planned.rung, ()) if name not in champion.paths]
     if lacking:
         raise InputError(f"{champion.name} holds no {lacking[0]}, which the rung {planned.rung} starts from")

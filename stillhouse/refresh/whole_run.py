@@ -9,7 +9,7 @@ from typing import Any
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import build
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS
+from stillhouse.graph import ARTIFACTS, graph_of
 from stillhouse.refresh.graph import FULL, uses_of
 from stillhouse.refresh.plan import Rung
 from stillhouse.refresh.workspace import PARAMS, bring_champion
@@ -17,11 +17,14 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.recipes import configs, load_recipe, moved
+from stillhouse.uses import used
 from stillhouse.versions.git import Git
 from stillhouse.versions.promotion import Candidate, Outcome, promote
 from stillhouse.versions.releases import Release
 
 COMPARED = ("champion_index", "champion_run")
+HELD = ("corpus", "retriever", "index", "run")
+"""What every release holds; a recipe may leave out what made the rest."""
 
 
 def promote_whole_run(
@@ -38,12 +41,20 @@ def promote_whole_run(
     """
     config: Any = build(find_step("judge").config, judge or {}, "judge")
     root = folder / ARTIFACTS
-    paths = {name: (ARTIFACTS / place).as_posix() for name, place in FULL.items()}
+    recipe = load_recipe(folder / PARAMS)
+    made = {use.name for use in graph_of(recipe, str(folder / PARAMS))}
+    for name in HELD:
+        if used(FULL[name]) not in made:
+            raise InputError(
+                f"{folder / PARAMS} leaves {used(FULL[name])} out, and a release holds its {name}; take it back into "
+                "`stages`"
+            )
+    paths = {name: (ARTIFACTS / place).as_posix() for name, place in FULL.items() if used(place) in made}
     for path in paths.values():
         if not (folder / path / "manifest.json").is_file():
             raise InputError(f"{folder / path} is not there; run the pipeline (`dvc repro`), then promote")
 
-    settings = configs(moved(load_recipe(folder / PARAMS), folder, Path()), str(folder / PARAMS))
+    settings = configs(moved(recipe, folder, Path()), str(folder / PARAMS))
 
     def compare(champion: Release) -> dict[str, Any]:
         git = Git.of(folder)

@@ -38,6 +38,8 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     refuse_secret(repo, "the repository of the releases")
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name another folder by --folder")
     if not folder.exists() or not any(folder.iterdir()):
         return _clone(repo, address, branch, folder)
     if not (folder / MARK).is_file():

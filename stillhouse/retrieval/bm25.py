@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
+from pathlib import Path
 
 import bm25s
 import numpy as np
@@ -13,6 +14,7 @@ from bm25s.tokenization import Tokenized
 from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 
 TEXTS_AT_ONCE = 1024
 
@@ -44,21 +46,41 @@ class TokenLists:
 class BM25:
     """An index of passages. Okapi BM25 in Lucene's form (`bm25s` method "lucene")."""
 
-    def __init__(self, texts: Iterable[str], k1: float, b: float) -> None:
-        self._stemmer = Stemmer.Stemmer("english")
-        self._index = bm25s.BM25(k1=k1, b=b)
+    def __init__(self, index: bm25s.BM25, count: int) -> None:
+        self._index = index
+        self._count = count
+
+    @classmethod
+    @doing("indexing for BM25")
+    def of(cls, texts: Iterable[str], k1: float, b: float) -> BM25:
+        """Indexes passages. Raises `InputError` where none has a word."""
         tokens = TokenLists()
         texts = iter(texts)
         while part := list(islice(texts, TEXTS_AT_ONCE)):
-            tokens.add(self._tokens(part))
-        self._count = len(tokens)
+            tokens.add(_tokens(part))
         if not tokens.words:
             raise InputError("no passage has a word that BM25 could index: there are stop words and symbols alone")
-        self._index.index(tokens.tokenized(), show_progress=False)
+        index = bm25s.BM25(k1=k1, b=b)
+        index.index(tokens.tokenized(), show_progress=False)
+        return cls(index, len(tokens))
 
-    def _tokens(self, texts: Sequence[str]) -> list[list[str]]:
-        return bm25s.tokenize(list(texts), stopwords="en", stemmer=self._stemmer, return_ids=False, show_progress=False)
+    @classmethod
+    def load(cls, folder: Path) -> BM25:
+        """Opens what `save` wrote; its arrays stay on the disk. Raises `InputError` for another folder."""
+        try:
+            index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
+        except (OSError, ValueError, KeyError, TypeError):
+            raise InputError(f"{folder} holds no BM25 index; `stillhouse lexical` makes one") from None
+        return cls(index, int(index.scores["num_docs"]))
 
+    def save(self, folder: Path) -> None:
+        """Writes the index in bm25s' own form: arrays and JSON, nothing that executes when it is loaded."""
+        self._index.save(folder, show_progress=False)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @doing("searching with BM25")
     def search(self, queries: Sequence[str], depth: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The best `depth` passages of each query: rows int32 [Q, K], padded with -1, and scores float32 [Q, K].
 
@@ -67,7 +89,39 @@ class BM25:
         depth = min(depth, self._count)
         if not len(queries):
             return np.empty((0, depth), np.int32), np.empty((0, depth), np.float32)
-        found = self._index.retrieve(self._tokens(queries), k=depth, show_progress=False, sorted=True)
+        found = self._index.retrieve(_tokens(queries), k=depth, show_progress=False, sorted=True)
         scores_QK = np.asarray(found.scores, dtype=np.float32)
         rows_QK = np.where(scores_QK > 0, np.asarray(found.documents), -1).astype(np.int32)
         return rows_QK, scores_QK
+
+    def scores_of(self, queries: Sequence[str], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The scores of given passages, float32 [Q, K]; 0 where a passage has no word of the query, or is padding (-1).
+
+        A query is scored against every passage in turn: its cost is that of its words' postings and an array of the
+        corpus's length.
+        """
+        scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
+        for number, words in enumerate(_tokens(queries)):
+            known = self._index.get_tokens_ids(words)
+            if known:
+                rows_K = rows_QK[number]
+                scores_QK[number] = np.where(rows_K >= 0, self._index.get_scores_from_ids(known)[rows_K], 0)
+        return scores_QK
+
+    @doing("scoring with BM25")
+    def score_pairs(
+        self, queries: Sequence[str], query_P: NDArray[np.int64], row_P: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """The scores of the pairs (`queries[query_P]`, passage `row_P`), float32 [P]."""
+        scores_P = np.zeros(len(query_P), dtype=np.float32)
+        order_P = np.argsort(query_P, kind="stable")
+        asked_Q, first_Q = np.unique(query_P[order_P], return_index=True)
+        for query, places in zip(asked_Q.tolist(), np.split(order_P, first_Q[1:])):
+            scores_P[places] = self.scores_of([queries[query]], row_P[places][None])[0]
+        return scores_P
+
+
+def _tokens(texts: Sequence[str]) -> list[list[str]]:
+    """The words of texts, stemmed, without stop words."""
+    stemmer = Stemmer.Stemmer("english")
+    return bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)

@@ -28,6 +28,7 @@ from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import Corpus, passage_text_blocks
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.embeddings import DIGEST, Embeddings, move_segments, prune, text_digests, touch, write_segment
 from stillhouse.retrieval.encoder import BiEncoder, EncoderTexts, encode, inference
 from stillhouse.retrieval.settings import EncodingConfig, InferenceConfig
@@ -43,6 +44,7 @@ Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
 """The texts of some rows of the corpus, which ascend and are there once each; some texts at a time."""
 
 
+@doing("computing the model's digest")
 def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> str:
     """The digest of what makes a text a passage's vector, 20 hexadecimal digits.
 
@@ -105,6 +107,7 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
     return digest_json([content | {"truncation": None, "padding": None}, added])
 
 
+@doing("computing the passages' digests")
 def digests_of(texts: Texts, rows: NDArray[np.int64]) -> tuple[NDArray[np.bytes_], NDArray[np.int32]]:
     """The digest and the length in characters of the texts of some rows, read a part at a time."""
     digests_N, lengths_N = np.empty(len(rows), DIGEST), np.empty(len(rows), np.int32)

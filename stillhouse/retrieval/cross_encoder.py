@@ -9,21 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSequenceClassification,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.context import Context
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.positions import refuse_longer
+from stillhouse.retrieval.model_folder import CONFIG, load_model, read_config, reads_types, refuse_unusable
+from stillhouse.retrieval.positions import longest_text, refuse_longer
 from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.side_by_side import side_by_side, threads_of
@@ -33,6 +29,10 @@ from stillhouse.training.batches import chunks
 from stillhouse.training.first_token import can_end_in_first_token
 
 PAIRS_AT_ONCE = 16_384
+OWN_LENGTH = "stillhouse_max_length"
+"""Where a folder's configuration says how many tokens a pair has at most."""
+SHORTEST = 8
+"""The least that `train-reranker` takes."""
 
 
 class CrossEncoder(nn.Module):
@@ -49,6 +49,7 @@ class CrossEncoder(nn.Module):
         self._options = {"first_token_alone": True} if can_end_in_first_token(model) else {}
 
     @classmethod
+    @doing("loading the model")
     def start(cls, folder: Path, max_length: int, layers: int = 0) -> CrossEncoder:
         """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
 
@@ -56,35 +57,37 @@ class CrossEncoder(nn.Module):
         tokens than `max_length`, or is a bag of words.
         """
         refuse_bag_of_words(folder)
-        config = AutoConfig.from_pretrained(folder, num_labels=1, local_files_only=True, trust_remote_code=False)
+        config = read_config(folder, num_labels=1)
         if layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")
         config.num_hidden_layers = layers or config.num_hidden_layers
-        model = AutoModelForSequenceClassification.from_pretrained(
-            folder, config=config, local_files_only=True, dtype=torch.float32, trust_remote_code=False
-        )
+        model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers > 0).model
         refuse_longer(model, str(folder), max_length=max_length)
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
-        model.config.stillhouse_max_length = max_length
-        return cls(model, load_tokenizer(folder), max_length)
+        setattr(model.config, OWN_LENGTH, max_length)
+        tokenizer = load_tokenizer(folder)
+        refuse_unusable(folder, model, tokenizer, of_pairs=True)
+        return cls(model, tokenizer, max_length)
 
     @classmethod
+    @doing("loading the cross-encoder")
     def load(cls, folder: Path) -> CrossEncoder:
-        """Raises `InputError` for a folder that holds no model with one score a pair."""
+        """Raises `InputError` for a folder that holds no model with one score a pair, or a damaged one."""
         remedy = "`stillhouse train-reranker` makes a cross-encoder"
-        try:
-            model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder, output_loading_info=True, local_files_only=True, dtype=torch.float32, trust_remote_code=False
-            )
-        except (OSError, ValueError):
-            raise InputError(f"{folder} holds no model that scores pairs; {remedy}") from None
-        if model.config.num_labels != 1 or info["missing_keys"]:
+        if not (folder / CONFIG).is_file():
+            raise InputError(f"{folder / CONFIG} is missing: {folder} holds no model that scores pairs; {remedy}")
+        config = read_config(folder)
+        loaded = load_model(AutoModelForSequenceClassification, folder, config) if config.num_labels == 1 else None
+        if loaded is None or loaded.absent:
             # An encoder loads too, with a scoring layer of random numbers.
             raise InputError(f"{folder} holds no scoring layer of one score a pair; {remedy}")
         tokenizer = load_tokenizer(folder)
-        return cls(
-            model, tokenizer, int(getattr(model.config, "stillhouse_max_length", 0)) or tokenizer.model_max_length
-        )
+        known = (getattr(config, OWN_LENGTH, None) or tokenizer.model_max_length, longest_text(loaded.model))
+        length = min((number for number in known if isinstance(number, int)), default=0)
+        if length < SHORTEST:
+            raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, too few for a pair; {remedy}")
+        refuse_unusable(folder, loaded.model, tokenizer, of_pairs=True)
+        return cls(loaded.model, tokenizer, length)
 
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
@@ -116,7 +119,7 @@ class CrossEncoder(nn.Module):
 
     def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
         """Raw scores [P], float32."""
-        types = {"token_type_ids": types_PL} if getattr(self.model.config, "type_vocab_size", 1) > 1 else {}
+        types = {"token_type_ids": types_PL} if reads_types(self.model) else {}
         output = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options)
         scores_P: Tensor = output.logits.float().squeeze(-1)
         return scores_P

@@ -20,6 +20,7 @@ from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, cut
 
 if TYPE_CHECKING:
     from stillhouse.retrieval.encoder import BiEncoder  # imports transformers, which a first answer need not wait for
+    from stillhouse.retrieval.hybrid import HybridSearch
     from stillhouse.retrieval.query_encoder import QueryEncoder
 
 MEASURED_ON = 1000
@@ -64,13 +65,18 @@ def retrieve(
     depth: int,
     context: Context,
     config: InferenceConfig,
+    hybrid: HybridSearch | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Passage rows int32 [Q, K] and scores float32 [Q, K] of each query text, best first, padded with -1.
 
-    K is `depth` or all passages. Raises `InputError` as `query_vectors`.
+    K is `depth` or all passages. With `hybrid`, which is opened on the same index, BM25 ranks too and scores are fused.
+    Raises `InputError` as `query_vectors`.
     """
     vectors_QD = query_vectors(encoder, index, texts, context, config)
-    return index.search(vectors_QD, depth, gpu=searches_on_gpu(index, depth, context))
+    gpu = searches_on_gpu(index, depth, context)
+    if hybrid is None or hybrid.both is None:
+        return index.search(vectors_QD, depth, gpu=gpu)
+    return hybrid.search(texts, vectors_QD, min(depth, len(index)), gpu)
 
 
 def searches_on_gpu(index: VectorIndex, depth: int, context: Context) -> bool:
@@ -92,6 +98,7 @@ def time_queries(
     depth: int,
     context: Context,
     config: InferenceConfig,
+    hybrid: HybridSearch | None = None,
 ) -> dict[str, float]:
     """Milliseconds from a query's text to its ranked passages, one query after the other: `median` and `p95`.
 
@@ -106,10 +113,10 @@ def time_queries(
     alone = replace(context, quiet=True)
     took = []
     with inference(encoder, alone, config):  # packs the weights, which every answer would do anew
-        retrieve(encoder, index, texts[:1], depth, alone, config)
+        retrieve(encoder, index, texts[:1], depth, alone, config, hybrid)
         for text in texts:
             started = time.perf_counter()
-            retrieve(encoder, index, [text], depth, alone, config)
+            retrieve(encoder, index, [text], depth, alone, config, hybrid)
             took.append(1000 * (time.perf_counter() - started))
     return {name: round(float(np.quantile(took, at)), 3) for name, at in (("median", 0.5), ("p95", 0.95))}
 

@@ -21,13 +21,16 @@ from transformers import PreTrainedTokenizerBase
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder_folder import is_bag_of_words, read_towers, refuse_cross_encoder, write_towers
+from stillhouse.retrieval.model_folder import CONFIG
 from stillhouse.retrieval.packed_linears import packed_linears
-from stillhouse.retrieval.pooling import EncoderSettings, normalized, read_settings
+from stillhouse.retrieval.pooling import SETTINGS, EncoderSettings, normalized, read_settings
+from stillhouse.retrieval.positions import longest_text, refuse_longer
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.side_by_side import side_by_side, threads_of
 from stillhouse.retrieval.tokenizer_files import load_tokenizer
-from stillhouse.retrieval.towers import Role, Tower
+from stillhouse.retrieval.towers import Role, Tower, TransformerTower
 from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.precision import autocast, computed_in
 
@@ -102,19 +105,25 @@ class BiEncoder(nn.Module):
         self.settings = settings
 
     @classmethod
+    @doing("loading the model")
     def load(cls, folder: Path, **changes: Any) -> BiEncoder:
         """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
         `towers="separate"` gives the queries of shared towers a copy of the one that there is; `towers="shared"` leaves
-        the queries' own out. Raises `InputError` for a folder without an encoder, and for a cross-encoder.
+        the queries' own out. Lengths that nobody set are at most what the model reads. Raises `InputError` for a folder
+        without an encoder, for a cross-encoder, and for files that are missing, damaged, or not of one model.
         """
-        if not (folder / "config.json").is_file() and not is_bag_of_words(folder):
-            raise InputError(f"{folder} holds no encoder; `stillhouse fetch-model` or `stillhouse pretrain` makes one")
+        if not (folder / CONFIG).is_file() and not is_bag_of_words(folder):
+            raise InputError(
+                f"{folder / CONFIG} is missing: {folder} holds no encoder; `stillhouse fetch-model` or `stillhouse "
+                "pretrain` makes one"
+            )
         refuse_cross_encoder(folder)
         own = read_settings(folder)
         settings = replace(own, **changes)
         tokenizer = load_tokenizer(folder)
         towers = read_towers(folder, replace(settings, towers=own.towers), tokenizer)
+        settings = _within_reach(folder, towers, settings, changes)
         if settings.towers == "shared":
             towers = {"passage": towers["passage"]}
         elif own.towers == "shared":
@@ -143,6 +152,7 @@ class BiEncoder(nn.Module):
             towers["query"] = self.tower("query")
         write_towers(folder, towers, self.tokenizer, self.settings)
 
+    @doing("tokenizing")
     def texts(self, texts: Sequence[str], role: Role) -> EncoderTexts:
         """Tokenizes texts of a role, each cut to the length that the settings give it."""
         length = self.settings.query_length if role == "query" else self.settings.passage_length
@@ -154,6 +164,24 @@ class BiEncoder(nn.Module):
 
     def passages(self, texts: Sequence[str]) -> EncoderTexts:
         return self.texts(texts, "passage")
+
+
+def _within_reach(
+    folder: Path, towers: Mapping[Role, Tower], settings: EncoderSettings, changes: Mapping[str, Any]
+) -> EncoderSettings:
+    """The settings with lengths that the towers read.
+
+    Raises `InputError` for a length beyond that which the folder or `changes` ask for; a default is lowered.
+    """
+    roles: tuple[Role, ...] = ("query", "passage")
+    for role in roles:
+        tower, name = towers.get(role, towers["passage"]), f"{role}_length"
+        if isinstance(tower, TransformerTower):
+            if name in changes or (folder / SETTINGS).is_file():
+                refuse_longer(tower.encoder, str(folder), **{name: getattr(settings, name)})
+            longest = longest_text(tower.encoder) or getattr(settings, name)
+            settings = replace(settings, **{name: min(longest, getattr(settings, name))})
+    return settings
 
 
 def length_batches(lengths_N: np.ndarray, tokens: int, alike: bool = False) -> Iterator[np.ndarray]:

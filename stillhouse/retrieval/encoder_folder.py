@@ -10,19 +10,19 @@ Separate towers have a `Router` over both for sentence-transformers: `encode_que
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
+from stillhouse.retrieval.model_files import REMEDY, WEIGHTS, json_object, read_tensors
+from stillhouse.retrieval.model_folder import CONFIG, load_model, refuse_larger_vocabulary, refuse_unusable
 from stillhouse.retrieval.pooling import (
     POOLING,
     EncoderSettings,
@@ -42,7 +42,7 @@ TRANSFORMERS: Mapping[Role, str] = {"passage": "", "query": "query"}
 """The folder of a role's Transformer."""
 BAG = ("0_StaticEmbedding", "1_Dense", "2_Dense")
 """The folders of a bag of words: embeddings of words, the hidden layer with tanh, the output."""
-WEIGHTS = "model.safetensors"
+WORDS = "embedding.weight"
 
 
 def is_bag_of_words(folder: Path) -> bool:
@@ -61,9 +61,10 @@ def refuse_bag_of_words(folder: Path) -> None:
 
 def refuse_cross_encoder(folder: Path) -> None:
     """Refuses a cross-encoder where texts are to become vectors: what is in it would be read, and mean nothing."""
-    config = folder / "config.json"
-    architectures = json.loads(config.read_text(encoding="utf-8")).get("architectures") if config.is_file() else None
-    if any(name.endswith("ForSequenceClassification") for name in architectures or ()):
+    config = folder / CONFIG
+    architectures = json_object(config).get("architectures") if config.is_file() else None
+    names = architectures if isinstance(architectures, list) else []
+    if any(str(name).endswith("ForSequenceClassification") for name in names):
         raise InputError(
             f"{folder} is a cross-encoder, which scores pairs and makes no vectors; give a retriever or an encoder. To "
             "start one from its layers, `stillhouse fetch-model` it first"
@@ -71,11 +72,20 @@ def refuse_cross_encoder(folder: Path) -> None:
 
 
 def read_towers(folder: Path, settings: EncoderSettings, tokenizer: PreTrainedTokenizerBase) -> dict[Role, Tower]:
-    """The towers by role, in float32; no "query" where `settings.towers`, the folder's own, is "shared"."""
+    """The towers by role, in float32; no "query" where `settings.towers`, the folder's own, is "shared".
+
+    Raises `InputError` for files that are missing, damaged, or not of one model.
+    """
     roles: tuple[Role, ...] = ("passage",) if settings.towers == "shared" else ("passage", "query")
-    if is_bag_of_words(folder):
-        return {role: _read_bag(folder / ROUTES[role], tokenizer) for role in roles}
-    return {role: _read_transformer(folder / TRANSFORMERS[role], settings) for role in roles}
+    towers: dict[Role, Tower] = {}
+    for role in roles:
+        if is_bag_of_words(folder):
+            towers[role] = _read_bag(folder / ROUTES[role], tokenizer)
+        else:
+            towers[role] = _read_transformer(folder / TRANSFORMERS[role], tokenizer, settings)
+    if len({tower.width for tower in towers.values()}) > 1:
+        raise InputError(f"{folder}: its towers make vectors of different widths, which cannot be compared; {REMEDY}")
+    return towers
 
 
 def write_towers(
@@ -124,10 +134,12 @@ def _write_tower(
     write_modules(own, int(tower.encoder.config.hidden_size), settings, tower.projection)
 
 
-def _read_transformer(folder: Path, settings: EncoderSettings) -> TransformerTower:
-    encoder = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32, trust_remote_code=False)
+def _read_transformer(folder: Path, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> TransformerTower:
+    encoder = load_model(AutoModel, folder).model
+    refuse_unusable(folder, encoder, tokenizer)
+    width, wanted = int(encoder.config.hidden_size), settings.projection
     return TransformerTower(
-        encoder, settings.pooling, read_projection(folder / PROJECTION) if settings.projection else None
+        encoder, settings.pooling, read_projection(folder / PROJECTION, width, wanted) if wanted else None
     )
 
 
@@ -142,16 +154,20 @@ def _write_bag(folder: Path, tower: BagOfWordsTower, tokenizer: PreTrainedTokeni
     words.no_padding()
     words.enable_truncation(max_length - tokenizer.num_special_tokens_to_add())
     words.save(str(embedding / "tokenizer.json"))
-    weights = {"embedding.weight": tower.embedding.weight.detach().cpu().contiguous()}
+    weights = {WORDS: tower.embedding.weight.detach().cpu().contiguous()}
     save_file(weights, embedding / WEIGHTS, metadata={"format": "pt"})
     write_projection(hidden, tower.hidden, nn.Tanh)
     write_projection(output, tower.output)
 
 
 def _read_bag(folder: Path, tokenizer: PreTrainedTokenizerBase) -> BagOfWordsTower:
-    weights_VE = load_file(folder / BAG[0] / WEIGHTS)["embedding.weight"]
-    hidden, output = (read_projection(folder / name) for name in BAG[1:])
+    weights_VE = read_tensors(folder / BAG[0] / WEIGHTS, {WORDS: (None, None)})[WORDS]
+    refuse_larger_vocabulary(folder / BAG[0], tokenizer, len(weights_VE))
+    hidden = read_projection(folder / BAG[1], weights_VE.shape[1])
+    output = read_projection(folder / BAG[2], hidden.out_features)
     added = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
+    if None in added:
+        raise InputError(f"{folder.parent}: the tokenizer has no [CLS] or no [SEP], which bags leave out; {REMEDY}")
     tower = BagOfWordsTower(len(weights_VE), added, output.out_features, weights_VE.shape[1], hidden.out_features)
     tower.embedding.load_state_dict({"weight": weights_VE})
     tower.hidden, tower.output = hidden, output

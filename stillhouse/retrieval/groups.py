@@ -74,12 +74,14 @@ class GroupSampler:
         self._answers = AnswerSets(*never_negative(corpus, list(ids)))
         self._rows_QD = negatives.rows_QD
         self._scores_QD = scores_QD
+        self.corpus = corpus
+        self._split = split
         self._count = count
         self._depth = depth
         self._seed = seed
         self._without_negatives = 0
         self._unscored = 0
-        self._check(corpus, split)
+        self._check()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -109,6 +111,15 @@ class GroupSampler:
         """Whether each passage of `rows_M` is a right answer to each query (`never_negative`), [B, M]."""
         return self._answers.hold(examples_B[:, None], rows_M[None, :])
 
+    def best_negatives(self, examples_B: NDArray[np.int64], depth: int) -> NDArray[np.int32]:
+        """The rows of each query's best negatives, scored by a teacher or not, best first, padded with -1: [B, depth].
+
+        There are fewer columns where no query has as many. Raises `InputError` as the sampler itself.
+        """
+        rows_BD = np.asarray(self._rows_QD[self.query_numbers_Q[examples_B], :depth])
+        self._refuse_wrong(examples_B, rows_BD)
+        return rows_BD
+
     def _positive_turn(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which of its positives each example has, from 0."""
         available_B = np.diff(self.offsets)[examples_B]
@@ -125,22 +136,11 @@ class GroupSampler:
             allowed_BD &= ~np.isnan(self._scores_QD[numbers_B, : self._depth])
         return rows_BD, allowed_BD
 
-    def _check(self, corpus: Corpus, split: str) -> None:
+    def _check(self) -> None:
         """Reads every negative once, some queries at a time: refuses wrong ones and counts what is said of them."""
         for examples_B in self._blocks():
             rows_BD, allowed_BD = self._candidates(examples_B)
-            if rows_BD.max(initial=-1) >= corpus.passage_count:
-                raise InputError(
-                    "the negatives name passages that the corpus has not; make them again with this corpus"
-                )
-            wrong_BD = self._answers.hold(examples_B[:, None], rows_BD)
-            if wrong_BD.any():
-                place, column = np.argwhere(wrong_BD)[0]
-                passage = corpus.passage_ids[rows_BD[place, column]].item()
-                raise InputError(
-                    f"passage {passage!r} is a right answer to {split} query {self.query_ids[examples_B[place]]!r} and "
-                    "stands among its negatives; make them again by `stillhouse lexical` or `stillhouse mine`"
-                )
+            self._refuse_wrong(examples_B, rows_BD)
             available_B, drawn_B = (rows_BD >= 0).sum(axis=1), allowed_BD.sum(axis=1)
             if (drawn_B < np.minimum(available_B, self._count)).any():
                 place = int(np.argmax(drawn_B < np.minimum(available_B, self._count)))
@@ -151,6 +151,20 @@ class GroupSampler:
                 )
             self._without_negatives += int((available_B == 0).sum())
             self._unscored += int((available_B - drawn_B).sum())
+
+    def _refuse_wrong(self, examples_B: NDArray[np.int64], rows_BD: NDArray[np.int32]) -> None:
+        """Refuses negatives that are no passages and those that are right answers."""
+        if rows_BD.max(initial=-1) >= self.corpus.passage_count:
+            raise InputError("the negatives name passages that the corpus has not; make them again with this corpus")
+        wrong_BD = self._answers.hold(examples_B[:, None], rows_BD)
+        if wrong_BD.any():
+            place, column = np.argwhere(wrong_BD)[0]
+            passage = self.corpus.passage_ids[rows_BD[place, column]].item()
+            query = self.query_ids[examples_B[place]]
+            raise InputError(
+                f"passage {passage!r} is a right answer to {self._split} query {query!r} and stands among its "
+                "negatives; make them again by `stillhouse lexical` or `stillhouse mine`"
+            )
 
     def _blocks(self) -> Iterator[NDArray[np.int64]]:
         for start in range(0, len(self), QUERIES_AT_ONCE):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval import rotation
 from stillhouse.retrieval.answer_matching import AnswerMatcher
 from stillhouse.retrieval.false_negatives import Accept
@@ -118,6 +119,7 @@ def first_kept(rows_QK: Rows, keep_QK: NDArray[np.bool_], depth: int) -> Rows:
     return rows_QD
 
 
+@doing("choosing hard negatives")
 def ranked(
     asked: MiningQueries,
     search: Search,
@@ -151,6 +153,7 @@ def ranked(
     return rows_QD, above
 
 
+@doing("choosing hard negatives")
 def best_of(asked: MiningQueries, rows_QW: Rows, depth: int, accept: Sequence[Accept] = ()) -> tuple[Rows, int]:
     """The first `depth` rows of another source that may be negatives and that every filter accepts.
 

@@ -5,7 +5,6 @@ Shape suffixes: B texts, L tokens, D hidden width.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,11 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.artifacts import write_json
+from stillhouse.config import build, setting
 from stillhouse.errors import InputError
+from stillhouse.retrieval.model_files import REMEDY, json_object, read_json
 from stillhouse.retrieval.projection import PROJECTION, write_projection
 
 POOLINGS = ("cls", "mean")
+LONGEST = 1_000_000
+"""Tokens of a text, whatever the model: a larger number is a mistake."""
 SETTINGS = "stillhouse.json"
+MODULES = "modules.json"
 POOLING = "1_Pooling"
 
 
@@ -30,12 +34,12 @@ class EncoderSettings:
     "separate" where queries have an encoder of their own.
     """
 
-    pooling: str = "cls"
-    normalize: bool = True
-    query_length: int = 32
-    passage_length: int = 144
-    projection: int = 0
-    towers: str = "shared"
+    pooling: str = setting("cls", "how token states become a vector", choices=POOLINGS)
+    normalize: bool = setting(True, "vectors have length 1")
+    query_length: int = setting(32, "tokens of a query", minimum=3, maximum=LONGEST)
+    passage_length: int = setting(144, "tokens of a passage", minimum=3, maximum=LONGEST)
+    projection: int = setting(0, "width of the layer on the pooled vector", minimum=0)
+    towers: str = setting("shared", "whether queries have an encoder of their own", choices=("shared", "separate"))
 
 
 def pool(hidden_BLD: Tensor, mask_BL: Tensor, pooling: str) -> Tensor:
@@ -70,7 +74,7 @@ def write_module_list(folder: Path, modules: Sequence[tuple[str, str]]) -> None:
     """Writes which modules sentence-transformers runs one after another: each a kind and the folder that it lies in."""
     numbered = enumerate(modules)
     rows = [{"idx": i, "name": str(i), "path": path, "type": module_type(kind)} for i, (kind, path) in numbered]
-    write_json(folder / "modules.json", rows)
+    write_json(folder / MODULES, rows)
 
 
 def module_type(kind: str) -> str:
@@ -125,25 +129,38 @@ def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
 def read_settings(folder: Path) -> EncoderSettings:
     """An encoder folder's settings: from `stillhouse.json`, else its sentence-transformers modules, else [CLS].
 
-    Raises `InputError` for a pooling that Stillhouse does not know.
+    Raises `InputError` for a pooling that Stillhouse does not know, and for files that do not say what they should.
     """
-    own = folder / SETTINGS
+    own, listed = folder / SETTINGS, folder / MODULES
     if own.is_file():
-        return EncoderSettings(**json.loads(own.read_text(encoding="utf-8")))
-    if not (folder / "modules.json").is_file():
+        return build(EncoderSettings, json_object(own), str(own))
+    if not listed.is_file():
         return EncoderSettings()
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    by_kind = {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
+    by_kind = _modules_of(listed)
     unknown = by_kind.keys() - {"Transformer", "Pooling", "Normalize"}
     if unknown:
-        raise InputError(f"{folder}: modules {', '.join(sorted(unknown))} are not supported; use a plain encoder")
-    pooling = json.loads((folder / by_kind["Pooling"] / "config.json").read_text(encoding="utf-8"))
+        raise InputError(f"{listed}: modules {', '.join(sorted(unknown))} are not supported; use a plain encoder")
+    if "Pooling" not in by_kind:
+        raise InputError(f"{listed} lists no Pooling, which makes one vector of a text; {REMEDY}")
+    path = folder / by_kind["Pooling"] / "config.json"
+    pooling = json_object(path)
     modes = {name.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
              for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True}  # fmt: skip
     mode = pooling.get("pooling_mode") or "+".join(sorted(modes))
     if mode not in POOLINGS:
-        raise InputError(f"{folder}: pooling {mode!r} is not supported; {' and '.join(POOLINGS)} are")
+        raise InputError(f"{path}: pooling {mode!r} is not supported; {' and '.join(POOLINGS)} are")
     return EncoderSettings(pooling=mode, normalize="Normalize" in by_kind)
+
+
+def _modules_of(path: Path) -> dict[str, str]:
+    """The folder of each kind of module that a `modules.json` lists."""
+    modules = read_json(path)
+    if not isinstance(modules, list) or not all(
+        isinstance(module, dict) and isinstance(module.get("type"), str) and isinstance(module.get("path"), str)
+        for module in modules
+    ):
+        raise InputError(f"{path} is no list of modules, each with a type and a path; {REMEDY}")
+    return {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
 
 
 def normalized(vectors_BD: Tensor) -> Tensor:

@@ -1,28 +1,36 @@
-"""Training the cross-encoder with the listwise loss (001 eq. 4).
+"""Training the cross-encoder: by the listwise loss (001 eq. 4), or by binary cross-entropy of each pair.
 
 Shape suffixes: B queries, K candidates of a query, column 0 its positive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
+from stillhouse.retrieval.binary_cross_entropy import binary_cross_entropy
 from stillhouse.retrieval.cross_encoder import CrossEncoder, PairTexts
-from stillhouse.retrieval.group_training import open_samplers, train_on_groups
+from stillhouse.retrieval.dev_ranking import DevCandidates
+from stillhouse.retrieval.dev_scores import score_by_reranker
+from stillhouse.retrieval.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.listwise import disagreement, listwise_loss
 from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.settings import GroupTrainingConfig
 from stillhouse.training.batches import chunks
 from stillhouse.training.curves import CurveRow
-from stillhouse.training.settings import TrainingConfig
+from stillhouse.training.measurements import READS_OF_TRAINING
+
+LOSSES = {"listwise": listwise_loss, "bce": binary_cross_entropy}
+"""The losses of a query's scores, by their names in settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +55,10 @@ class RerankerLoss:
 
     `loss(split, loss.draw(split, examples_B, times_B))`.
 
-    In training, `r_drop` > 0 reads every pair twice, with different dropout: the loss is the mean of both listwise
-    losses plus `r_drop` times their `disagreement`. `pairs_at_once` > 0 bounds a part, which has one query at least.
+    `of_scores(scores_BK, candidate_BK)` is the loss of the queries of a part, a mean over them: `listwise_loss` or
+    `binary_cross_entropy`. In training, `r_drop` > 0 reads every pair twice, with different dropout: the loss is the
+    mean of both losses plus `r_drop` times their `disagreement`. `pairs_at_once` > 0 bounds a part, which has one query
+    at least.
     """
 
     def __init__(
@@ -60,6 +70,7 @@ class RerankerLoss:
         r_drop: float,
         pairs_at_once: int,
         device: torch.device,
+        of_scores: Callable[[Tensor, Tensor], Tensor] = listwise_loss,
     ) -> None:
         self._model = model
         self._texts = texts
@@ -68,6 +79,7 @@ class RerankerLoss:
         self._r_drop = r_drop
         self._pairs_at_once = pairs_at_once
         self._device = device
+        self._of_scores = of_scores
 
     def draw(self, split: str, examples_B: np.ndarray, times_B: np.ndarray) -> DrawnPairs:
         """The pairs of the examples, tokenized."""
@@ -85,10 +97,10 @@ class RerankerLoss:
         for part in self._parts(*number_BK.shape):
             pairs, known_BK = self._pairs(drawn.pairs, number_BK[part])
             scores_BK = self._scores(pairs, known_BK)
-            loss = listwise_loss(scores_BK, known_BK)
+            loss = self._of_scores(scores_BK, known_BK)
             if training and self._r_drop:
                 again_BK = self._scores(pairs, known_BK)
-                both = (loss + listwise_loss(again_BK, known_BK)) / 2
+                both = (loss + self._of_scores(again_BK, known_BK)) / 2
                 loss = both + self._r_drop * disagreement(scores_BK, again_BK, known_BK)
             yield loss * (len(part) / len(number_BK))
 
@@ -122,19 +134,28 @@ def train_reranker(
     model: CrossEncoder,
     corpus: Corpus,
     negatives: Negatives,
-    config: TrainingConfig,
+    config: GroupTrainingConfig,
     drawing: Drawing,
     r_drop: float,
     pairs_at_once: int,
     context: Context,
+    loss_name: str = "listwise",
 ) -> list[CurveRow]:
-    """Trains `model` in place on the train queries and returns its curves; dev queries give the held-out loss.
+    """Trains `model` in place on the train queries and returns its curves; dev queries choose what is kept of it.
 
     The held-out loss is of all candidates that are drawn, read once without dropout.
-    Raises `InputError` as `GroupSampler`. A query without negatives teaches nothing and adds 0 to the loss.
+    Raises `InputError` as `GroupSampler`. A query without negatives teaches nothing and adds 0 to the listwise loss.
     """
     texts = open_passage_texts(corpus, context.work)
     drawn = drawing.forward or drawing.negatives
     samplers = open_samplers(corpus, negatives, drawn, drawing.depth, config.seed, context)
-    loss = RerankerLoss(model, texts, samplers, drawing, r_drop, pairs_at_once, context.torch_device())
-    return train_on_groups(model, samplers, loss.draw, loss, config, context)
+    device = context.torch_device()
+    loss = RerankerLoss(model, texts, samplers, drawing, r_drop, pairs_at_once, device, LOSSES[loss_name])
+
+    def score(candidates: DevCandidates) -> NDArray[np.float32]:
+        return score_by_reranker(model, candidates, texts, context)
+
+    passes = READS_OF_TRAINING * (2 if r_drop else 1)
+    example = passes * (1 + drawing.negatives) + (1 + drawing.forward if drawing.forward else 0)
+    reads = Reads(example=example, heldout=1 + drawn, passages_once=False)
+    return train_on_groups(model, samplers, loss.draw, loss, score, reads, config, context)

@@ -19,9 +19,11 @@ from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
 from stillhouse.retrieval.contrastive import contrastive_loss
+from stillhouse.retrieval.dev_ranking import DevCandidates
+from stillhouse.retrieval.dev_scores import score_by_retriever
 from stillhouse.retrieval.distillation import distillation_loss
 from stillhouse.retrieval.encoder import BiEncoder, EncoderTexts
-from stillhouse.retrieval.group_training import open_samplers, train_on_groups
+from stillhouse.retrieval.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.pooling import normalized
@@ -30,6 +32,7 @@ from stillhouse.retrieval.teacher import Teacher, TeacherScores
 from stillhouse.training.batches import cheapest_parts, length_parts
 from stillhouse.training.curves import CurveRow
 from stillhouse.training.joint_loss import Part, joint_loss, joint_losses
+from stillhouse.training.measurements import READS_OF_TRAINING
 from stillhouse.training.unpadded import leaves_padding_out
 
 PART_COST = {"cpu": 128, "cuda": 4096}
@@ -187,7 +190,7 @@ def train_retriever(
     negatives_depth: int,
     context: Context,
 ) -> list[CurveRow]:
-    """Trains `encoder` in place on the train queries and returns its curves; dev queries give the held-out loss.
+    """Trains `encoder` in place on the train queries and returns its curves; dev queries choose what is kept of it.
 
     Raises `InputError` for a split without queries, and where batches would hold one passage alone.
     """
@@ -210,4 +213,9 @@ def train_retriever(
     def loss(split: str, drawn: DrawnGroups) -> Tensor | Iterator[Tensor]:
         return (losses[split].training if split == "train" else losses[split].heldout)(drawn)
 
-    return train_on_groups(encoder, samplers, draw, loss, config, context)
+    def score(candidates: DevCandidates) -> NDArray[np.float32]:
+        return score_by_retriever(encoder, candidates, texts, context)
+
+    group = 2 + negatives_per_query
+    reads = Reads(example=READS_OF_TRAINING * group, heldout=group, passages_once=True)
+    return train_on_groups(encoder, samplers, draw, loss, score, reads, config, context)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from stillhouse.config import setting
 from stillhouse.errors import InputError
+from stillhouse.training.measurements import FEWEST, MOST, READS_OF_TRAINING, SHARE
 from stillhouse.training.settings import TrainingConfig
 
 NO_MODEL = "none"
@@ -80,7 +81,45 @@ code of its authors, and 003 eq. 10."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrieverConfig(TrainingConfig):
+class DevRankingConfig:
+    """Which dev queries are ranked to choose a model, and among how many candidates."""
+
+    eval_queries: int = setting(
+        0, "measure on at most so many dev queries, a sample drawn from the seed; 0 = all", minimum=0
+    )
+    eval_depth: int = setting(
+        50, "candidates of a dev query that are ranked: the best so many of its negatives, and its positives", minimum=1
+    )
+
+
+RANKINGS = {"rr10": "RR@10", "ndcg10": "nDCG@10"}
+"""What the rankings that choose a model are called in settings, and by ir_measures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
+    """How a training on groups measures itself on dev queries, and which of its steps is kept."""
+
+    metric_for_best_model: str = setting(
+        "loss",
+        "what chooses the step that is kept: loss = the lowest held-out loss of drawn groups; rr10, ndcg10 = the "
+        "highest RR@10 or nDCG@10 of dev queries, whose positives and best eval_depth negatives are ranked: the start "
+        "is kept where no step ranks them better",
+        choices=("loss", *RANKINGS),
+    )
+    patience: int = setting(0, "stop after so many measurements in a row without a better one; 0 = never", minimum=0)
+    heldout_share: float = setting(
+        0.0,
+        "with heldout_every 0, measurements read at most this share of what the training reads, where a text that is "
+        f"trained on counts {READS_OF_TRAINING} times: at {MOST} moments beside the start or, down to {FEWEST}, fewer, "
+        f"then on fewer dev queries; 0 = {SHARE:g} where a ranking chooses, no limit where the loss does",
+        minimum=0,
+        maximum=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieverConfig(GroupTrainingConfig):
     """The bi-encoder's loss, and how a batch's texts are encoded for it."""
 
     temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
@@ -108,6 +147,17 @@ class RetrieverConfig(TrainingConfig):
         read_widths(self.matryoshka_widths)
         if self.gradient_cache and not self.texts_at_once:
             raise InputError("gradient_cache saves no memory without texts_at_once; set that, to 64 for instance")
+
+
+def read_alphas(text: str) -> tuple[float, ...]:
+    """The shares of `average`, as they stand in its setting. Raises `InputError` for anything else."""
+    words = re.split(r"[+\s]+", text.strip())
+    if not all(re.fullmatch(r"0?\.[0-9]{1,9}|[01](\.0{0,9})?", word) for word in words):
+        raise InputError(f"alphas must be numbers from 0 to 1 with + between them, not {text!r}")
+    alphas = tuple(float(word) for word in words)
+    if len(set(alphas)) < len(alphas):
+        raise InputError(f"alphas must name each share once: {text!r}")
+    return alphas
 
 
 def read_widths(text: str) -> tuple[int, ...]:

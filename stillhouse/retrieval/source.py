@@ -7,19 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
+from huggingface_hub import snapshot_download
+from transformers import AutoModel, AutoModelForMaskedLM
 
 from stillhouse.artifacts import MANIFEST, read_manifest
-from stillhouse.errors import InputError
+from stillhouse.errors import InputError, is_full_disk
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.model_folder import CONFIG, load_model, read_config, refuse_unusable
+from stillhouse.retrieval.pooling import POOLINGS, read_settings, write_modules
 from stillhouse.retrieval.positions import refuse_longer
 from stillhouse.retrieval.settings import NO_MODEL
-from stillhouse.retrieval.tokenizer_files import save_tokenizer
-from stillhouse.retrieval.towers import Role, TransformerTower
+from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
 
 PACKAGE = "package:"
+MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.tiktoken"]
+"""What is fetched of a model on the hub: no pickles, and no code."""
+OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
+"""Folders of the hub's models with the same weights once more, for other programs."""
 
 
 def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
@@ -60,20 +66,29 @@ def _in_package(distribution: str) -> Path:
     for place in spec.submodule_search_locations:
         weights = sorted(Path(place).rglob("*.safetensors"))
         for path in weights:
-            if (path.parent / "config.json").is_file():
+            if (path.parent / CONFIG).is_file():
                 return path.parent
     raise InputError(f"the package {distribution} carries no model in safetensors form")
 
 
-def missing_head(model_class: type, folder: str, **options: object) -> tuple[PreTrainedModel, bool]:
-    """Loads a model and tells whether part of it beyond the encoder was missing and is now random."""
-    model, info = model_class.from_pretrained(  # type: ignore[attr-defined]
-        folder, output_loading_info=True, dtype=torch.float32, trust_remote_code=False, **options
-    )
-    prefix = model.base_model_prefix + "."
-    return model, any(not key.startswith(prefix) for key in info["missing_keys"])
+def downloaded(name: str) -> Path:
+    """The folder of a model of the Hugging Face hub, in the hub's own cache; fetched where it is not there yet.
+
+    Raises `InputError` for a name that the hub does not have, and where the hub cannot be asked.
+    """
+    try:
+        return Path(snapshot_download(name, allow_patterns=MODEL_FILES, ignore_patterns=OTHER_FORMS))
+    except Exception as error:  # the hub's errors have no class in common
+        if is_full_disk(error):
+            raise
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InputError(
+            f"the model {name!r} cannot be loaded ({reason}); give a model folder, `{PACKAGE}NAME` for a model in an "
+            "installed package, or a name on the Hugging Face hub"
+        ) from error
 
 
+@doing("fetching the model")
 def fetch(
     name: str, layers: int, pooling: str, query_length: int, passage_length: int, folder: Path
 ) -> dict[str, object]:
@@ -84,26 +99,19 @@ def fetch(
     Raises `InputError` when the source cannot be read.
     """
     source = locate(name)
-    if Path(source).is_dir() and read_settings(Path(source)).towers == "separate":
-        return _fetch_towers(Path(source), layers, pooling, query_length, passage_length, folder)
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        settings = read_settings(Path(source)) if Path(source).is_dir() else EncoderSettings()
-        if layers:
-            if layers > config.num_hidden_layers:
-                raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
-            config.num_hidden_layers = layers
-        model, headless = missing_head(AutoModelForMaskedLM, source, config=config)
-        if headless:
-            model = AutoModel.from_pretrained(source, config=config, dtype=torch.float32, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"the model {name!r} cannot be loaded ({str(error).splitlines()[0]}); give a model folder, "
-            f"`{PACKAGE}NAME` for a model in an installed package, or a name on the Hugging Face hub"
-        ) from None
+    place = Path(source) if Path(source).is_dir() else downloaded(source)
+    settings = read_settings(place)
+    if settings.towers == "separate":
+        return _fetch_towers(place, layers, pooling, query_length, passage_length, folder)
+    config = read_config(place)
+    if layers > config.num_hidden_layers:
+        raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
+    config.num_hidden_layers = layers or config.num_hidden_layers
+    loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers > 0)
+    headless = loaded.new_head
+    model = load_model(AutoModel, place, config, cut=layers > 0).model if headless else loaded.model
+    tokenizer = load_tokenizer(place)
+    refuse_unusable(place, model, tokenizer)
     refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
     if pooling != "own":
         settings = replace(settings, pooling=pooling)
@@ -128,13 +136,8 @@ def _fetch_towers(
         raise InputError(f"{source} has two towers, which are taken whole; leave layers at 0 and pooling at own")
     torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
     encoder = BiEncoder.load(source, query_length=query_length, passage_length=passage_length)
-    lengths: dict[Role, int] = {"query": query_length, "passage": passage_length}
-    for role, length in lengths.items():
-        tower = encoder.tower(role)
-        if isinstance(tower, TransformerTower):
-            refuse_longer(tower.encoder, str(source), **{f"{role}_length": length})
     encoder.save(folder)
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    config = read_config(folder)
     return {
         "lm_head": "absent",
         "layers": int(config.num_hidden_layers),

@@ -1,11 +1,12 @@
-"""The cross-encoder's scores of positives and negatives: written by `score`, read by distillation.
+"""A teacher's scores of positives and negatives: written by `score`, read by distillation.
 
 Shapes: Q queries, D negatives' depth, P positives of a split, B examples, K candidates.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.arrays import save_array
+from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
+from stillhouse.retrieval.fused_teacher import FusedTeacher
 from stillhouse.retrieval.groups import Groups, GroupSampler
+
+CHOICE = "choice.json"
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,21 @@ class Teacher:
         schema = pa.schema([("query_id", pa.string()), ("row", pa.int32()), ("score", pa.float32())])
         columns = {name: list(self.positives[name]) for name in schema.names}
         pq.write_table(pa.Table.from_pydict(columns, schema=schema), folder / "positives.parquet")
+
+
+def write_choice(folder: Path, found: FusedTeacher) -> None:
+    """Writes `choice.json` beside the scores: which teacher it is, and how it ranks beside its student."""
+    write_json(folder / CHOICE, asdict(found) | {"ahead": found.ahead})
+
+
+def is_ahead(folder: Path) -> bool:
+    """Whether a teacher ranked the dev queries' candidates better than its student (`FusedTeacher.ahead`)."""
+    try:
+        return bool(json.loads((folder / CHOICE).read_text(encoding="utf-8"))["ahead"])
+    except (OSError, ValueError, KeyError):
+        raise InputError(
+            f"{folder} has no {CHOICE}: it is of an earlier version; run `stillhouse score` again"
+        ) from None
 
 
 class TeacherScores:

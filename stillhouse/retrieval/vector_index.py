@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from stillhouse.artifacts import write_json
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.embeddings import Embeddings
 from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
 from stillhouse.retrieval.gpu_search import blocks_of, gpu_search, on_gpu
@@ -73,6 +74,7 @@ def cut(vectors_ND: NDArray[np.float32], width: int, normalize: bool) -> NDArray
     return vectors_ND / np.maximum(lengths_N1, np.float32(1e-12))
 
 
+@doing("building the index")
 def write_index(
     folder: Path, config: IndexConfig, vectors: CutVectors, passage_ids: PassageIds, model_width: int
 ) -> None:
@@ -144,6 +146,7 @@ class VectorIndex:
         for start in range(0, len(self), BLOCK):
             yield start, self._vectors_ND[start : start + BLOCK]
 
+    @doing("searching the index")
     def search(
         self, queries_QD: NDArray[np.float32], depth: int, gpu: bool = False
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -206,6 +209,7 @@ class Measured:
         return f"{recall} on {self.queries} {self.source}, {self.milliseconds:.2f} ms a query"
 
 
+@doing("measuring the index")
 def measure(folder: Path, vectors: CutVectors, queries: tuple[NDArray[np.float32], str]) -> Measured:
     """Measures an index against exact search over its vectors, and adds the recall to its `index.json`.
 

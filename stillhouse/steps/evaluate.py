@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from stillhouse.config import nearest, setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
-from stillhouse.steps.spec import Paths, Port, Report, Step
+from stillhouse.steps.spec import Paths, Port, Report, Step, named
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.figures import Measured
@@ -52,9 +51,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.runs import write_lines
 
     measures = parse_measures(config.measures)
-    runs = {system: inputs[system] for system in SYSTEMS if system in inputs}
-    if not runs:
-        raise InputError("step 'evaluate' needs at least one run; give --bm25, --zero-shot, --distilled or another")
+    runs = named(inputs, "run")
     compared_pair = _pair(config.compared, list(runs))
     corpus = Corpus.open(inputs["corpus"])
     of_dev, of_test = (figures.measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
@@ -84,17 +81,18 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     write_json(folder / "dev_metrics.json", dev.means())
     if synthetic:
         write_json(folder / "metrics_synthetic.json", synthetic.means())
-    for made in (measured for measured in of_test if measured.synthetic):
+    for asked in (measured for measured in of_test if measured.synthetic):
         (folder / SYNTHETIC_RUNS).mkdir()
-        for system, lines in made.runs.items():  # as they are measured: without the passages that queries are from
+        for system, lines in asked.runs.items():  # as they are measured: without the passages that queries are from
             write_lines(folder / SYNTHETIC_RUNS / f"{system}.trec", lines, system)
     write_json(folder / "intervals.json", bounds)
     write_json(folder / "significance.json", figures.significance_json(compared))
     write_json(folder / "breakdowns.json", breakdowns_json(parts))
     table = pa.Table.from_pandas(figures.per_query_table(corpus, of_dev + of_test), preserve_index=False)
     pq.write_table(table.replace_schema_metadata(None), folder / "per_query.parquet", compression="zstd")
-    found = {name: read_curves(inputs[f"{name}_curves"]) for name in TRAININGS if f"{name}_curves" in inputs}
+    found = {name: read_curves(folder) for name, folder in named(inputs, "curves").items()}
     curves = {name: rows for name, rows in found.items() if len(rows)}
+    made = {system: read_manifest(folder, verify=False) for system, folder in runs.items()}
     content = Content(
         title=config.title,
         corpus=corpus,
@@ -109,7 +107,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         bootstrap_samples=config.bootstrap_samples,
         randomisation_samples=config.randomisation_samples,
         breakdowns=parts,
-        costs={system: read_manifest(runs[system], verify=False).facts for system in runs},
+        costs={system: manifest.facts for system, manifest in made.items()},
+        made_by={system: manifest.step for system, manifest in made.items()},
         compared=compared_pair,
         cut_short=short,
     )
@@ -170,8 +169,8 @@ STEP = Step(
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        *(Port(name, f"run of {text}", optional=True) for name, text in SYSTEMS.items()),
-        *(Port(f"{name}_curves", f"loss curves: {text}", optional=True) for name, text in TRAININGS.items()),
+        Port("run", "the run of a system", many=True),
+        Port("curves", "the loss curves of a training", optional=True, many=True),
     ),
     outputs=(Port("evaluation", "metrics, significance and the report"),),
     run=run,

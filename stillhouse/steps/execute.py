@@ -6,13 +6,14 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from stillhouse import context as surroundings
 from stillhouse.artifacts import (
+    MANIFEST,
     Manifest,
     digest_files,
     digest_json,
@@ -27,6 +28,7 @@ from stillhouse.config import recorded
 from stillhouse.context import Context
 from stillhouse.errors import InputError, ValidationFailed, access_told
 from stillhouse.lock import only_process
+from stillhouse.monitoring.activity import doing, watched
 from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.old_work import DAYS, remove_old_work
@@ -34,9 +36,17 @@ from stillhouse.steps.spec import Report, Step
 from stillhouse.versions.environment import software
 
 VERDICT = "validation"
+ORDER = "order"
+"""The fact of an output that says in which order the folders of the ports that take many were given."""
 
 
-def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> Report:
+def execute(
+    step: Step,
+    config: Any,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    note_seconds: Callable[[float], None] = lambda seconds: None,
+) -> Report:
     """Runs `step` from input folders to output folders.
 
     Raises `InputError` for missing, damaged or mismatched inputs, before any work is done, and for places that may not
@@ -44,27 +54,37 @@ def execute(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mappin
     Progress that outlives a kill is kept in a work folder named by the digest of code, libraries, settings, inputs and
     what is computed on, and removed after success, or by a run of the step `DAYS` days later. While another process
     does the same work it waits; while another writes to one of the outputs it raises `InputError`. Prometheus is told
-    of it where the environment asks for that.
+    of it where the environment asks for that. While it works, the log is never silent for ten seconds. `note_seconds`
+    is called with the seconds that it took, unless an earlier run had done a part of the work.
     """
-    with watch_step(step.name, surroundings.say) as watched, access_told():
-        watched.report = _execute(step, config, inputs, outputs, watched.monitor)
-    return watched.report
+    quiet = surroundings.quiet() or surroundings.rank() > 0
+    with watch_step(step.name, surroundings.say) as under_watch, access_told(), watched(step.name, quiet):
+        under_watch.report = _execute(step, config, inputs, outputs, under_watch.monitor, note_seconds)
+    return under_watch.report
 
 
 def _execute(
-    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], monitor: Monitor
+    step: Step,
+    config: Any,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    monitor: Monitor,
+    note_seconds: Callable[[float], None],
 ) -> Report:
     started = time.monotonic()
     surroundings.hush_libraries()
     inputs = {name: Path(path) for name, path in inputs.items() if path}
-    manifests = open_inputs(step, inputs)
+    with doing("verifying the digests of what it reads"):
+        manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
     if surroundings.world_size() > 1 and not step.parallel:
         raise InputError(f"step '{step.name}' runs in one process; start it without torchrun")
     digests = {name: manifest.digest for name, manifest in manifests.items()}
+    with doing("loading PyTorch"):
+        machine = computed_on(config)
     context = Context(
-        work=surroundings.work_root() / work_name(step, config, digests, computed_on(config)),
+        work=surroundings.work_root() / work_name(step, config, digests, machine),
         device=surroundings.device(),
         quiet=surroundings.quiet() or surroundings.rank() > 0,
         monitor=monitor,
@@ -73,6 +93,7 @@ def _execute(
         context.work.mkdir(parents=True, exist_ok=True)
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
+        resumed = context.work.is_dir()
         context.work.mkdir(parents=True, exist_ok=True)
         old = remove_old_work(context.work.parent, step.name, context.work.name)
         if old:
@@ -81,12 +102,19 @@ def _execute(
         with whole_folders([outputs[name] for name in names]) as folders:
             staged = dict(zip(names, folders))
             report = step.run(config, inputs, staged, context)
-            for folder in folders:
-                write_manifest(folder, step.name, recorded(config), digests, report.facts)
+            order = step.order_of(inputs)
+            facts = report.facts | ({ORDER: order} if order else {})
+            with doing("computing the digests of what it wrote"):
+                for port, folder in zip(step.outputs, folders):
+                    beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}
+                    write_manifest(folder, step.name, recorded(config), digests | beside, facts)
         shutil.rmtree(context.work, ignore_errors=True)
+    seconds = time.monotonic() - started
+    if not resumed:
+        note_seconds(seconds)
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)
     read = ", ".join(str(path) for path in inputs.values()) or "its source"
-    context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {time.monotonic() - started:.1f} s")
+    context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {seconds:.1f} s")
     if report.facts.get("passed") is False:
         raise ValidationFailed(f"{report.summary}; the report is in {written}", report)
     return report
@@ -130,31 +158,44 @@ def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
     """Reads and verifies the manifest of every input that was given."""
     manifests = {}
     for port in step.inputs:
-        if port.name not in inputs:
-            if not port.optional:
-                raise InputError(f"step '{step.name}' needs {port.flag}: {port.help}")
-            continue
-        folder = inputs[port.name]
-        foreign = port.kind == "model" and folder.is_dir() and not (folder / "manifest.json").is_file()
-        manifests[port.name] = foreign_manifest(folder) if foreign else read_manifest(folder)
-        if port.name == VERDICT and not manifests[port.name].facts.get("passed"):
-            raise InputError(f"{folder}: the corpus did not pass validation; open its report.html and mend the corpus")
+        keys = port.keys(inputs)
+        if not keys and not port.optional:
+            needed = f"at least one {port.flag} NAME=FOLDER" if port.many else port.flag
+            raise InputError(f"step '{step.name}' needs {needed}: {port.help}")
+        for key in keys:
+            folder = inputs[key]
+            manifests[key] = manifest_of(folder, port.kind, verify=True)
+            if key == VERDICT and not manifests[key].facts.get("passed"):
+                raise InputError(
+                    f"{folder}: the corpus did not pass validation; open its report.html and mend the corpus"
+                )
     return manifests
+
+
+def manifest_of(folder: Path, kind: str, *, verify: bool = False) -> Manifest:
+    """The manifest of an input. A model may come from outside Stillhouse, and has then one of its files' digests."""
+    foreign = kind == "model" and folder.is_dir() and not (folder / MANIFEST).is_file()
+    return foreign_manifest(folder) if foreign else read_manifest(folder, verify=verify)
+
+
+def as_flag(key: str) -> str:
+    """An input or output as a message names it: `--corpus`, or `--run bm25` of a port that takes many."""
+    return "--" + key.replace("/", " ")
 
 
 def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
     """Refuses a data input that was made from something other than the step's own input of the same name."""
-    ports = {port.name: port for port in step.inputs}
     for name, manifest in manifests.items():
-        if ports[name].kind != "data":
+        port = step.port_of(name)
+        if port.kind != "data":
             continue
         for source, digest in manifest.inputs.items():
-            if source not in (ports[name].agrees_on or manifests):
+            if source not in (port.agrees_on or manifests):
                 continue
             if source in manifests and manifests[source].digest != digest:
                 raise InputError(
-                    f"step '{step.name}': --{name} was made from another {source} than the --{source} given here; "
-                    f"run step '{manifest.step}' again with this {source}"
+                    f"step '{step.name}': {as_flag(name)} was made from another {source} than the {as_flag(source)} "
+                    f"given here; run step '{manifest.step}' again with this {source}"
                 )
 
 
@@ -166,7 +207,7 @@ def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> N
         for other, place in [*inputs.items(), *((key, value) for key, value in outputs.items() if key != name)]:
             one, two = path.resolve(), Path(place).resolve()
             if one == two or one in two.parents or two in one.parents:
-                raise InputError(f"--{name} {path} and --{other} {place} overlap; give each a folder of its own")
+                raise InputError(f"--{name} {path} and {as_flag(other)} {place} overlap; give each a folder of its own")
 
 
 def code_digest() -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
@@ -33,7 +34,8 @@ class Config:
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     if config.model == NO_MODEL:
         return Report("no model", facts={"model": NO_MODEL})
-    from stillhouse.retrieval.source import fetch  # imports torch and transformers, which take seconds
+    with doing("loading PyTorch and Transformers"):
+        from stillhouse.retrieval.source import fetch
 
     facts = fetch(
         config.model, config.layers, config.pooling, config.query_length, config.passage_length, outputs["encoder"]

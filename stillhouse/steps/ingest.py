@@ -118,6 +118,8 @@ class Config:
 
     def __post_init__(self) -> None:
         refuse_secret(self.repo, "repo")
+        if not self.source.strip() and not self.repo:
+            raise InputError("source is empty, which would mean the current folder; name a corpus, as `sample`")
         if self.queries == "source" and self.pair_tasks != "auto":
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
         if self.revision and not self.repo:
@@ -152,6 +154,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.test_queries:
         source = with_test_queries(source, Path(config.test_queries).expanduser())
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")
+    for note in source.notes:
+        context.log(f"[ingest] {note}")
     limits = {"train": config.max_train_queries, "dev": config.max_dev_queries, "test": config.max_test_queries}
     choices = Choices(
         max_articles=config.max_articles,

@@ -1,4 +1,4 @@
-"""Step `lexical`: BM25's run, and hard negatives for the first retriever."""
+"""Step `lexical`: BM25's index and run, and hard negatives for the first retriever."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.runs import write_run
 
     corpus = Corpus.open(inputs["corpus"])
-    bm25 = BM25(read_passage_texts(corpus), config.k1, config.b)
+    bm25 = BM25.of(read_passage_texts(corpus), config.k1, config.b)
+    bm25.save(outputs["bm25"])
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
         rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
@@ -61,12 +62,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "lexical",
-    "retrieves with BM25: a run, and negatives for the first retriever",
+    "retrieves with BM25: its index, a run, and negatives for the first retriever",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("validation", "the verdict that lets the run go on", optional=True),
     ),
-    outputs=(Port("run", "BM25's run"), Port("negatives", "BM25's hard negatives")),
+    outputs=(Port("run", "BM25's run"), Port("negatives", "BM25's hard negatives"), Port("bm25", "its index")),
     run=run,
 )

@@ -27,24 +27,29 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.dense import check_index, folder_bytes, retrieve, time_queries
     from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.hybrid import read_hybrid
     from stillhouse.retrieval.runs import write_run
     from stillhouse.retrieval.vector_index import VectorIndex
 
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
     check_index(index, corpus)
+    hybrid = read_hybrid(inputs["hybrid"], index) if "hybrid" in inputs else None
     searched = 0
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)
-        rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), config.depth, context, config)
+        rows_QK, scores_QK = retrieve(encoder, index, list(queries["text"]), config.depth, context, config, hybrid)
         path = outputs["run"] / f"{split}.trec"
         write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, config.system)
         searched += len(queries)
     facts: dict[str, object] = {"index_bytes": folder_bytes(inputs["index"])}
     summary = f"{searched} queries, the best {config.depth} passages each"
+    if hybrid:
+        summary += f"; {hybrid.fusion}"
+        facts["fusion"] = str(hybrid.fusion)
     if config.latency_queries:
         texts = list(corpus.queries_of("test")["text"])[: config.latency_queries]
-        facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config)
+        facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config, hybrid)
         summary += f", {latency['median']:.1f} ms a query (median of {len(texts)})"
     return Report(summary, facts=facts)
 
@@ -57,6 +62,7 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
+        Port("hybrid", "how BM25 ranks with it: hybrid search", optional=True),
     ),
     outputs=(Port("run", "the ranked passages"),),
     run=run,

@@ -12,14 +12,23 @@ A step module stays cheap to import (no torch, pandas or faiss at its top), beca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stillhouse.context import Context
 
+T = TypeVar("T")
 Paths = Mapping[str, Path]
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+"""The name of a folder of a port that takes many."""
+
+
+def named(folders: Mapping[str, T], port: str) -> dict[str, T]:
+    """What the folders of a port that takes many map to, by their names, in the order given."""
+    return {key.partition("/")[2]: value for key, value in folders.items() if key.startswith(f"{port}/")}
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,10 @@ class Port:
     step's other inputs. `kind` "model" is free to be used with any corpus, and may come from outside Stillhouse.
     `agrees_on` names the inputs that a data port must share with the step where these are not all: negatives that
     another retriever mined are of the same corpus. `holds` is "Model" or "Dataset", what Kubeflow shows it as.
+    An output may belong `beside` outputs declared before it. Their digests are then recorded among its inputs, so that
+    an index stays tied to its model.
+    An input port may take `many` folders, each with a name: the key of one among a step's inputs is `port/NAME`
+    (`run/bm25`), there is at least one unless the port is optional, and their order is the order given.
     """
 
     name: str
@@ -38,6 +51,8 @@ class Port:
     optional: bool = False
     agrees_on: tuple[str, ...] = ()
     holds: str = ""
+    many: bool = False
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.holds:
@@ -46,6 +61,15 @@ class Port:
     @property
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def component_input(self) -> str:
+        """The name of a component's input: of a port that takes many, a folder that holds them all."""
+        return self.name if not self.many or self.name.endswith("s") else f"{self.name}s"
+
+    def keys(self, folders: Iterable[str]) -> list[str]:
+        """The keys of this port among those of folders, in their order."""
+        return [key for key in folders if (key.startswith(f"{self.name}/") if self.many else key == self.name)]
 
 
 @dataclass(frozen=True)
@@ -76,3 +100,21 @@ class Step:
     def identifier(self) -> str:
         """The name as Python and Kubeflow write it."""
         return self.name.replace("-", "_")
+
+    def port_of(self, key: str) -> Port:
+        """The port of an input's or output's key. Raises `KeyError` where the step has none."""
+        for port in (*self.inputs, *self.outputs):
+            if port.keys([key]):
+                return port
+        raise KeyError(key)
+
+    def argument(self, key: str, folder: str) -> tuple[str, str]:
+        """The flag of a folder and what follows it: `--corpus`, FOLDER or `--run`, NAME=FOLDER."""
+        name = key.partition("/")[2]
+        return self.port_of(key).flag, f"{name}={folder}" if name else folder
+
+    def order_of(self, folders: Iterable[str]) -> dict[str, list[str]]:
+        """The names of the folders of each port that takes many, in order; manifests sort what they record."""
+        keys = list(folders)
+        given = {port.name: [key.partition("/")[2] for key in port.keys(keys)] for port in self.inputs if port.many}
+        return {name: names for name, names in given.items() if names}

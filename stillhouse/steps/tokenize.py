@@ -33,10 +33,19 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if not corpus.passage_count:
         raise InputError(f"{inputs['corpus']} has no passages; `stillhouse ingest` a source that has some")
     tokenizer = load_tokenizer(inputs["tokenizer"])
-    parts = corpus.passage_blocks("title", "text", rows=TEXTS_AT_ONCE)
+    columns = ("title", "text", *(("passage_id",) if corpus.not_prose else ()))
+    parts = corpus.passage_blocks(*columns, rows=TEXTS_AT_ONCE)
     total = math.ceil(corpus.passage_count / TEXTS_AT_ONCE)
-    bar = context.progress(parts, "tokenizing", unit=f"{TEXTS_AT_ONCE} passages", total=total)
-    counts = write_tokens(outputs["tokens"], bar, tokenizer, config.max_length, config.language, corpus.titles)
+    bar = context.progress(parts, "tokenizing", unit="block", total=total)
+    counts = write_tokens(
+        outputs["tokens"],
+        bar,
+        tokenizer,
+        config.max_length,
+        config.language,
+        corpus.titles,
+        corpus.not_prose.keys(),
+    )
     structure = write_structure(outputs["tokens"], corpus)
     facts = counts | structure | {"vocabulary": len(tokenizer), "tokenizer": vocabulary_digest(tokenizer)}
     summary = f"{counts['passages']} passages, {counts['tokens']} tokens, {counts['truncated']} passages cut"

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.retrieval.settings import GroupTrainingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.training.settings import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TrainingConfig):
-    """The listwise loss of 001 eq. 4; defaults are 001 Table 13 (re-ranker)."""
+class Config(GroupTrainingConfig):
+    """How a query's candidates are drawn and compared; defaults are 001 Table 13 (re-ranker)."""
 
+    loss: str = setting(
+        "listwise",
+        "listwise = the positive among its query's candidates (001 eq. 4); bce = binary cross-entropy of each pair by "
+        "itself, where a positive counts as often as its query has negatives",
+        choices=("listwise", "bce"),
+    )
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
     negatives_per_query: int = setting(63, "negatives that a query is trained on each time it is seen", minimum=1)
     negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
@@ -34,6 +40,8 @@ class Config(TrainingConfig):
     layers: int = setting(0, "keep the first so many layers of the model it starts from; 0 = all of them", minimum=0)
 
     def __post_init__(self) -> None:
+        if self.loss == "bce" and self.r_drop:
+            raise InputError("r_drop compares a query's candidates with each other; set it to 0, or loss: listwise")
         if 0 < self.forward_per_query < self.negatives_per_query:
             raise InputError(
                 f"forward_per_query {self.forward_per_query} is below negatives_per_query {self.negatives_per_query}: "
@@ -46,10 +54,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.group_training import stop_on
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.reranker_training import Drawing, train_reranker
     from stillhouse.retrieval.source import model_or
-    from stillhouse.training.curves import best_row, describe, write_curves
+    from stillhouse.training.curves import describe, metrics_of, write_curves
 
     torch.manual_seed(config.seed)
     init = model_or(inputs["init"], inputs.get("encoder"), "re-ranker")
@@ -58,19 +67,17 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     drawing = Drawing(
         negatives=config.negatives_per_query, forward=config.forward_per_query, depth=config.negatives_depth
     )
-    rows = train_reranker(model, corpus, negatives, config, drawing, config.r_drop, config.pairs_at_once, context)
+    rows = train_reranker(
+        model, corpus, negatives, config, drawing, config.r_drop, config.pairs_at_once, context, config.loss
+    )
     model.save(outputs["reranker"])
     write_curves(outputs["curves"], rows)
-    best = best_row(rows)
-    return Report(
-        describe(rows),
-        metrics={"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss},
-    )
+    return Report(describe(rows, stop_on(config)), metrics=metrics_of(rows, stop_on(config)))
 
 
 STEP = Step(
     "train-reranker",
-    "trains a cross-encoder with the listwise loss (001 eq. 4)",
+    "trains a cross-encoder, by the listwise loss of 001 eq. 4 or by binary cross-entropy",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),

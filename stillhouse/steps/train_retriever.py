@@ -28,6 +28,9 @@ class Config(RetrieverConfig):
         "with temperature 1 (003)",
         choices=("cosine", "dot"),
     )
+    only_better_teacher: bool = setting(
+        False, "learn from the teacher only where `score` found that it ranks the dev queries better than its student"
+    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -35,10 +38,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.group_training import stop_on
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.retriever_training import train_retriever
-    from stillhouse.retrieval.teacher import Teacher
-    from stillhouse.training.curves import best_row, describe, write_curves
+    from stillhouse.retrieval.teacher import Teacher, is_ahead
+    from stillhouse.training.curves import describe, metrics_of, write_curves
 
     # An encoder that was saved with its language-model head lacks BERT's pooler, which is drawn anew and saved.
     torch.manual_seed(config.seed)
@@ -47,13 +51,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"[train-retriever] similarity: dot with temperature {config.temperature:g} multiplies products of whole "
             "vectors; 003 has temperature: 1"
         )
+    distilled = "teacher" in inputs and (not config.only_better_teacher or is_ahead(inputs["teacher"]))
+    if "teacher" in inputs and not distilled:
+        context.log("[train-retriever] the teacher ranks no better than its student: training goes on without it")
     changes = {} if config.towers == "as_is" else {"towers": config.towers}
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
     rows = train_retriever(
         encoder,
         Corpus.open(inputs["corpus"]),
         Negatives.read(inputs["negatives"]),
-        Teacher.read(inputs["teacher"]) if "teacher" in inputs else None,
+        Teacher.read(inputs["teacher"]) if distilled else None,
         config,
         config.negatives_per_query,
         config.negatives_depth,
@@ -61,9 +68,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
-    best = best_row(rows)
-    metrics = {"heldout_loss_start": rows[0].heldout_loss, "heldout_loss": best.heldout_loss}
-    return Report(describe(rows), metrics=metrics)
+    summary = describe(rows, stop_on(config))
+    if "teacher" in inputs and not distilled:
+        summary += "; without its teacher, which ranks no better than its student"
+    return Report(summary, metrics=metrics_of(rows, stop_on(config)), facts={"distilled": distilled})
 
 
 STEP = Step(

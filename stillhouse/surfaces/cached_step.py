@@ -51,9 +51,11 @@ def stage_text(use: Use, section: Mapping[str, Any]) -> str:
 
     It is short, as it stands in the pipeline's object once a task: a use of the graph is told by its name alone.
     """
-    told: Any = use.name if find_uses().get(use.name) == use else asdict(use)
+    known = find_uses().get(use.name) == use
+    told: Any = use.name if known else {name: value for name, value in asdict(use).items() if value}
     content = {"use": told, "section": dict(section)}
-    return yaml.safe_dump(content, default_flow_style=True, width=2**31).strip()
+    # Not sorted: a use's inputs stand in the command of its stage in their order.
+    return yaml.safe_dump(content, default_flow_style=True, width=2**31, sort_keys=False).strip()
 
 
 def stage_told(text: str) -> tuple[Use, dict[str, Any]]:

@@ -11,9 +11,11 @@ from pathlib import Path
 from stillhouse.comparison.sweep import Sweep, filled
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS
+from stillhouse.monitoring.activity import watched, write_line
+from stillhouse.own_files import own_files, refuse_foreign_files
 from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Plan, check_name, make_plan
-from stillhouse.surfaces.compare_run import Failure, Runner, read_timings
-from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.compare_run import TIMINGS, Failure, Runner, read_timings, refuse_foreign_use
+from stillhouse.surfaces.parser import Parser, output_file, output_folder, source_text
 from stillhouse.surfaces.recipes import Recipe, find_recipe, load_recipe
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.surfaces.sweeps import find_sweep, listing, only, seeds_of, split_list, sweep_of_flags, with_baseline
@@ -59,8 +61,8 @@ def compare_parser() -> Parser:
     base.add_argument(
         "--recipe", metavar="NAME|FILE", help="the recipe that the variants change (default: params.yaml)"
     )
-    base.add_argument("--source", metavar="SOURCE", help="another corpus than the recipe's")
-    base.add_argument("--folder", metavar="FOLDER", type=Path, help="write there (default: compare/<sweep>)")
+    base.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
+    base.add_argument("--folder", metavar="FOLDER", type=output_folder, help="write there (default: compare/<sweep>)")
     parser.add_argument_group("with DVC").add_argument(
         "--dvc",
         action="store_true",
@@ -70,7 +72,10 @@ def compare_parser() -> Parser:
         "--dry-run", action="store_true", help="with --dvc: print the commands and queue nothing"
     )
     parser.add_argument_group("with Kubeflow").add_argument(
-        "--kubeflow", metavar="FILE", type=Path, help="write the comparison as a Kubeflow pipeline and run nothing here"
+        "--kubeflow",
+        metavar="FILE",
+        type=output_file,
+        help="write the comparison as a Kubeflow pipeline and run nothing here",
     )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
@@ -97,11 +102,13 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
     folder = arguments.folder or Path("compare") / plan.sweep.name
-    log = (lambda line: None) if arguments.quiet else warn
+    log = (lambda line: None) if arguments.quiet else write_line
+    refuse_foreign_results(plan, folder)
     with environment(arguments, folder):
         failures = Runner(folder, log).run(plan)
-        page = write_comparison(plan, failures, folder)
-    show(f"the comparison is in {folder}; open {page}")
+        with watched("compare", arguments.quiet), own_files(folder, results()) as staging:
+            page = write_comparison(plan, failures, folder, staging)
+    show(f"the comparison is in {folder}; open {folder / page.name}")
     if failures:
         warn(f"stillhouse: {len(failures)} of {len(plan.jobs)} runs failed; the page says why")
         return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
@@ -135,8 +142,25 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
     return with_baseline(sweep, arguments.baseline) if arguments.baseline else sweep
 
 
-def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path) -> Path:
-    """Reads what the jobs left in `folder` and writes the table and the page; returns the page's path.
+def results() -> list[str]:
+    """What the command writes beside the artifacts, as `own_files` takes it."""
+    from stillhouse.comparison.files import FILES
+    from stillhouse.comparison.page import PAGE
+
+    return [*FILES, PAGE]
+
+
+def refuse_foreign_results(plan: Plan, folder: Path) -> None:
+    """Raises `InputError` where something of others would be replaced: before hours of work."""
+    refuse_foreign_files(folder, [*results(), TIMINGS])
+    for job in (plan.reference, *plan.jobs):
+        for name, place in job.places.items():
+            refuse_foreign_use(folder, folder / place / ARTIFACTS / name)
+            refuse_foreign_use(folder, folder / job.place / ARTIFACTS / name)
+
+
+def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path, target: Path) -> Path:
+    """Reads what the jobs left in `folder` and writes the table and the page to `target`; returns the page's path.
 
     Raises `InputError` when no job has a result.
     """
@@ -165,7 +189,7 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
     settings = Settings(config.bootstrap_samples, config.randomisation_samples, config.seed)
     synthetic = read_manifest(reference, verify=False).facts["labels"] != SOURCE
     table = make_table(plan.sweep, outcomes, references, settings, synthetic=synthetic)
-    write_files(table, folder)
+    write_files(table, target)
     runs = {
         job.variant: folder / job.places[name] / ARTIFACTS / name / "run"
         for job in reversed(plan.jobs)  # so that the first seed stays
@@ -173,7 +197,7 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
         if (job.variant, job.seed) not in failures
     }
     corpus = folder / plan.reference.place / ARTIFACTS / "ingest" / "corpus"
-    return write_page(table, outcomes, folder, variant_examples(table, corpus, runs))
+    return write_page(table, outcomes, target, variant_examples(table, corpus, runs))
 
 
 def _recipe(path: Path, source: str | None) -> dict[str, dict[str, object]]:

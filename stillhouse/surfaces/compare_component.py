@@ -43,7 +43,7 @@ def gather(
             if path is None:
                 outcomes.append(Outcome(variant=variant.name, seed=seed, failure="its evaluation was not handed over"))
                 continue
-            own = by_digest.get(manifests[path].inputs.get("pretraining_curves", ""))
+            own = by_digest.get(manifests[path].inputs.get("curves/pretraining", ""))
             outcomes.append(read_outcome(variant.name, seed, path, own, None))
     of_reference = read_manifest(reference)
     settings = Settings(*(of_reference.config[name] for name in ("bootstrap_samples", "randomisation_samples", "seed")))

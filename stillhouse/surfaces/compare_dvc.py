@@ -18,7 +18,7 @@ from typing import Any
 from stillhouse.comparison.sweep import Variant
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.graph import find_uses
+from stillhouse.graph import graph_of, known_uses
 from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Job, Plan, refuse_rewired, seeded
 
 UNPRETRAINED = {"retriever_1": "retriever_1_unpretrained"}
@@ -68,10 +68,12 @@ def experiment_settings(plan: Plan, variant: Variant, job: Job) -> dict[str, Any
     settings |= {f"{name}.seed": job.seed for name in seeded(job.uses)}
     if variant.pretraining:
         return settings
-    if plan.sweep.retriever not in UNPRETRAINED:
+    uses = known_uses(plan.recipe)
+    own_row = UNPRETRAINED.get(plan.sweep.retriever)
+    if own_row not in {use.name for use in graph_of(plan.recipe)}:
         raise InputError(
-            f"sweep {plan.sweep.name}: as a DVC experiment only retriever_1 can be had without pre-training, "
-            f"not {plan.sweep.retriever}; leave {variant.name} out by --only"
+            f"sweep {plan.sweep.name}: as a DVC experiment only retriever_1 can be had without pre-training, where the "
+            f"recipe has the stage {UNPRETRAINED['retriever_1']}; leave {variant.name} out by --only"
         )
     own = {plan.sweep.retriever, *(f"{plan.sweep.retriever}_{part}" for part in ("index", "run"))}
     renamed = {}
@@ -81,7 +83,7 @@ def experiment_settings(plan: Plan, variant: Variant, job: Job) -> dict[str, Any
             continue
         if use in own:
             use = use.replace(plan.sweep.retriever, UNPRETRAINED[plan.sweep.retriever], 1)
-        assert field in field_types(find_uses()[use].step.config), key
+        assert field in field_types(uses[use].step.config), key
         renamed[f"{use}.{field}"] = value
     return renamed
 

@@ -14,7 +14,7 @@ from typing import Any
 from stillhouse.comparison.sweep import NAME, Sweep, Variant
 from stillhouse.config import field_types, nearest
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, USES, Use, needed
+from stillhouse.graph import ARTIFACTS, Use, graph_of, needed
 from stillhouse.surfaces.recipes import Recipe, configs
 
 SHARED = "shared"
@@ -22,7 +22,7 @@ PRETRAINING = "pretraining"
 ENCODER = "pretraining/encoder"
 START = "fetch_model/encoder"
 REFERENCES = {"bm25": "lexical/run", "zero_shot": "zero_shot_run/run"}
-RETRIEVERS = ("retriever_1", "retriever_2", "distilled")
+UNPRETRAINED = "retriever_1_unpretrained"
 RERANKED = "reranked"
 EVALUATION = "evaluate"
 
@@ -65,17 +65,23 @@ class Plan:
 
 def make_plan(sweep: Sweep, recipe: Recipe, where: str) -> Plan:
     """Lays out a sweep over a recipe. Raises `InputError` for a setting or a value that there is not."""
-    systems = (*RETRIEVERS, RERANKED)
+    graph = graph_of(recipe, where)
+    names = {use.name for use in graph}
+    systems = [name for name in (*_trained(graph), RERANKED) if f"{name}_run" in names]
     if sweep.retriever not in systems:
         raise InputError(f"sweep {sweep.name}: retriever {sweep.retriever!r}; {nearest(sweep.retriever, systems)}")
+    if PRETRAINING not in names and any(variant.pretraining for variant in sweep.variants):
+        raise InputError(
+            f"{where} leaves {PRETRAINING} out, which sweep {sweep.name} varies; take it back into `stages`"
+        )
     base = merged(recipe, sweep.overrides)
     base_configs = configs(base, f"{where} with the overrides of sweep {sweep.name}")
-    reference = _reference(base_configs)
+    reference = _reference(graph, base_configs)
     jobs = []
     for variant in sweep.variants:
         recipe_of_variant = merged(base, variant.overrides)
         settings = configs(recipe_of_variant, f"sweep {sweep.name}, variant {variant.name}")
-        jobs += [_job(sweep, variant, seed, settings, base_configs) for seed in sweep.seeds]
+        jobs += [_job(graph, sweep, variant, seed, settings, base_configs) for seed in sweep.seeds]
     # All variants of one seed come before the next seed, so that a comparison that is stopped early is still one.
     order = {seed: i for i, seed in enumerate(sweep.seeds)}
     return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])), base)
@@ -93,7 +99,7 @@ def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, 
 def seeded(uses: Iterable[Use]) -> list[str]:
     """The uses that a comparison's seed goes to: the trainings from pre-training on; what comes before is the same."""
     uses = list(uses)
-    below = _below({PRETRAINING, *RETRIEVERS}, uses)
+    below = _below({PRETRAINING, *_trained(uses)}, uses)
     return [
         use.name
         for use in uses
@@ -101,8 +107,20 @@ def seeded(uses: Iterable[Use]) -> list[str]:
     ]
 
 
-def _job(sweep: Sweep, variant: Variant, seed: int, settings: Mapping[str, Any], base: Mapping[str, Any]) -> Job:
-    graph = [use if variant.pretraining else _unpretrained(use) for use in USES if use.name != EVALUATION]
+def _trained(uses: Iterable[Use]) -> list[str]:
+    """The retrievers that a comparison can be of; that without pre-training is the variant `pretraining: false`."""
+    return [use.name for use in uses if use.step_name == "train-retriever" and use.name != UNPRETRAINED]
+
+
+def _job(
+    of_recipe: Sequence[Use],
+    sweep: Sweep,
+    variant: Variant,
+    seed: int,
+    settings: Mapping[str, Any],
+    base: Mapping[str, Any],
+) -> Job:
+    graph = [use if variant.pretraining else _unpretrained(use) for use in of_recipe if use.name != EVALUATION]
     graph = rewired(graph, variant.inputs, f"sweep {sweep.name}, variant {variant.name}")
     uses = needed(graph, [f"{sweep.retriever}_run"])
     uses.append(_evaluation(sweep.retriever, variant.pretraining))
@@ -111,7 +129,7 @@ def _job(sweep: Sweep, variant: Variant, seed: int, settings: Mapping[str, Any],
     chosen |= {name: replace(chosen[name], seed=seed) for name in own_seed}
     chosen[EVALUATION] = replace(chosen[EVALUATION], title=evaluation_title(sweep, variant, seed))
     changed = {use.name for use in uses if settings[use.name] != base[use.name]} | {EVALUATION}
-    changed |= {use.name for use in uses if use not in USES}
+    changed |= {use.name for use in uses if use not in of_recipe}
     by_variant, by_seed = _below(changed, uses), _below({*own_seed, EVALUATION}, uses)
     places = {
         use.name: Path(variant.name if use.name in by_variant else SHARED)
@@ -134,20 +152,21 @@ def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list
     changed = list(graph)
     for key, source in inputs.items():
         ports = {
-            f"{use.name}.{port.name}": (place, port) for place, use in enumerate(graph) for port in use.step.inputs
+            f"{use.name}.{name}": (place, name)
+            for place, use in enumerate(graph)
+            for port in use.step.inputs
+            for name in (port.keys(use.inputs) if port.many else [port.name])
         }
         if key not in ports:
             raise InputError(f"{where}: there is no input {key!r}; {nearest(key, ports)}")
-        place, port = ports[key]
+        place, name = ports[key]
+        kind = graph[place].step.port_of(name).kind
         fitting = [
-            f"{use.name}/{output.name}"
-            for use in graph[:place]
-            for output in use.step.outputs
-            if output.kind == port.kind
+            f"{use.name}/{output.name}" for use in graph[:place] for output in use.step.outputs if output.kind == kind
         ]
         if source not in fitting:
             raise InputError(f"{where}: {key} cannot be {source!r}; {nearest(source, fitting)}")
-        changed[place] = replace(changed[place], inputs={**changed[place].inputs, port.name: source})
+        changed[place] = replace(changed[place], inputs={**changed[place].inputs, name: source})
     return changed
 
 
@@ -161,9 +180,15 @@ def refuse_rewired(plan: Plan, surface: str) -> None:
             )
 
 
-def _reference(settings: Mapping[str, Any]) -> Job:
-    uses = needed(USES, [source.split("/")[0] for source in REFERENCES.values()])
-    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | REFERENCES))
+def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
+    names = {use.name for use in graph}
+    runs = {f"run/{system}": source for system, source in REFERENCES.items() if source.split("/")[0] in names}
+    if not runs:
+        raise InputError(
+            "a comparison stands beside BM25 or the start; the recipe's `stages` leave both out: take one back"
+        )
+    uses = needed(graph, [source.split("/")[0] for source in runs.values()])
+    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs))
     return Job("reference", 0, tuple(uses), settings, {use.name: Path(SHARED) for use in uses})
 
 
@@ -174,13 +199,13 @@ def _unpretrained(use: Use) -> Use:
 
 def _evaluation(retriever: str, pretrained: bool) -> Use:
     """The evaluation of one retriever, with the loss curves of its trainings."""
-    system = retriever if pretrained or retriever != "retriever_1" else "retriever_1_unpretrained"
-    curves = {f"{system}_curves": f"{retriever}/curves"}
+    system = retriever if pretrained or retriever != "retriever_1" else UNPRETRAINED
+    curves = {f"curves/{system}": f"{retriever}/curves"}
     if retriever == RERANKED:
-        curves = {"reranker_curves": "reranker/curves"}
+        curves = {"curves/reranker": "reranker/curves"}
     if pretrained:
-        curves["pretraining_curves"] = f"{PRETRAINING}/curves"
-    return Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus", system: f"{retriever}_run/run"} | curves)
+        curves[f"curves/{PRETRAINING}"] = f"{PRETRAINING}/curves"
+    return Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus", f"run/{system}": f"{retriever}_run/run"} | curves)
 
 
 def _below(names: Iterable[str], uses: Iterable[Use]) -> set[str]:

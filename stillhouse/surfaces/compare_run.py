@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import MANIFEST, write_json
+from stillhouse.artifacts import refuse_file_above, refuse_foreign, write_json
 from stillhouse.errors import InputError, is_full_disk
 from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.monitoring.duration import in_words
+from stillhouse.own_files import own_file
 from stillhouse.steps.execute import execute
 from stillhouse.surfaces.compare_plan import PRETRAINING, Job, Plan
 from stillhouse.surfaces.in_process import up_to_date
@@ -59,7 +61,7 @@ class Runner:
         for number, job in enumerate(plan.jobs):
             before = len(self.done)
             remaining = (time.monotonic() - started) / max(1, worked) * (len(plan.jobs) - number)
-            left = f", about {_duration(remaining)} left" if worked else ""
+            left = f", about {in_words(remaining)} left" if worked else ""
             self.log(f"[{number + 1} of {len(plan.jobs)}] {job.name}{left}")
             executed = self.run_job(job)
             worked += len(self.done) > before or executed is not None
@@ -93,15 +95,13 @@ class Runner:
         for source in use.inputs.values():
             self._link(source.split("/")[0], job, root)
         place = root / use.name
+        refuse_foreign_use(self.folder, place)
         if place.is_symlink():  # shared in an earlier sweep of this name, and no more
             place.unlink()
         config = job.configs[use.name]
         if up_to_date(use, config, root):
             self.log(f"  {use.name}: up to date")
             return
-        for path in use.output_paths(root).values():
-            if not (path / MANIFEST).is_file():  # damaged; below artifacts/ nothing is anybody else's
-                shutil.rmtree(path, ignore_errors=True)
         if use.name == PRETRAINING:
             keep_timing(self.folder, job.places[use.name], self.timed(use, config, root))
         else:
@@ -116,6 +116,7 @@ class Runner:
         if link.is_symlink() and link.readlink().as_posix() == Path(relative).as_posix():
             return
         root.mkdir(parents=True, exist_ok=True)
+        refuse_foreign_use(self.folder, link)
         if link.is_symlink():
             link.unlink()
         elif link.exists():  # the variant's own in an earlier sweep of this name
@@ -123,12 +124,26 @@ class Runner:
         link.symlink_to(relative, target_is_directory=True)
 
 
+def refuse_foreign_use(folder: Path, place: Path) -> None:
+    """Raises `InputError` where the place of a use in a comparison's `folder` holds what no comparison put there.
+
+    That are outputs of a step, or a link to those of another place in the same folder.
+    """
+    if place.is_symlink():
+        target = Path(os.path.normpath(place.parent / place.readlink()))
+        if target.name != place.name or Path(os.path.normpath(folder)) not in target.parents:
+            raise InputError(f"{place} is a link that no comparison made; move it away, or name another --folder")
+        return
+    refuse_file_above(place / "output")
+    for output in sorted(place.iterdir()) if place.is_dir() else ():
+        refuse_foreign(output, place.name)
+
+
 def keep_timing(folder: Path, place: Path, timing: Timing) -> None:
     """Adds one training's figures to timings.json."""
     kept = dict(read_timings(folder)) | {place.as_posix(): asdict(timing)}
-    partial = folder / f".{TIMINGS}.partial"
-    write_json(partial, kept)
-    partial.replace(folder / TIMINGS)
+    with own_file(folder / TIMINGS) as path:
+        write_json(path, kept)
 
 
 def read_timings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
@@ -138,9 +153,3 @@ def read_timings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

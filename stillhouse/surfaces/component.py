@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from stillhouse import interrupt
 from stillhouse.config import build, field_types
 from stillhouse.context import say
 from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_told, is_full_disk
@@ -21,6 +22,7 @@ from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.cached_step import through_run_cache
 from stillhouse.surfaces.component_views import views_of, write_view
+from stillhouse.surfaces.held_folders import held_folders
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.several_processes import execute_together, processes_for
 from stillhouse.terminal import warn
@@ -44,8 +46,10 @@ def told_in_a_sentence() -> Iterator[None]:
     So does a disk that is full, or a volume at its quota, which a person mends where the pod's placement is written.
     """
     try:
-        with access_told():
+        with interrupt.ends_soon(), access_told():
             yield
+    except KeyboardInterrupt:  # of a run on this machine
+        raise SystemExit(interrupt.exit_code()) from None
     except (InputError, ValidationFailed, CrashElsewhere) as error:
         warn(f"stillhouse: {error}")
         raise SystemExit(error.exit_code) from None
@@ -80,7 +84,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
         check_pod(step.parallel)
         settings = {name: values[name] for name in field_types(step.config)}
         config: Any = build(step.config, settings, f"component {step.identifier}")
-        inputs = {port.name: Path(values[port.name].path) for port in step.inputs if values[port.name] is not None}
+        inputs = given_folders(step, values)
         outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
 
         def compute() -> Report:
@@ -103,6 +107,18 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
             report = failure.report
         watched.report = report
         publish(step, report, outputs, values)
+
+
+def given_folders(step: Step, values: Mapping[str, Any]) -> dict[str, Path]:
+    """The input folders of a component's arguments; of a port that takes many, those in the folder that holds them."""
+    found: dict[str, Path] = {}
+    for port in step.inputs:
+        artifact: KubeflowArtifact | None = values[port.component_input]
+        if artifact is not None and port.many:
+            found |= {f"{port.name}/{name}": folder for name, folder in held_folders(Path(artifact.path)).items()}
+        elif artifact is not None:
+            found[port.name] = Path(artifact.path)
+    return found
 
 
 def publish(step: Step, report: Report, outputs: Mapping[str, Path], values: Mapping[str, Any]) -> None:

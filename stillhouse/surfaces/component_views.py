@@ -53,7 +53,7 @@ def curves_page(outputs: Paths, report: Report, artifact: Any) -> str:
     if curves.empty:
         return _page("Nothing was trained", f"<p>{escape(report.summary)}</p>")
     plot = loss_plot(curves, "the training")
-    about = "A ring marks the lowest held-out loss, whose parameters are kept."
+    about = "A ring marks the step whose parameters are kept."
     return _page("Loss over steps", f"<p>{escape(report.summary)}. {about}</p><figure>{plot}</figure>")
 
 

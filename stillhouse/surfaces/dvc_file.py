@@ -2,8 +2,8 @@
 
     python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml
 
-The stages come from the graph alone; the recipe only says which locations are paths on this machine, because DVC can
-watch those and no others. Such a path is written as `${use.field}`, so a change of it in params.yaml is followed.
+The stages come from the recipe's graph; its settings only say which locations are paths on this machine, because DVC
+can watch those and no others. Such a path is written as `${use.field}`, so a change of it in params.yaml is followed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from stillhouse.corpus.sources.built_in import SAMPLE
-from stillhouse.evaluation.systems import TRAININGS
-from stillhouse.graph import ARTIFACTS, USES, Use
+from stillhouse.evaluation.systems import about_training
+from stillhouse.graph import ARTIFACTS, Use, graph_of
 from stillhouse.surfaces.recipes import Recipe, load_recipe, location_fields
 from stillhouse.surfaces.step_command import command_of
 
@@ -36,10 +36,12 @@ ENVIRONMENT_STAGE = {
 
 def render(recipe: Recipe, folder: Path) -> str:
     """The text of dvc.yaml for a recipe that lies in `folder`."""
+    uses = graph_of(recipe)
+    evaluations = [path for use in uses for name, path in use.output_paths().items() if name == "evaluation"]
     content = {
-        "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder, reported=True) for use in USES},
-        "metrics": [f"{ARTIFACTS}/evaluate/evaluation/{name}.json" for name in ("metrics", "dev_metrics")],
-        "plots": [_plot(training, title) for training, title in TRAININGS.items()],
+        "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder, reported=True) for use in uses},
+        "metrics": [f"{path}/{name}.json" for path in evaluations for name in ("metrics", "dev_metrics")],
+        "plots": [_plot(use.name) for use in uses if "curves" in use.output_paths()],
     }
     return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=Indented)
 
@@ -55,12 +57,13 @@ def stage(use: Use, recipe: Recipe, folder: Path, *, reported: bool = False) -> 
     All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache. A stage without any
     dependency is never restored either; all have one in `ENVIRONMENT`.
     """
-    elsewhere = recipe.get(use.name, {}).get("repo")  # `source` is then a path there, and `revision` says which
+    settings = recipe.get(use.section, {})
+    elsewhere = settings.get("repo")  # `source` is then a path there, and `revision` says which
     sources = [
-        f"${{{use.name}.{field}}}"
+        f"${{{use.section}.{field}}}"
         for field in location_fields(use.step)
         if not elsewhere
-        if (value := recipe.get(use.name, {}).get(field)) and value != SAMPLE and (folder / value).exists()
+        if (value := settings.get(field)) and value != SAMPLE and (folder / value).exists()
     ]
     folders = [path.as_posix() for path in use.input_paths().values()]
     words, outs = command_of(use), [path.as_posix() for path in use.output_paths().values()]
@@ -71,10 +74,12 @@ def stage(use: Use, recipe: Recipe, folder: Path, *, reported: bool = False) -> 
     return {"cmd": " ".join(words), "deps": deps, "params": [use.section], "outs": outs}
 
 
-def _plot(training: str, title: str) -> dict[str, Any]:
+def _plot(training: str) -> dict[str, Any]:
     curve = f"{ARTIFACTS}/{training}/curves/curves.csv"
     losses = ["train_loss", "heldout_loss"]
-    return {training: {"x": "step", "y": {curve: losses}, "title": f"Loss: {title}", "y_label": "loss"}}
+    return {
+        training: {"x": "step", "y": {curve: losses}, "title": f"Loss: {about_training(training)}", "y_label": "loss"}
+    }
 
 
 class Indented(yaml.SafeDumper):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from stillhouse.artifacts import write_json
-from stillhouse.surfaces.parser import Parser
+from stillhouse.own_files import own_file
+from stillhouse.surfaces.parser import Parser, output_file
 
 
 def main(argv: Sequence[str]) -> int:
@@ -17,8 +17,8 @@ def main(argv: Sequence[str]) -> int:
         "Writes the digest of Stillhouse's code and the versions of its libraries, which every stage of dvc.yaml "
         "depends on, so that a changed library is never taken for unchanged.",
     )
-    parser.add_argument("output", metavar="FILE", type=Path, help="the file to write")
+    parser.add_argument("output", metavar="FILE", type=output_file, help="the file to write")
     arguments = parser.parse(argv)
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    write_json(arguments.output, describe_environment())
+    with own_file(arguments.output) as path:
+        write_json(path, describe_environment())
     return 0

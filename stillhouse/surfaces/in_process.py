@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import MANIFEST, read_manifest
-from stillhouse.config import recorded
-from stillhouse.errors import InputError
+from stillhouse.artifacts import refuse_foreign
 from stillhouse.graph import ARTIFACTS, USES, Use
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces.recipes import location_fields
+from stillhouse.surfaces.run_progress import made_of, position, still_to_do
+from stillhouse.surfaces.run_times import note_seconds
 
 
 def run_graph(
-    configs: Mapping[str, Any], folder: Path, log: Callable[[str], None] = lambda line: None
+    configs: Mapping[str, Any], folder: Path, log: Callable[[str], None] = lambda line: None, uses: Iterable[Use] = USES
 ) -> dict[str, Report | None]:
-    """Runs every use of the graph in `folder`/artifacts, as `run_uses` does."""
-    return run_uses(USES, configs, folder / ARTIFACTS, log)
+    """Runs the uses of a graph, by default those of the papers' run, in `folder`/artifacts, as `run_uses` does."""
+    return run_uses(uses, configs, folder / ARTIFACTS, log)
 
 
 def run_uses(
@@ -28,20 +28,37 @@ def run_uses(
 ) -> dict[str, Report | None]:
     """Runs uses in their order below `root` and returns the report of each, None for one that was skipped.
 
+    `log` gets a line before each: which step of how many it is, and how long the rest will take.
+
     `configs` maps every use to its settings. A use is skipped when its outputs are whole and record the same settings
     and inputs; they do not record code, so after a change of code the folder is to be removed.
     """
-    reports: dict[str, Report | None] = {}
-    for use in uses:
-        if up_to_date(use, configs[use.name], root):
+    uses, reports = list(uses), dict[str, Report | None]()
+    for number, use in enumerate(uses, start=1):
+        config = configs[use.name]
+        if up_to_date(use, config, root):
             log(f"[{use.name}] skipped: its outputs are up to date")
             reports[use.name] = None
-        else:
-            for path in use.output_paths(root).values():
-                if not (path / MANIFEST).is_file():  # damaged; below the root nothing is anybody else's
-                    shutil.rmtree(path, ignore_errors=True)
-            reports[use.name] = execute(use.step, configs[use.name], use.input_paths(root), use.output_paths(root))
+            continue
+        if len(uses) > 1:
+            left = [use, *(other for other in expected(uses, configs, root) if other not in uses[:number])]
+            log(position(number, len(uses), left, configs, root))
+        note = partial(note_seconds, use, config, root)
+        reports[use.name] = execute(use.step, config, use.input_paths(root), use.output_paths(root), note)
     return reports
+
+
+def expected(uses: Sequence[Use], configs: Mapping[str, Any], root: Path) -> list[Use]:
+    """The uses that `run_uses` will execute: those that are still to do, and those that it never skips."""
+    left = still_to_do(uses, configs, root)
+    return [use for use in uses if use in left or location_fields(use.step)]
+
+
+def refuse_foreign_outputs(uses: Iterable[Use], root: Path) -> None:
+    """Raises `InputError` where uses would write below `root` over what no step wrote: before hours of work."""
+    for use in uses:
+        for path in use.output_paths(root).values():
+            refuse_foreign(path, use.name)
 
 
 def up_to_date(use: Use, config: Any, root: Path) -> bool:
@@ -51,14 +68,4 @@ def up_to_date(use: Use, config: Any, root: Path) -> bool:
     """
     if location_fields(use.step):
         return False
-    inputs = {name: manifest.digest for name, manifest in open_inputs(use.step, use.input_paths(root)).items()}
-    for path in use.output_paths(root).values():
-        try:
-            manifest = read_manifest(path)
-        except InputError:  # missing or damaged: made anew
-            return False
-        if manifest.facts.get("passed") is False:  # so that a failed validation says so every time
-            return False
-        if (manifest.step, manifest.config, manifest.inputs) != (use.step_name, recorded(config), inputs):
-            return False
-    return True
+    return made_of(use, config, root, open_inputs(use.step, use.input_paths(root)))

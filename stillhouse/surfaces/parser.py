@@ -6,7 +6,8 @@ import argparse
 import re
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from stillhouse.config import nearest
@@ -41,6 +42,43 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{self.prog}: {re.sub('^argument ', '', message)}; see `{self.prog} --help`")
+
+
+def output_folder(text: str) -> Path:
+    """The `type` of every argument that names a folder to write into; tests find these arguments by it."""
+    return _place(text, "folder", Path.is_dir)
+
+
+def output_file(text: str) -> Path:
+    """The `type` of every argument that names a file to write."""
+    return _place(text, "file", lambda path: not path.is_dir())
+
+
+def source_text(text: str) -> str:
+    """The `type` of an argument that names a corpus. An empty one would mean the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the source is empty; name one, for instance 'sample', or leave the flag out")
+    return text
+
+
+def _place(text: str, kind: str, fits: Callable[[Path], bool]) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"the name is empty; name a {kind}")
+    path = Path(text)
+    try:
+        path.stat()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise argparse.ArgumentTypeError(f"{text} is a link to what does not exist; name another place") from None
+        return path
+    except PermissionError:  # said where it is written to
+        return path
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise argparse.ArgumentTypeError(f"{text!a} cannot be a {kind} ({why}); name another") from None
+    if not fits(path):
+        raise argparse.ArgumentTypeError(f"{text} is no {kind}; name another place")
+    return path
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import build, nearest, read_recipe
+from stillhouse.config import build, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.errors import InputError
-from stillhouse.graph import find_uses
+from stillhouse.graph import STAGES, graph_of, known_uses
 from stillhouse.steps.spec import Step
 
 Recipe = Mapping[str, Mapping[str, Any]]
@@ -30,20 +30,29 @@ def find_recipe(name: str) -> Path:
 
 
 def load_recipe(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads the recipe of a whole run. Raises `InputError` for a section that is no use of the graph."""
-    return read_recipe(path, find_uses())
+    """Reads the recipe of a whole run. Raises `InputError` for a section that is no use, and for wrong `stages`."""
+    recipe = read_recipe(path)
+    refuse_unknown_sections(recipe, [*known_uses(recipe, str(path)), STAGES], str(path))
+    return recipe
 
 
 def configs(recipe: Recipe, where: str) -> dict[str, Any]:
-    """The settings of every use, checked; a use that the recipe leaves out has its defaults.
+    """The settings of every use, checked; one without a section has its defaults.
 
+    Those of the papers' run are there even where the recipe's `stages` leave them out: its `graph_of` says what is run.
     Raises `InputError` that names the nearest section, setting or value. `where` names the recipe in messages.
     """
-    uses = find_uses()
-    for section in recipe:
-        if section not in uses:
-            raise InputError(f"{where}: unknown section {section!r}; {nearest(section, uses)}")
-    return {name: build(use.step.config, recipe.get(name, {}), f"{where}: {name}") for name, use in uses.items()}
+    uses = known_uses(recipe, where)
+    refuse_unknown_sections(recipe, [*uses, STAGES], where)
+    return {
+        name: build(use.step.config, recipe.get(use.section, {}), f"{where}: {use.section}")
+        for name, use in uses.items()
+    }
+
+
+def sections(recipe: Recipe) -> list[str]:
+    """The sections that the stages of a recipe's run read."""
+    return list(dict.fromkeys(use.section for use in graph_of(recipe)))
 
 
 def location_fields(step: Step) -> list[str]:
@@ -57,8 +66,9 @@ def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, dict[str, Any]
     A location that is no existing path (the name of a model on a hub, say) stays as it is.
     """
     result = {name: dict(values) for name, values in recipe.items()}
+    uses = known_uses(recipe)
     for name, values in result.items():
-        for key in location_fields(find_uses()[name].step):
+        for key in location_fields(uses[name].step) if name in uses else ():
             value = values.get(key)
             if value and value != SAMPLE and not Path(value).is_absolute() and (start / value).exists():
                 values[key] = Path(os.path.relpath((start / value).resolve(), target.resolve())).as_posix()

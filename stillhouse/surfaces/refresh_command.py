@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stillhouse.config import build, from_text
+from stillhouse.monitoring.activity import write_line
+from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
-from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.parser import Parser, output_file, output_folder, source_text
 from stillhouse.surfaces.step_command import add_context_flags, environment, flag_of
-from stillhouse.terminal import show, warn
+from stillhouse.terminal import show
 
 EXAMPLES = """\
 examples:
@@ -30,7 +32,11 @@ def refresh_parser() -> Parser:
     )
     parser.add_argument("releases", metavar="REPOSITORY", help="the git repository of the releases: a URL or a folder")
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=Path, default=Path("refreshed"), help="work there (default: refreshed)"
+        "--folder",
+        metavar="FOLDER",
+        type=output_folder,
+        default=Path("refreshed"),
+        help="work there (default: refreshed)",
     )
     parser.add_argument("--branch", metavar="NAME", default="", help="commit to it (default: the repository's own)")
     group = parser.add_argument_group("where the corpus comes from (default: as the release in use has it)")
@@ -39,13 +45,14 @@ def refresh_parser() -> Parser:
         ("repo", "a DVC repository"),
         ("revision", "its branch, tag or commit"),
     ):
-        group.add_argument(flag_of(name), metavar=name.upper(), help=text)
+        kind = source_text if name == "source" else str
+        group.add_argument(flag_of(name), metavar=name.upper(), type=kind, help=text)
     group = parser.add_argument_group("how far it goes")
     for name, field in Thresholds.__dataclass_fields__.items():
         group.add_argument(flag_of(name), metavar="SHARE", help=f"{field.metadata['help']} (default: {field.default})")
     group.add_argument("--plan-only", action="store_true", help="say how far it would go, and stop there")
     group.add_argument("--again", action="store_true", help="try a corpus again whose challenger was refused")
-    parser.add_argument("--report", metavar="FILE", type=Path, help="write there how it ended, as JSON")
+    parser.add_argument("--report", metavar="FILE", type=output_file, help="write there how it ended, as JSON")
     add_judge_flags(parser.add_argument_group("when a challenger is refused"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
@@ -73,13 +80,16 @@ def main(argv: Sequence[str]) -> int:
         plan_only=arguments.plan_only,
         again=arguments.again,
     )
-    log = (lambda line: None) if arguments.quiet else warn
+    if arguments.report:
+        refuse_foreign_file(arguments.report)
+    log = (lambda line: None) if arguments.quiet else write_line
     work = arguments.folder.with_name(f"{arguments.folder.name}.work")
     with environment(arguments, work), watch_task("refresh", log) as watched:
         done = refresh(request, log)
         if done.outcome:
             watched.report = Report(done.sentence, facts={"released": done.outcome.in_use})
     if arguments.report:
-        report(done, arguments.report)
+        with own_file(arguments.report) as path:
+            report(done, path)
     show(done.sentence)
     return REFUSED_CODE if done.outcome and done.outcome.kind == REFUSED else 0

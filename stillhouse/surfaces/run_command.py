@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from stillhouse.config import nearest
+from stillhouse.context import say
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, USES, find_uses, needed
-from stillhouse.surfaces.in_process import run_uses
-from stillhouse.surfaces.parser import Parser
+from stillhouse.graph import ARTIFACTS, graph_of, needed
+from stillhouse.monitoring.duration import in_words
+from stillhouse.surfaces.in_process import expected, refuse_foreign_outputs, run_uses
+from stillhouse.surfaces.parser import Parser, output_folder, source_text
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+from stillhouse.surfaces.run_times import estimate
 from stillhouse.surfaces.small import small
 from stillhouse.surfaces.step_command import add_context_flags, environment
-from stillhouse.terminal import warn
 
 EXAMPLES = """\
 examples:
@@ -32,13 +35,13 @@ def run_parser() -> Parser:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file")
     which.add_argument("--params", metavar="FILE", type=Path, help="a recipe's file (default: params.yaml)")
-    parser.add_argument("--source", metavar="SOURCE", help="another corpus than the recipe's")
+    parser.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
     parser.add_argument("--until", metavar="USE", help="run this use and what it needs, not all")
     parser.add_argument(
         "--small", action="store_true", help="the recipe's stages in few steps on the built-in sample, to try them"
     )
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=Path, default=Path(), help="write artifacts/ there (default: here)"
+        "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write artifacts/ there (default: here)"
     )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
@@ -47,17 +50,24 @@ def run_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = run_parser().parse(argv)
     path = find_recipe(arguments.recipe) if arguments.recipe else arguments.params or Path("params.yaml")
-    settings = configs(load_recipe(path), str(path))
+    recipe = load_recipe(path)
+    settings, uses = configs(recipe, str(path)), graph_of(recipe, str(path))
     if arguments.small and arguments.source:
         raise InputError("--small runs on the built-in sample; leave --source out, or --small")
     if arguments.small:
-        settings = {name: small(use, settings[name]) for name, use in find_uses().items()}
+        settings |= {use.name: small(use, settings[use.name]) for use in uses}
     if arguments.source:
         settings["ingest"] = dataclasses.replace(settings["ingest"], source=arguments.source)
-    if arguments.until and arguments.until not in find_uses():
-        raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, find_uses())}")
-    uses = needed(USES, [arguments.until]) if arguments.until else USES
+    names = [use.name for use in uses]
+    if arguments.until and arguments.until not in names:
+        raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, names)}")
+    chosen = needed(uses, [arguments.until]) if arguments.until else uses
+    refuse_foreign_outputs(chosen, arguments.folder / ARTIFACTS)
     with environment(arguments, arguments.folder):
-        log = (lambda line: None) if arguments.quiet else warn
-        run_uses(uses, settings, arguments.folder / ARTIFACTS, log)
+        root, started = arguments.folder / ARTIFACTS, time.monotonic()
+        todo = expected(chosen, settings, root)
+        say(f"{len(todo)} of {len(chosen)} steps to do: {estimate(todo, settings, root)}")
+        reports = run_uses(chosen, settings, root, say)
+        skipped = sum(report is None for report in reports.values())
+        say(f"{len(chosen)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")
     return 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +15,7 @@ from stillhouse.markdown import as_text
 from stillhouse.monitoring.run_end import tell_run
 from stillhouse.steps.execute import write_metrics
 from stillhouse.surfaces.component import watched_task
+from stillhouse.surfaces.held_folders import hold_folders, link_or_copy
 from stillhouse.terminal import show
 from stillhouse.versions.address import redact
 
@@ -47,7 +47,7 @@ def put_together(parts: Sequence[str], folder: str) -> None:
                     raise InputError(f"shard {number} is there twice; start the run again")
                 target.mkdir()
                 for file in part.iterdir():
-                    _link_or_copy(file, target / file.name)
+                    link_or_copy(str(file), str(target / file.name))
                 assert (target / MANIFEST).is_file()
 
 
@@ -69,12 +69,15 @@ def add_up_counts(parts: Sequence[str], folder: str) -> None:
             write_manifest(staging, "count", config, manifests[0].inputs, facts)
 
 
-def _link_or_copy(file: Path, target: Path) -> None:
-    """On one disk, as with the local runner, a second name for the same file; else a copy."""
-    try:
-        os.link(file, target)
-    except OSError:
-        shutil.copyfile(file, target)
+def gather_inputs(values: Mapping[str, Any]) -> None:
+    """Puts artifacts of several tasks into one folder for each port that takes many, as a component takes them.
+
+    `given` among the arguments says, as JSON, which: {output: {name of a folder: the argument that holds it}}.
+    """
+    with watched_task("gather-inputs"):
+        for output, arguments in json.loads(values["given"]).items():
+            folders = {name: Path(values[argument].path) for name, argument in arguments.items()}
+            hold_folders(folders, Path(values[output].path))
 
 
 def tell_end(pipeline: str, run: str, state: str, error: str | None, summary: str, metrics: str) -> float:

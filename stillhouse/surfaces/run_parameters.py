@@ -9,13 +9,14 @@ or a schedule starts.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.config import check_value, field_types, nearest
 from stillhouse.errors import InputError
-from stillhouse.graph import USES, find_uses
+from stillhouse.graph import USES, Use
+from stillhouse.steps.registry import find_step
 
 Pair = tuple[str, str]
 """A use of the graph and one of its settings."""
@@ -23,60 +24,92 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class RunParameter:
-    """The pairs that a parameter fills, the first of which gives its default, and what the run form says of it."""
+    """The setting of a step that a parameter fills in some uses, and what the run form says of it.
+
+    The first use of `fills` gives its default.
+    """
 
     help: str
-    fills: tuple[Pair, ...]
+    step: str
+    field: str
+    uses: tuple[str, ...]
+
+    @property
+    def fills(self) -> tuple[Pair, ...]:
+        return tuple((use, self.field) for use in self.uses)
 
     @property
     def kind(self) -> type:
-        use, field = self.fills[0]
-        return field_types(find_uses()[use].step.config)[field]
+        return field_types(find_step(self.step).config)[self.field]
 
     @property
     def rules(self) -> Mapping[str, Any]:
         """Choices and range, as `config.check_value` takes them."""
-        use, field = self.fills[0]
-        config = find_uses()[use].step.config
-        return next(entry.metadata for entry in dataclasses.fields(config) if entry.name == field)
+        fields = dataclasses.fields(find_step(self.step).config)
+        return next(entry.metadata for entry in fields if entry.name == self.field)
+
+    @property
+    def default(self) -> Any:
+        """That of the step's own settings."""
+        fields = dataclasses.fields(find_step(self.step).config)
+        return next(entry.default for entry in fields if entry.name == self.field)
 
 
-def _of(uses: tuple[str, ...], field: str) -> tuple[Pair, ...]:
-    return tuple((use, field) for use in uses)
-
-
-RETRIEVERS = ("retriever_1", "retriever_1_unpretrained", "retriever_2", "distilled")
+PRETRAINED, RETRIEVER = ("pretraining",), "train-retriever"
+MAIN = "retriever_1"
+"""The retriever whose settings are the defaults of what is asked for all of them, where a recipe has it."""
 COMMON: Mapping[str, RunParameter] = {
-    "source": RunParameter("the corpus: a folder or file on the work volume, or `sample`", _of(("ingest",), "source")),
+    "source": RunParameter(
+        "the corpus: a folder or file on the work volume, or `sample`", "ingest", "source", ("ingest",)
+    ),
     "queries": RunParameter(
         "train queries: source = labelled ones, pairs = made of the corpus, auto = pairs where there are none",
-        _of(("ingest",), "queries"),
+        "ingest",
+        "queries",
+        ("ingest",),
     ),
     "test_queries": RunParameter(
-        "a folder with labelled test queries in BEIR layout", _of(("ingest",), "test_queries")
+        "a folder with labelled test queries in BEIR layout", "ingest", "test_queries", ("ingest",)
     ),
     "model": RunParameter(
         "the starting model: a name on the hub, a folder on the work volume, or package:NAME",
-        _of(("fetch_model",), "model"),
+        "fetch-model",
+        "model",
+        ("fetch_model",),
     ),
 }
-TRAIN: Mapping[str, RunParameter] = dict(COMMON) | {
-    "objective": RunParameter("the pre-training objective, as simlm or cdmae", _of(("pretraining",), "objective")),
-    "pretraining_steps": RunParameter("steps of pre-training; 0 = by epochs", _of(("pretraining",), "max_steps")),
-    "pretraining_learning_rate": RunParameter(
-        "peak learning rate of pre-training", _of(("pretraining",), "learning_rate")
-    ),
-    "learning_rate": RunParameter("peak learning rate of every retriever", _of(RETRIEVERS, "learning_rate")),
-    "training_steps": RunParameter("steps of every retriever; 0 = by epochs", _of(RETRIEVERS, "max_steps")),
-    "seed": RunParameter(
-        "seed of every random choice",
-        tuple((use.name, "seed") for use in USES if "seed" in field_types(use.step.config)),
-    ),
-    "measures": RunParameter("measures of the evaluation, spaces between", _of(("evaluate",), "measures")),
-    "title": RunParameter("title of the report", _of(("evaluate",), "title")),
-}
+
+
+def train_parameters(uses: Sequence[Use]) -> dict[str, RunParameter]:
+    """The parameters of a whole run of these uses; one that would fill nothing is left out."""
+    there = [use.name for use in uses]
+    trained = sorted((use.name for use in uses if use.step_name == RETRIEVER), key=lambda name: name != MAIN)
+    seeded = [use for use in uses if "seed" in field_types(use.step.config)]
+    found = dict(COMMON) | {
+        "objective": RunParameter("the pre-training objective, as simlm or cdmae", "pretrain", "objective", PRETRAINED),
+        "pretraining_steps": RunParameter("steps of pre-training; 0 = by epochs", "pretrain", "max_steps", PRETRAINED),
+        "pretraining_learning_rate": RunParameter(
+            "peak learning rate of pre-training", "pretrain", "learning_rate", PRETRAINED
+        ),
+        "learning_rate": RunParameter(
+            "peak learning rate of every retriever", RETRIEVER, "learning_rate", tuple(trained)
+        ),
+        "training_steps": RunParameter(
+            "steps of every retriever; 0 = by epochs", RETRIEVER, "max_steps", tuple(trained)
+        ),
+        "seed": RunParameter(
+            "seed of every random choice", seeded[0].step_name, "seed", tuple(use.name for use in seeded)
+        ),
+        "measures": RunParameter("measures of the evaluation, spaces between", "evaluate", "measures", ("evaluate",)),
+        "title": RunParameter("title of the report", "evaluate", "title", ("evaluate",)),
+    }
+    kept = {name: tuple(use for use in parameter.uses if use in there) for name, parameter in found.items()}
+    return {name: dataclasses.replace(found[name], uses=names) for name, names in kept.items() if names}
+
+
+TRAIN: Mapping[str, RunParameter] = train_parameters(USES)
 TABLES: Mapping[str, Mapping[str, RunParameter]] = {"train": TRAIN, "compare-objectives": COMMON}
-"""By the name of the pipeline."""
+"""By the name of the pipeline, for the papers' run; a recipe with `stages` has more uses to fill, or fewer."""
 
 
 def filled(table: Mapping[str, RunParameter], settings: Mapping[str, Any]) -> dict[str, list[Pair]]:

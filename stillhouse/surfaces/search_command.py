@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import textwrap
@@ -21,7 +22,7 @@ from stillhouse.terminal import show, visible, visible_id, visible_json
 if TYPE_CHECKING:
     from stillhouse.retrieval.search import Hit, Searcher
 
-INPUTS = find_uses()["distilled_run"].input_paths(ARTIFACTS)
+INPUTS = find_uses()["best_run"].input_paths(ARTIFACTS)
 WIDEST = 100
 JSON = """\
 with --json every question gives one line on stdout:
@@ -46,9 +47,15 @@ def search_parser() -> Parser:
     parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; quotes are not needed")
     for name, text in (("corpus", "the corpus"), ("retriever", "the bi-encoder"), ("index", "its index")):
         default = INPUTS[name]
-        parser.add_argument(
-            f"--{name}", metavar="FOLDER", type=Path, default=default, help=f"{text} (default: {default.as_posix()})"
-        )
+        parser.add_argument(f"--{name}", metavar="FOLDER", type=Path, help=f"{text} (default: {default.as_posix()})")
+    parser.add_argument(
+        "--hybrid",
+        metavar="FOLDER",
+        type=Path,
+        help=f"whether and how BM25 ranks too (default: {INPUTS['hybrid'].as_posix()}, unless --retriever or --index "
+        "names another)",
+    )
+    parser.add_argument("--dense", action="store_true", help="search without BM25, whatever the run found to be best")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="how many passages to show (default: 5)")
     parser.add_argument("--json", action="store_true", help="print one JSON object a question, as described below")
     parser.add_argument(
@@ -64,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = search_parser().parse(argv)
     if arguments.top < 1:
         raise InputError(f"--top must be at least 1, not {arguments.top}")
-    folders = {name: getattr(arguments, name) for name in INPUTS}
+    folders = chosen_folders(arguments)
     for name, folder in folders.items():
         if not folder.is_dir():
             raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a folder of `stillhouse new`")
@@ -76,13 +83,25 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
+    """The folders that are named, and for the others those of the winner. Another retriever or index goes alone."""
+    folders = {name: getattr(arguments, name) or INPUTS[name] for name in INPUTS}
+    if arguments.dense and arguments.hybrid:
+        raise InputError("--dense searches without BM25 and --hybrid with it; leave one of them out")
+    if arguments.dense or ((arguments.retriever or arguments.index) and not arguments.hybrid):
+        del folders["hybrid"]
+    return folders
+
+
 def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
     context.hush_libraries()
     from stillhouse.retrieval.search import Searcher
 
     stamps = FileStamps(context.work_root() / FILE, verify)
     surroundings = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    searcher = Searcher(folders["corpus"], folders["retriever"], folders["index"], surroundings, stamps.digest)
+    searcher = Searcher(
+        folders["corpus"], folders["retriever"], folders["index"], surroundings, stamps.digest, folders.get("hybrid")
+    )
     stamps.save()
     return searcher
 

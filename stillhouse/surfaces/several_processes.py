@@ -79,10 +79,12 @@ def torchrun_words(step: Sequence[str]) -> list[str]:
 
 def step_words(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> list[str]:
     """The words after `stillhouse` that run a step, every folder and setting among them."""
-    folders = dict(inputs) | dict(outputs)
-    flags: dict[str, Any] = {port.flag: folders.get(port.name) for port in (*step.inputs, *step.outputs)}
-    flags |= {"--" + name.replace("_", "-"): _text(getattr(config, name)) for name in field_types(step.config)}
-    return [step.name, *(f"{flag}={value}" for flag, value in flags.items() if value is not None)]
+    folders = {**inputs, **outputs}
+    flags = [
+        step.argument(key, str(folders[key])) for port in (*step.inputs, *step.outputs) for key in port.keys(folders)
+    ]
+    flags += [("--" + name.replace("_", "-"), _text(getattr(config, name))) for name in field_types(step.config)]
+    return [step.name, *(f"{flag}={value}" for flag, value in flags)]
 
 
 def _text(value: Any) -> str:

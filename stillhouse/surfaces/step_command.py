@@ -8,17 +8,21 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stillhouse import context
-from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe
+from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.errors import InputError
-from stillhouse.graph import APART, USES, Use
+from stillhouse.graph import APART, ARTIFACTS, STAGES, USES, Use, known_uses
+from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
-from stillhouse.steps.spec import Step
-from stillhouse.surfaces.parser import Parser
+from stillhouse.steps.spec import NAME, Step
+from stillhouse.surfaces.parser import Parser, output_file, output_folder
+from stillhouse.surfaces.run_progress import dvc_stage, position_in_dvc
+from stillhouse.surfaces.run_times import note_seconds
 
 DEVICES = ("auto", "cpu", "cuda")
 COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "quiet", "help")
@@ -28,19 +32,52 @@ COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "quiet", "help"
 def main(step: Step, argv: Sequence[str]) -> int:
     arguments = step_parser(step).parse(argv)
     config = resolve_config(step, arguments)
-    inputs = {port.name: getattr(arguments, port.name) for port in step.inputs if getattr(arguments, port.name)}
+    inputs = given_inputs(step, arguments)
     outputs = {}
     for port in step.outputs:
         outputs[port.name] = getattr(arguments, port.name)
         if outputs[port.name] is None:
             raise InputError(f"step '{step.name}' needs {port.flag}: the folder to write {port.help} to")
+    for path in filter(None, (arguments.metrics, arguments.report)):
+        refuse_foreign_file(path)
     with environment(arguments):
-        report = execute(step, config, inputs, outputs)
+        params = split_section(arguments.params, step.identifier)[0] if arguments.params else None
+        use = dvc_stage(params) if params else None
+        if params is None or use is None or use.step_name != step.name:
+            report = execute(step, config, inputs, outputs)
+        else:
+            line = position_in_dvc(use, params)
+            if line and context.rank() == 0:
+                context.say(line)
+            report = execute(step, config, inputs, outputs, partial(note_seconds, use, config, ARTIFACTS))
     if arguments.metrics and context.rank() == 0:  # one of several processes writes, as of the outputs
-        write_metrics(arguments.metrics, report.metrics)
+        with own_file(arguments.metrics) as path:
+            write_metrics(path, report.metrics)
     if arguments.report:
-        write_report(arguments.report, report)
+        with own_file(arguments.report) as path:
+            write_report(path, report)
     return 0
+
+
+def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
+    """The input folders of a command line. Raises `InputError` for a `NAME=FOLDER` that is ill-formed or repeated."""
+    found: dict[str, Path] = {}
+    for port in step.inputs:
+        given = getattr(arguments, port.name)
+        if not port.many:
+            found |= {port.name: given} if given else {}
+            continue
+        for text in given or ():
+            name, equals, folder = text.partition("=")
+            if not equals or not folder or not NAME.fullmatch(name):
+                raise InputError(
+                    f"{port.flag} {text}: write NAME=FOLDER, the name of letters, digits, _ and -, as "
+                    f"{port.flag} bm25=artifacts/lexical/{port.name}"
+                )
+            if f"{port.name}/{name}" in found:
+                raise InputError(f"{port.flag} {name} is given twice; give each folder a name of its own")
+            found[f"{port.name}/{name}"] = Path(folder)
+    return found
 
 
 def flag_of(name: str) -> str:
@@ -55,12 +92,16 @@ def step_parser(step: Step) -> Parser:
     assert not twice, f"step '{step.name}': {', '.join(twice)} names two of its folders, settings and common flags"
     description = f"{step.help[0].upper()}{step.help[1:]}."
     parser = Parser(step.name, description, _example(step))
-    for title, ports in (("reads", step.inputs), ("writes", step.outputs)):
+    for title, ports, kind in (("reads", step.inputs, Path), ("writes", step.outputs, output_folder)):
         group = parser.add_argument_group(title) if ports else None
         for port in ports:
             assert group is not None
-            note = " (optional)" if port.optional else ""
-            group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=Path, help=_literal(port.help + note))
+            notes = ["optional"] * port.optional + ["with its name; once for each"] * port.many
+            text = _literal(port.help + (f" ({'; '.join(notes)})" if notes else ""))
+            if port.many:
+                group.add_argument(port.flag, dest=port.name, metavar="NAME=FOLDER", action="append", help=text)
+            else:
+                group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=kind, help=text)
     group = parser.add_argument_group("settings (default < --params < flag)")
     kinds = field_types(step.config)
     for field in own_first(step.config):
@@ -89,8 +130,8 @@ def add_common_flags(parser: Parser) -> None:
         metavar="FILE[:SECTION]",
         help="a recipe to take settings from; without a section, the one named after the step",
     )
-    group.add_argument("--metrics", metavar="FILE", type=Path, help="write the step's figures there, as JSON")
-    group.add_argument("--report", metavar="FILE", type=Path, help="write its summary and figures there, as JSON")
+    group.add_argument("--metrics", metavar="FILE", type=output_file, help="write the step's figures there, as JSON")
+    group.add_argument("--report", metavar="FILE", type=output_file, help="write its summary and figures there")
     add_context_flags(group)
 
 
@@ -99,7 +140,7 @@ def add_context_flags(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--work",
         metavar="FOLDER",
-        type=Path,
+        type=output_folder,
         help=f"keep unfinished work there (default: ${context.WORK_ROOT} or .stillhouse/work)",
     )
     group.add_argument(
@@ -174,13 +215,15 @@ def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
     The recipe of a whole run has a section for each use of the graph and no others. A section named after a step that
     is no use stands in a file written for that step alone.
     """
-    uses = {use.name: use.step for use in USES}
+    recipe = read_recipe(path)
+    uses = {name: use.step for name, use in known_uses(recipe, str(path)).items()}
     known = uses if section in uses else uses | {other.identifier: other for other in steps().values()}
     if section not in known:
         raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
     if known[section].name != step.name:
         raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
-    return read_recipe(path, known).get(section, {})
+    refuse_unknown_sections(recipe, [*known, STAGES], str(path))
+    return recipe.get(section, {})
 
 
 def example_of(step: Step) -> Use:
@@ -191,9 +234,8 @@ def example_of(step: Step) -> Use:
 def command_of(use: Use) -> list[str]:
     """The words of the command line that runs one use in a workspace, one list item a flag with its value."""
     folders = use.input_paths() | use.output_paths()
-    flags = {port.name: port.flag for port in (*use.step.inputs, *use.step.outputs)}
     words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.section}"]
-    return words + [f"{flags[name]} {folder.as_posix()}" for name, folder in folders.items()]
+    return words + [" ".join(use.step.argument(key, folder.as_posix())) for key, folder in folders.items()]
 
 
 def _example(step: Step) -> str:

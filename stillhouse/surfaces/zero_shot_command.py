@@ -12,15 +12,18 @@ from typing import Any
 from stillhouse.config import build
 from stillhouse.errors import InputError, is_full_disk
 from stillhouse.graph import ARTIFACTS, Use
+from stillhouse.monitoring.activity import watched, write_line
+from stillhouse.own_files import own_files, refuse_foreign_files
 from stillhouse.surfaces.compare_run import Failure
-from stillhouse.surfaces.in_process import run_uses
-from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.in_process import refuse_foreign_outputs, run_uses
+from stillhouse.surfaces.parser import Parser, output_folder
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.surfaces.timed_step import reason
 from stillhouse.terminal import show, warn
 
 BM25 = "bm25"
 MODELS = "models"
+PAGE = "zero_shot.html"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 CALLED_BY_KIND = ("retriever", "encoder")
 """Output folders of steps, which tell what they hold and not which one it is; the folder above does."""
@@ -76,7 +79,7 @@ def zero_shot_parser() -> Parser:
     lengths = parser.add_argument_group("models that are no retriever folder yet")
     lengths.add_argument("--query-length", type=int, default=64, metavar="N", help="tokens of a query (default: 64)")
     lengths.add_argument("--passage-length", type=int, default=256, metavar="N", help="of a passage (default: 256)")
-    parser.add_argument("--folder", metavar="FOLDER", type=Path, default=Path("zero-shot"), help="write there")
+    parser.add_argument("--folder", metavar="FOLDER", type=output_folder, default=Path("zero-shot"), help="write there")
     parser.add_argument("--title", default="Zero-shot retrieval", help="title of the page")
     parser.add_argument("--bootstrap-samples", type=int, default=2000, metavar="N", help="default: 2000")
     parser.add_argument("--randomisation-samples", type=int, default=10000, metavar="N", help="default: 10000")
@@ -131,20 +134,36 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
 def main(argv: Sequence[str]) -> int:
     arguments = zero_shot_parser().parse(argv)
     plan, baseline = checked_plan(arguments)
+    refuse_foreign_results(plan, arguments.folder)
     if arguments.work is None:
         arguments.work = arguments.folder / ".stillhouse" / "work"
-    log = (lambda line: None) if arguments.quiet else warn
+    log = (lambda line: None) if arguments.quiet else write_line
     with environment(arguments):
         failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, log)
-        page = write_results(plan, arguments, baseline, failures)
+        with watched("zero-shot", arguments.quiet), own_files(arguments.folder, results()) as staging:
+            page = write_results(plan, arguments, baseline, failures, staging)
     for name, failure in failures.items():
         warn(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
     if page:
-        show(f"the figures are in {arguments.folder}; open {page}")
+        show(f"the figures are in {arguments.folder}; open {arguments.folder / page.name}")
     if failures:
         warn(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed")
         return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
     return 0
+
+
+def results() -> list[str]:
+    """What the command writes beside the artifacts, as `own_files` takes it."""
+    from stillhouse.evaluation.zero_shot import FILES
+
+    return [*FILES, PAGE]
+
+
+def refuse_foreign_results(plan: Plan, folder: Path) -> None:
+    """Raises `InputError` where something of others would be replaced: before hours of work."""
+    refuse_foreign_files(folder, results())
+    for uses in (plan.models, *plan.uses.values()):
+        refuse_foreign_outputs(uses, folder / ARTIFACTS)
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:
@@ -225,10 +244,11 @@ def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], N
 
 
 def write_results(
-    plan: Plan, arguments: argparse.Namespace, baseline: str, failures: dict[str, Failure]
+    plan: Plan, arguments: argparse.Namespace, baseline: str, failures: dict[str, Failure], folder: Path
 ) -> Path | None:
-    """Measures the runs and writes the files and the page; returns the page's path, None without any figure.
+    """Measures the runs below `arguments.folder` and writes the files and the page to `folder`, which is empty.
 
+    Returns the page's path, None without any figure.
     A corpus that cannot be measured is added to `failures`.
     """
     from stillhouse.corpus.store import Corpus
@@ -253,8 +273,8 @@ def write_results(
     if not corpora:
         return None
     failed = {name: f"{failure.use}: {failure.reason}" for name, failure in failures.items()}
-    write_files(corpora, failed, settings, arguments.folder)
-    page: Path = arguments.folder / "zero_shot.html"
+    write_files(corpora, failed, settings, folder)
+    page = folder / PAGE
     page.write_text(render(corpora, failed, settings, arguments.title), encoding="utf-8")
     return page
 

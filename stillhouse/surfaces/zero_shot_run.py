@@ -158,7 +158,7 @@ def gather(values: Mapping[str, Any], parts: Sequence[str], folder: str, page: s
                     target.symlink_to((part / name / "ingest" / "corpus").resolve())
             plan = Plan([], {}, {}, runs)
             baseline = config.baseline or plan.systems[0]
-            written = write_results(plan, arguments, baseline, failures)
+            written = write_results(plan, arguments, baseline, failures, staging)
             shutil.rmtree(staging / "artifacts", ignore_errors=True)  # links and no corpus
             for name, failure in failures.items():
                 show(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")

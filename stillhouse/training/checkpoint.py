@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from stillhouse.context import rank
+from stillhouse.monitoring.activity import doing
 from stillhouse.training.curves import CurveRow
 from stillhouse.training.processes import agreed
 
@@ -63,6 +64,7 @@ class Checkpoint:
     schedule: torch.optim.lr_scheduler.LambdaLR
     log: Callable[[str], None]
 
+    @doing("writing a checkpoint")
     def save(self, rows: list[CurveRow], best: dict[str, Tensor], losses: list[float], step: int) -> Path:
         """Writes the state after `step` steps and removes the one before."""
         content = {
@@ -87,6 +89,7 @@ class Checkpoint:
                 old.unlink()
         return path
 
+    @doing("reading the checkpoint")
     def restore(self) -> tuple[list[CurveRow], dict[str, Any], list[float], int]:
         """The curves so far, the best parameters, the losses since the last row and the number of steps done.
 

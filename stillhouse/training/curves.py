@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HELDOUT_LOSS = "heldout_loss"
+DEV = "dev_"
+"""What the names of signals begin with that say how dev queries' candidates are ranked."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,13 @@ class Watch:
 
 
 def best_row(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> CurveRow:
-    """The row whose parameters `train` kept: the best by `stop_on`, of equal ones the last."""
-    return min(reversed(rows), key=lambda row: row.badness(stop_on))
+    """The row whose parameters `train` kept: the best by `stop_on`, of equal ones the last.
+
+    Of equal rankings of dev queries it is the first, since ties are common there: a training that ranks them no better
+    than its start keeps the start.
+    """
+    in_turn = rows if stop_on.startswith(DEV) else list(reversed(rows))
+    return min(in_turn, key=lambda row: row.badness(stop_on))
 
 
 def stopped(rows: list[CurveRow], watch: Watch) -> bool:
@@ -57,8 +64,21 @@ def stopped(rows: list[CurveRow], watch: Watch) -> bool:
 def describe(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> str:
     """A line for the log."""
     best = best_row(rows, stop_on)
-    change = f"{rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f}"
-    return f"{rows[-1].step} steps, held-out loss {change} (step {best.step})"
+    changes = [f"held-out loss {rows[0].heldout_loss:.3f} to {best.heldout_loss:.3f}"]
+    changes += [f"{name} {value:.3f} to {best.signals[name]:.3f}" for name, value in rows[0].signals.items()]
+    line = f"{rows[-1].step} steps, {', '.join(changes)} (step {best.step})"
+    if not stop_on.startswith(DEV) or best is not rows[0]:
+        return line
+    return f"{line}; it found nothing better than its start, which is kept"
+
+
+def metrics_of(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> dict[str, float]:
+    """The held-out loss and the signals of the start, as `NAME_start`, and of the row that is kept."""
+    first, best = rows[0], best_row(rows, stop_on)
+    metrics = {f"{HELDOUT_LOSS}_start": first.heldout_loss, HELDOUT_LOSS: best.heldout_loss}
+    for name, value in first.signals.items():
+        metrics |= {f"{name}_start": value, name: best.signals[name]}
+    return metrics
 
 
 def write_curves(folder: Path, rows: list[CurveRow]) -> None:

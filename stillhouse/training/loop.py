@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.context import Context, rank
+from stillhouse.monitoring.activity import doing
 from stillhouse.training.checkpoint import Checkpoint
 from stillhouse.training.curves import CurveRow, Watch, best_row, stopped
 from stillhouse.training.linear_layers import fast_linear_layers
@@ -68,7 +69,7 @@ def train(
     def measure(step: int) -> float:
         model.eval()
         torch.manual_seed(config.seed)
-        with torch.no_grad(), autocast(config.precision, device):
+        with doing("measuring the held-out loss"), torch.no_grad(), autocast(config.precision, device):
             loss = float(heldout_loss())
         model.train()
         if not math.isfinite(loss):
@@ -77,7 +78,7 @@ def train(
 
     def signals() -> dict[str, float]:
         model.eval()
-        with torch.no_grad(), autocast(config.precision, device):
+        with doing("measuring the signals"), torch.no_grad(), autocast(config.precision, device):
             values = dict(watch.measure())
         model.train()
         return agreed(values)

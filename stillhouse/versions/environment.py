@@ -31,6 +31,7 @@ LIBRARIES = (
     "numpy",
     "pandas",
     "pyarrow",
+    "pyromark",
     "regex",
     "safetensors",
     "scipy",
@@ -38,6 +39,7 @@ LIBRARIES = (
     "tokenizers",
     "torch",
     "transformers",
+    "webencodings",
 )
 BUILDS = {"faiss": ("faiss-cpu", "faiss-gpu")}
 """Libraries of several names, one of which is installed."""

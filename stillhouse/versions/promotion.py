@@ -23,6 +23,7 @@ from stillhouse.versions.releases import (
     publish,
     read_history,
     refuse_changed,
+    refuse_foreign_record,
     refuse_overtaken,
 )
 
@@ -67,6 +68,7 @@ def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: b
     first.
     """
     git = Git.of(candidate.folder)
+    refuse_foreign_record(candidate.folder)
     branch = branch or branch_of(git)
     history = read_history(git)
     artifacts = data.artifacts_of(candidate.folder, candidate.paths)

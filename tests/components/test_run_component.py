@@ -54,7 +54,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 def arguments(name: str, folder: Path) -> dict[str, Any]:
     """Arguments of a component with all its artifacts below `folder`; its optional inputs are left out."""
     step = registry.steps()[name]
-    values: dict[str, Any] = {port.name: None for port in step.inputs}
+    values: dict[str, Any] = {port.component_input: None for port in step.inputs}
     for port in (*step.outputs, "metrics", "html", "summary", "roc"):
         port_name = port if isinstance(port, str) else port.name
         values[port_name] = Artifact(str(folder / name / port_name))

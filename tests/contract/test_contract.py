@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import tempfile
 from functools import cache
@@ -19,18 +20,18 @@ from pipelines.train import build_pipeline
 from stillhouse.config import field_types
 from stillhouse.graph import USES, Use, find_uses
 from stillhouse.steps.registry import steps
-from stillhouse.steps.spec import Step
+from stillhouse.steps.spec import Step, named
 from stillhouse.surfaces.component_views import views_of
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, render
 from stillhouse.surfaces.recipes import configs, load_recipe, location_fields
 from stillhouse.surfaces.run_parameters import TRAIN, filled, value_of
-from stillhouse.surfaces.step_command import COMMON_FLAGS, flag_of, step_parser
+from stillhouse.surfaces.step_command import COMMON_FLAGS, flag_of, given_inputs, step_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
 USE_CASES = [pytest.param(use, id=use.name) for use in USES]
 IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
-CONTROL = {"check_parameters", "gate"}
+CONTROL = {"check_parameters", "gate", "evaluate_inputs"}
 """Tasks of the pipeline that are no uses of steps."""
 
 
@@ -90,7 +91,7 @@ def test_component_has_the_interface_of_the_step(step: Step) -> None:
         name: (entry["artifactType"]["schemaTitle"], entry.get("isOptional", False))
         for name, entry in inputs.get("artifacts", {}).items()
     }
-    assert artifacts == {port.name: (f"system.{port.holds}", port.optional) for port in step.inputs}
+    assert artifacts == {port.component_input: (f"system.{port.holds}", port.optional) for port in step.inputs}
     parameters = {
         name: (entry["parameterType"], entry["defaultValue"]) for name, entry in inputs.get("parameters", {}).items()
     }
@@ -158,7 +159,9 @@ def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
     arguments = step_parser(use.step).parse(flags)
     assert arguments.params == f"params.yaml:{use.name}"
     assert arguments.report == Path("artifacts", use.name, "report.json")
-    folders = {port.name: getattr(arguments, port.name) for port in (*use.step.inputs, *use.step.outputs)}
+    folders = given_inputs(use.step, arguments)
+    assert use.step.order_of(folders) == use.step.order_of(use.inputs), "runs are shown in the order given"
+    folders |= {port.name: getattr(arguments, port.name) for port in use.step.outputs}
     expected = {port: Path("artifacts", source) for port, source in use.inputs.items()}
     expected |= {port.name: Path("artifacts", use.name, port.name) for port in use.step.outputs}
     assert {name: folder for name, folder in folders.items() if folder} == expected
@@ -185,12 +188,23 @@ def test_task_waits_for_the_check_or_for_the_gate(use: Use) -> None:
 
 @pytest.mark.parametrize("use", USE_CASES)
 def test_task_reads_what_the_stage_reads(use: Use) -> None:
-    tasks = pipeline_tasks()
-    found = {}
-    for port, source in task_of(use)["inputs"].get("artifacts", {}).items():
-        origin = source["taskOutputArtifact"]
-        found[port] = f"{tasks[origin['producerTask']]['taskInfo']['name']}/{origin['outputArtifactKey']}"
+    found = sources_of(task_of(use))
+    for port in (port for port in use.step.inputs if port.many):
+        gathering, output = found.pop(port.component_input).split("/")
+        [task] = [task for task in pipeline_tasks().values() if task["taskInfo"]["name"] == gathering]
+        given = json.loads(task["inputs"]["parameters"]["given"]["runtimeValue"]["constant"])[output]
+        assert list(given) == list(named(use.inputs, port.name)), "the same names in the same order"
+        found |= {f"{port.name}/{name}": sources_of(task)[argument] for name, argument in given.items()}
     assert found == dict(use.inputs)
+
+
+def sources_of(task: dict[str, Any]) -> dict[str, str]:
+    """{input: task/output} of the artifacts that a task reads."""
+    tasks, found = pipeline_tasks(), {}
+    for name, source in task["inputs"].get("artifacts", {}).items():
+        origin = source["taskOutputArtifact"]
+        found[name] = f"{tasks[origin['producerTask']]['taskInfo']['name']}/{origin['outputArtifactKey']}"
+    return found
 
 
 @pytest.mark.parametrize("use", USE_CASES)

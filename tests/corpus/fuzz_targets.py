@@ -8,10 +8,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import folder_flags
+import models_to_damage
 import numpy as np
 import yaml
 from held_against_slow import check_source
+from slow_trees import article_rows
 from sources_to_damage import SOURCES
+from written_markdown import written
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.runs import read_run
@@ -22,8 +26,11 @@ PARAMS = find_recipe("micro").read_bytes()
 ALIASES = b"index: &a {kind: flat}\nmine: &b {<<: *a}\nretriever_1: {temperature: [&c [x, x, x, x], *c, *c, *c, *c]}\n"
 SEEDS: dict[str, list[bytes]] = {
     **{name: [bytes([i]) + files[file] for i, file in enumerate(sorted(files))] for name, files in SOURCES.items()},
+    "markdown-tree": [bytes(range(begin, begin + 60)) for begin in range(0, 180, 30)],
+    "model-folder": models_to_damage.SEEDS,
     "params": [PARAMS, ALIASES],
     "run": [RUN],
+    "folder-flags": folder_flags.SEEDS,
 }
 
 
@@ -31,11 +38,26 @@ def read_source(name: str, data: bytes, folder: Path) -> None:
     """Ingests the source `name` with one file replaced: the first byte says which, the others are its content."""
     files = dict(SOURCES[name])
     files[sorted(files)[data[0] % len(files) if data else 0]] = data[1:]
+    write(files, folder)
+    check_source(name, files, folder)
+
+
+def write(files: dict[str, bytes], folder: Path) -> None:
     for file, content in files.items():
         path = folder / "source" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    check_source(name, files, folder)
+
+
+def read_written(data: bytes, folder: Path) -> None:
+    """Ingests two articles of Markdown that the bytes write, of which no row is unclear."""
+    half = len(data) // 2
+    files = {"a.md": written(data[:half]), "c/d.md": written(data[half:]), "b.md": b"# B\n\ntext\n"}
+    write(files, folder)
+    ids = {name: name.removesuffix(".md") for name in sorted(files)}
+    for name in ids:
+        article_rows(name, files[name], ids)
+    check_source("article-tree", files, folder)
 
 
 def read_params(data: bytes, folder: Path) -> None:
@@ -80,8 +102,16 @@ def reader(name: str) -> Callable[[bytes], None]:
             try:
                 if name == "params":
                     read_params(data, folder)
+                elif name == "folder-flags":
+                    folder_flags.check_folder_flag(data, folder)
+                elif name == "markdown-tree":
+                    read_written(data, folder)
                 elif name == "run":
                     read_run_file(data, folder)
+                elif name == "model-folder":
+                    from fuzz_models import read_model_folder  # imports torch and transformers, which take seconds
+
+                    read_model_folder(data, folder)
                 else:
                     read_source(name, data, folder)
             except InputError as error:

@@ -72,8 +72,11 @@ def quoted_row(text: str, delimiter: str) -> list[str] | str:
         at += 1
 
 
-def comma_rows(data: bytes) -> Iterator[list[str] | None]:
-    """The rows of a comma-separated file without blank ones; None for each line or row that is rejected."""
+def quoting_rows(data: bytes, delimiter: str) -> Iterator[list[str] | None]:
+    """The rows of a comma-separated file, or of one with another delimiter that is no tab, without blank ones.
+
+    None for each line or row that is rejected.
+    """
     lines = lines_of(data)
     at = 0
     while at < len(lines):
@@ -87,7 +90,7 @@ def comma_rows(data: bytes) -> Iterator[list[str] | None]:
                 spoiled += 1
             else:
                 text += f"{lines[at]}\n"
-                row = quoted_row(text, ",")
+                row = quoted_row(text, delimiter)
             at += 1
         for _ in range(spoiled):
             yield None

@@ -13,7 +13,7 @@ PRECEDENCE = ("test", "dev", "train")
 
 
 def slow_tables(rows: list[Row]) -> dict[str, list[Row]]:
-    """The rows of `passages` in their order, and of `links`, `queries`, `qrels` and `answers` in any."""
+    """The rows of `passages` in their order, and of the other tables but `rejected` in any."""
     passages: dict[str, Row] = {}
     queries: dict[str, str] = {}
     for kind, *values in rows:
@@ -41,6 +41,7 @@ def slow_tables(rows: list[Row]) -> dict[str, list[Row]]:
         "links": list(links),
         "queries": [(id, text, split_of[id]) for id, text in queries.items() if id in split_of],
         "qrels": [(*key[:2], grade, key[2]) for key, grade in qrels.items() if split_of.get(key[0]) == key[2]],
+        "not_prose": list({row[1]: row[1:] for row in rows if row[0] == "notprose" and row[1] in passages}.values()),
         "answers": list(dict.fromkeys((id, text, kind) for id, text, kind, _ in answers if id in split_of)),
     }
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from slow_words import Unclear
+
 Row = tuple[Any, ...]
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -32,10 +34,6 @@ TOKEN = re.compile(
     r"|&(?:(?:amp|lt|gt|quot|nbsp|mdash);|#(?P<number>[0-9]{2,6});)|(?P<letter>[^<&\r])",
     re.DOTALL,
 )
-
-
-class Unclear(Exception):
-    """No two parsers need agree on this page."""
 
 
 def page_rows(name: str, data: bytes, ids: Mapping[str, str]) -> list[Row]:

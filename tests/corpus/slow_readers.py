@@ -13,7 +13,7 @@ from typing import Any
 
 from slow_cells import Refused, filled_lines, tab_rows
 from slow_tables import LEFT_OUT, REJECTED, Bad, Files, Row, table_rows
-from slow_trees import article_rows, spaceless
+from slow_trees import spaceless
 
 
 def slow_rows(name: str, files: Files) -> list[Row]:
@@ -128,13 +128,6 @@ def _article_jsonl(files: Files) -> Iterator[Row]:
 
     yield from _each(files["articles.jsonl"], read)
     yield from _labels(files)
-
-
-def _article_tree(files: Files) -> Iterator[Row]:
-    names = sorted(files)
-    ids = {name: spaceless(name.rpartition(".")[0]) for name in names}
-    for name in names:
-        yield from article_rows(name, files[name], ids)
 
 
 def _squad(files: Files) -> Iterator[Row]:
@@ -323,7 +316,6 @@ def _reqa(files: Files) -> Iterator[Row]:
 READERS: dict[str, Callable[[Files], Iterator[Row]]] = {
     "beir": _beir,
     "article-jsonl": _article_jsonl,
-    "article-tree": _article_tree,
     "squad": _squad,
     "dpr": _dpr,
     "msmarco": _msmarco,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow.parquet as pq
-from slow_cells import Refused, comma_rows, tab_rows
+from slow_cells import Refused, quoting_rows, tab_rows
 
 Row = tuple[Any, ...]
 Files = dict[str, bytes]
@@ -29,6 +29,7 @@ NEEDED = {
         "passage": ("passage_id", "corpus-id", "pid", "docid", "doc_id"),
     },
     "answers": {"query": ("query_id", "query-id", "qid"), "answer": ("answer", "text")},
+    "not_prose": {"id": PASSAGE, "kind": ("kind",)},
 }
 """The columns without which a table is refused, and what each may be called."""
 OTHERS = {
@@ -42,6 +43,7 @@ OTHERS = {
     "queries": {"origin": ("origin",)},
     "qrels": {"relevance": ("relevance", "score", "rel", "label"), "split": ("split",)},
     "answers": {"kind": ("kind",), "split": ("split",)},
+    "not_prose": {},
 }
 SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
 
@@ -70,7 +72,7 @@ def _values(data: bytes, table: str, suffix: str) -> Iterator[dict[str, Any] | N
             yield {column: row[name] for column, name in columns.items()}
         return
     header: list[str] | None = None
-    for cells in (comma_rows if suffix == "csv" else tab_rows)(data):
+    for cells in _rows_of(data, table, suffix):
         if cells is not None and header is None:
             header = cells
             columns = _columns(table, header)
@@ -79,6 +81,24 @@ def _values(data: bytes, table: str, suffix: str) -> Iterator[dict[str, Any] | N
         else:
             assert header is not None
             yield {column: cells[header.index(name)] for column, name in columns.items()}
+
+
+def _rows_of(data: bytes, table: str, suffix: str) -> list[list[str] | None]:
+    """The rows by the delimiter of the suffix, or by the first other one that makes columns of the first row."""
+    read = [
+        list(tab_rows(data) if delimiter == "\t" else quoting_rows(data, delimiter))
+        for delimiter in (",;\t|" if suffix == "csv" else "\t,;|")
+    ]
+    headers = [next((row for row in rows if row is not None), []) for rows in read]
+    for rows, header in zip(read, headers):
+        try:
+            _columns(table, header)
+        except Refused:
+            continue
+        return rows
+    if headers[0] or any(len(header) > 1 for header in headers):
+        raise Refused("no columns")
+    return read[0]  # of which every row is rejected
 
 
 def _columns(table: str, present: list[str]) -> dict[str, str]:
@@ -101,6 +121,10 @@ def _row(table: str, values: dict[str, Any] | None, made: set[str]) -> Row:
             article = _text(values.get("article_id", id))
             rest = _text(values.get("section")), _position(values.get("position"))
             return ("passage", id, _text(values.get("title")), _needed(values["text"]), article, *rest)
+        if table == "not_prose":
+            if values["kind"] not in ("code", "table"):
+                raise Bad
+            return "notprose", _id(values["id"]), values["kind"]
         if table == "links":
             return "link", _id(values["source"]), _id(values["target"])
         if table == "queries":

@@ -1,13 +1,16 @@
-"""Articles in Markdown read slowly, character by character, and what every reading of an HTML page must keep."""
+"""Articles in Markdown and text read slowly, and what every reading of a page, however damaged, must keep."""
 
 from __future__ import annotations
 
 import html
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
+
+from slow_markdown import Leaf, blocks_of
+from slow_words import Unclear
 
 Row = tuple[Any, ...]
 REJECTED: Row = ("rejected",)
@@ -19,16 +22,109 @@ def spaceless(text: str) -> str:
     return "".join(encoded.get(c, c) for c in text)
 
 
-def article_rows(name: str, data: bytes, ids: Mapping[str, str]) -> Iterator[Row]:
-    """The rows of a Markdown or text article at the path `name`; `ids` are those of all articles by their paths."""
+def article_rows(name: str, data: bytes, ids: Mapping[str, str]) -> list[Row]:
+    """The rows of a Markdown or text article at the path `name`; `ids` are those of all articles by their paths.
+
+    Raises `Unclear` for Markdown that no two parsers need read alike.
+    """
+    lines = _lines_of(data)
+    if lines is None:
+        return [REJECTED]
+    rows: list[Row] = [REJECTED] * lines.count(None)
+    read = [line for line in lines if line is not None]
+    title = ""
+    if not name.endswith(".txt"):
+        title, read = _without_front_matter(read)
+    leaves = _plain_leaves(read) if name.endswith(".txt") else joined(blocks_of(read))
+    heads = [leaf for leaf in leaves if leaf.level == 1 and leaf.text]
+    head = heads[0] if heads and title in ("", heads[0].text) else None
+    title = title or (head.text if head else posixpath.basename(name).rpartition(".")[0])
+    section, place = "", 0
+    for leaf in leaves:
+        if leaf.level and leaf is not head:
+            section = leaf.text
+        elif not leaf.level and leaf.text:
+            place += 1
+            id = f"{ids[name]}#{place}"
+            rows.append(("passage", id, title, leaf.text, ids[name], section, place - 1))
+            rows += [("notprose", id, leaf.kind)] if leaf.kind else []
+        for target in leaf.targets:
+            path = unquote(target.split("#")[0].split("?")[0])
+            if "://" not in path and path.lower().endswith((".md", ".markdown", ".txt")):
+                base = "" if path.startswith("/") else posixpath.dirname(name)
+                reached = posixpath.normpath(posixpath.join(base, path.lstrip("/")))
+                rows.append(("link", ids[name], ids.get(reached, reached)))
+    return rows if place else [*rows, REJECTED]
+
+
+MARKS = {
+    b"\xff\xfe\x00\x00": "utf-32-le",
+    b"\x00\x00\xfe\xff": "utf-32-be",
+    b"\xff\xfe": "utf-16-le",
+    b"\xfe\xff": "utf-16-be",
+}
+
+
+def _lines_of(data: bytes) -> list[str | None] | None:
+    """The lines of a file, None for one that is not UTF-8; None for a file that is no text."""
+    for mark, encoding in MARKS.items():
+        if data[: len(mark)] == mark:
+            try:
+                data = data[len(mark) :].decode(encoding).encode()
+            except UnicodeError:
+                return None
+            break
+    else:
+        data = data[3:] if data[:3] == b"\xef\xbb\xbf" else data
+    if 0 in data:
+        return None
+    lines: list[str | None] = []
+    for raw in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
+        try:
+            lines.append(raw.decode("utf-8"))
+        except UnicodeDecodeError:
+            lines.append(None)
+    return lines
+
+
+def _without_front_matter(lines: list[str]) -> tuple[str, list[str]]:
+    """The title of a file's front matter, and its other lines. Raises `Unclear` for all but the plainest YAML."""
+    if not lines or lines[0].rstrip(" \t") != "---":
+        return "", lines
+    ends = [number for number, line in enumerate(lines) if number and line.rstrip(" \t") in ("---", "...")]
+    if not ends:
+        return "", lines
+    title, keys = "", list[str]()
+    for line in lines[1 : ends[0]]:
+        found = re.fullmatch(
+            r"([a-z]+):(?: ([A-Za-z0-9](?:[A-Za-z0-9 .,]*[A-Za-z0-9])?|\"[A-Za-z0-9 :.,]+\"|~))?", line
+        )
+        if not found or found[1] in keys:
+            raise Unclear
+        keys.append(found[1])
+        if found[1] == "title":
+            title = "" if found[2] in (None, "~", "null", "Null", "NULL") else " ".join(found[2].strip('"').split())
+    return title, lines[ends[0] + 1 :]
+
+
+def joined(leaves: list[Leaf]) -> list[Leaf]:
+    """The leaves, with items of a list that are a line each as one."""
+    found: list[Leaf] = []
+    for leaf in leaves:
+        if leaf.joins and found and found[-1].joins:
+            found[-1] = found[-1]._replace(
+                text=f"{found[-1].text}\n{leaf.text}", targets=found[-1].targets + leaf.targets
+            )
+        else:
+            found.append(leaf)
+    return found
+
+
+def _plain_leaves(lines: list[str]) -> list[Leaf]:
+    """The blocks of a text, which is no Markdown but for headings, fenced code and inline links."""
     blocks: list[tuple[int, list[str]]] = []  # level of a heading, 0 of a paragraph, -1 of code; lines
     is_open, fence = False, ""
-    for raw in data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError:
-            yield REJECTED
-            continue
+    for line in lines:
         mark, heading = line.lstrip()[:3], _heading(line)
         if mark in ("```", "~~~") and fence in ("", mark):
             is_open, fence = False, "" if fence else mark
@@ -43,27 +139,10 @@ def article_rows(name: str, data: bytes, ids: Mapping[str, str]) -> Iterator[Row
             if heading is not None:
                 blocks.append((heading[0], [heading[1]]))
             is_open = False
-    first = next((number for number, (level, _) in enumerate(blocks) if level == 1), -1)
-    stem = posixpath.basename(name).rpartition(".")[0]
-    title = unlinked(blocks[first][1][0])[0] if first >= 0 else stem
-    section, place = "", 0
-    for number, (level, lines) in enumerate(blocks):
-        text, targets = unlinked(("\n" if level < 0 else " ").join(lines))
-        if number == first:
-            continue
-        if level > 0:
-            section = text
-        else:
-            place += 1
-            yield "passage", f"{ids[name]}#{place}", title, text, ids[name], section, place - 1
-        for target in targets:
-            path = unquote(target.split("#")[0].split("?")[0])
-            if "://" not in path and path.lower().endswith((".md", ".markdown", ".txt")):
-                base = "" if path.startswith("/") else posixpath.dirname(name)
-                reached = posixpath.normpath(posixpath.join(base, path.lstrip("/")))
-                yield "link", ids[name], ids.get(reached, reached)
-    if not place:
-        yield REJECTED
+    return [
+        Leaf("\n".join(of_block), [], kind="code") if level < 0 else Leaf(*unlinked(" ".join(of_block)), level)
+        for level, of_block in blocks
+    ]
 
 
 def _heading(line: str) -> tuple[int, str] | None:
@@ -125,11 +204,14 @@ def _link_at(text: str, at: int) -> tuple[str, str, int] | None:
 
 
 def page_fault(data: bytes, texts: Sequence[str]) -> str:
-    """What is wrong with the passages of an HTML page, "" if nothing: they say what it says, in its order, once."""
-    try:
-        page = html.unescape(data.decode("utf-8"))
-    except UnicodeDecodeError:
+    """What is wrong with the passages of an HTML page or a Markdown file, "" if nothing: they say what it says, in its
+    order, once."""
+    lines = _lines_of(data)
+    if lines is None or None in lines:
         return ""
+    page = "\n".join(line or "" for line in lines)
+    # What is an entity in one place, in code say, is text in another.
+    page = re.sub(r"&#?\w+;?", lambda found: found[0] + html.unescape(found[0]), page)
     letters = iter(re.sub("[^0-9A-Za-z]", "", page))
     told = re.sub("[^0-9A-Za-z]", "", "".join(texts))
     return "" if all(letter in letters for letter in told) else f"{texts} are not what the page says in its order"

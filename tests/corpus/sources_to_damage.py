@@ -73,7 +73,8 @@ SOURCES: dict[str, dict[str, bytes]] = {
         "queries.tsv": b'id\ttext\nq\task\nr\t"a ""b""\tc"\ns\t"d\ne"\nt\t"f\n',
         "links.csv": b"source,target\nA,B\nB,A\n",
         "qrels.csv": b"query_id,passage_id,score,split\nq,a,1,test\nr,b,2.0,val\n",
-        "answers.csv": b"query_id,answer,kind\nq,a+,regex\n",
+        "answers.csv": b'query_id;answer;kind\nq;"a;+";regex\n',
+        "not_prose.csv": b"passage_id|kind\nb|code\nz|table\n",
     },
     "parquet": {
         "passages.parquet": parquet(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.sources.article_tree import plain_text
 from stillhouse.corpus.sources.detect import FORMATS, detect, open_source
 from stillhouse.corpus.sources.options import ANSWER_KINDS, DPR_POSITIVES, REQA_SPLITS, Options
+from stillhouse.corpus.sources.plain_article import unlinked
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.titles import TITLES
 from stillhouse.errors import InputError
@@ -83,7 +83,7 @@ def test_the_tree_may_be_the_folder_itself(tmp_path: Path) -> None:
     ],
 )
 def test_links_leave_their_words(markdown: str, text: str, targets: list[str]) -> None:
-    assert plain_text(markdown) == (text, targets)
+    assert unlinked(markdown) == (text, targets)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_headings(line: str, heading: str, tmp_path: Path) -> None:
 def test_a_link_that_does_not_end_is_text_at_once() -> None:
     for begin in ("[a](", "[a](b", '[a](b "c"', '[a](b "'):
         text = begin + " " * 100_000 + "x"
-        assert plain_text(text) == (text, [])
+        assert unlinked(text) == (text, [])
 
 
 ARTICLE = {

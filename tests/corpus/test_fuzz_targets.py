@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,40 @@ def test_what_no_reader_may_raise_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         reader("beir")(SEEDS["beir"][0])
 
 
+@pytest.mark.parametrize("kind", ["hub", "own", "reranker", "bag"])
+def test_a_whole_model_folder_is_not_refused(kind: str, tmp_path: Path) -> None:
+    from fuzz_models import read_model_folder
+    from models_to_damage import PLACES, SEEDS
+
+    read_model_folder(next(seed for seed, (of, _) in zip(SEEDS, PLACES) if of == kind), tmp_path)
+
+
+@pytest.mark.parametrize("part", ["config.json", "tokenizer.json", "model.safetensors", "stillhouse.json"])
+def test_a_model_folder_is_damaged_field_by_field(part: str) -> None:
+    """Most of what comes of it is still JSON, so that readers see what the fields say; and never the same."""
+    import fuzz_models
+    from models_to_damage import PLACES, SEEDS
+
+    [data] = [seed for seed, (kind, file) in zip(SEEDS, PLACES) if (kind, file) == ("own", part)]
+    made = {fuzz_models.damaged(data, seed, lambda whole: whole) for seed in range(200)}
+    assert len(made) > 50 and {one[:1] for one in made} == {data[:1]}
+    for content in (one[1:] for one in made):
+        json.loads(content if part.endswith(".json") else content[8 : 8 + int.from_bytes(content[:8], "little")])
+
+
+def test_a_model_that_makes_no_numbers_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were NaN in the weights not refused, the target would say so."""
+    import numpy as np
+    from models_to_damage import PLACES, SEEDS
+
+    number = PLACES.index(("own", "2_Dense/model.safetensors"))
+    data = SEEDS[number][:-4] + np.float32("nan").tobytes()
+    reader("model-folder")(data)
+    monkeypatch.setattr("stillhouse.retrieval.model_files.refuse_not_finite", lambda *_: None)
+    with pytest.raises(AssertionError):
+        reader("model-folder")(data)
+
+
 WRONG: dict[str, Callable[[list[Any]], list[Row]]] = {
     "another text": lambda rows: [row._replace(text=row.text + ".") if type(row) is Passage else row for row in rows],
     "another title": lambda rows: [row._replace(title="z") if type(row) is Passage else row for row in rows],
@@ -42,7 +78,7 @@ WRONG: dict[str, Callable[[list[Any]], list[Row]]] = {
 }
 
 
-ARTICLES_ALONE = ("article-tree", "html-tree")
+ARTICLES_ALONE = ("article-tree", "html-tree", "markdown-tree")
 OF_QUERIES = ("another question", "another grade", "another split")
 
 
@@ -51,7 +87,7 @@ OF_QUERIES = ("another question", "another grade", "another split")
     [
         (wrong, name)
         for wrong in WRONG
-        for name in sorted(SOURCES)
+        for name in sorted([*SOURCES, "markdown-tree"])
         if not (wrong in OF_QUERIES and name in ARTICLES_ALONE)
     ],
 )
@@ -69,3 +105,28 @@ def test_a_wrong_row_is_seen(wrong: str, name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("held_against_slow.open_source", mistaken)
     with pytest.raises(AssertionError):
         reader(name)(SEEDS[name][0])
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "stillhouse.own_files._refuse",
+        "folder_flags.refuse_foreign_outputs",
+        "folder_flags.refuse_foreign_use",
+        "stillhouse.surfaces.workspace.refuse_taken",
+    ],
+)
+def test_a_folder_that_is_not_looked_at_is_seen(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, lambda *given: None)
+    with pytest.raises(AssertionError):
+        for seed in SEEDS["folder-flags"]:
+            reader("folder-flags")(seed)
+
+
+def test_a_folder_flag_that_is_refused_otherwise_than_in_a_sentence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise FileExistsError("a file")
+
+    monkeypatch.setattr("folder_flags.refuse_foreign_files", broken)
+    with pytest.raises(FileExistsError):
+        reader("folder-flags")(SEEDS["folder-flags"][0])

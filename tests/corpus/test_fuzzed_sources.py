@@ -122,6 +122,7 @@ REPEATED = [
     b"![",
     b"[a](",
 ]
+REPEATED += [b"|", b"> ", b"[^a]: ", b"---\n", b"*a **b ", b"<a '", b"title: [", b";\n"]
 REPEATED += [b'\t"a\n', b'""\n', b"0", b"\\", b"\xff", b"```\n", b"&#97;", b"<a href=b>", b"\r", b"\xe2\x80\xa8"]
 
 

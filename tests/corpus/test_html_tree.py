@@ -120,6 +120,58 @@ def test_a_paragraph_of_any_length_is_read(write: Write, read: Read) -> None:
     assert [len(passage.text) for passage in corpus.passages.values()] == [11_000_000, 5]
 
 
+UMLAUTS = "<p>caf\u00e9 \u201ctea\u201d</p>"
+CHARSET = '<meta charset="{}">'
+ENCODED: dict[str, tuple[bytes, str, str]] = {
+    # what a page is, what is read of it, why it is rejected
+    "UTF-8": (UMLAUTS.encode(), UMLAUTS, ""),
+    "UTF-8, by its mark": (b"\xef\xbb\xbf" + (CHARSET.format("latin1") + UMLAUTS).encode(), UMLAUTS, ""),
+    "UTF-16, little end first": (b"\xff\xfe" + UMLAUTS.encode("utf-16-le"), UMLAUTS, ""),
+    "UTF-16, big end first": (b"\xfe\xff" + (CHARSET.format("utf-8") + UMLAUTS).encode("utf-16-be"), UMLAUTS, ""),
+    "UTF-16 without a mark": (UMLAUTS.encode("utf-16-le"), "", "not UTF-8, and declares no encoding"),
+    "ASCII in UTF-16 without a mark": ("<p>tea".encode("utf-16-le"), "", "holds NUL"),
+    "UTF-16, cut off": (b"\xff\xfe<\x00p\x00>", "", "not UTF-16-LE, as its byte-order mark says"),
+    "windows-1252": ((CHARSET.format("windows-1252") + UMLAUTS).encode("cp1252"), UMLAUTS, ""),
+    "as browsers mean it": ((CHARSET.format("ISO-8859-1") + UMLAUTS).encode("cp1252"), UMLAUTS, ""),
+    "by http-equiv": (
+        b"<meta content='text/html; charset=windows-1252' HTTP-EQUIV=Content-Type>" + UMLAUTS.encode("cp1252"),
+        UMLAUTS,
+        "",
+    ),
+    "by the XML declaration": (
+        b"<?xml version='1.0' encoding='windows-1252'?><html>" + UMLAUTS.encode("cp1252"),
+        UMLAUTS,
+        "",
+    ),
+    "in seven bits": ((CHARSET.format("iso-2022-jp") + "<p>\u8336").encode("iso-2022-jp"), "<p>\u8336", ""),
+    "of many bytes": ((CHARSET.format("gb2312") + "<p>\u8336").encode("gbk"), "<p>\u8336", ""),
+    "UTF-16 that can be read as ASCII": ((CHARSET.format("utf-16") + UMLAUTS).encode(), UMLAUTS, ""),
+    "declared in a comment": (
+        f"<!-- {CHARSET.format('latin1')} --><meta name=x content='charset=latin1'>{UMLAUTS}".encode(),
+        UMLAUTS,
+        "",
+    ),
+    "not as it declares": ((CHARSET.format("utf-8") + UMLAUTS).encode("cp1252"), "", "not UTF-8, as it declares"),
+    "of nobody's encoding": (
+        (CHARSET.format("klingon") + UMLAUTS).encode(),
+        "",
+        "declares an encoding that is not known",
+    ),
+    "not declared": (UMLAUTS.encode("cp1252"), "", "not UTF-8, and declares no encoding"),
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_mark_and_declaration_decide_how_a_page_is_encoded(name: str, write: Write, read: Read) -> None:
+    pytest.importorskip("lxml")
+    data, page, reason = ENCODED[name]
+    corpus = read(write({"a.html": data, "b.html": "<p>other"}))
+    said = [re.sub("<.*?>", "", page)] if page else []
+    assert [row.text for row in corpus.passages.values()] == [*said, "other"]
+    assert [row[:2] for row in corpus.rejected] == [("passage", "a")] * bool(reason)
+    assert all(row.reason.startswith(reason) for row in corpus.rejected)
+
+
 class Words(HTMLParser):
     """The words of a page outside what is left out, by the standard library's parser."""
 

@@ -18,6 +18,7 @@ from stillhouse.evaluation.report.curves import (
     loss_plot,
     read_curves,
 )
+from stillhouse.training.curves import CurveRow, best_row, write_curves
 
 CURVES = pd.DataFrame({"step": [0, 5, 10, 15], "train_loss": [3.0, 2, 1, 0.5], "heldout_loss": [3.0, 1.5, 1.5, 1.8]})
 
@@ -42,6 +43,23 @@ def test_curves_without_a_row_are_of_no_training(tmp_path: Path) -> None:
 
 def test_the_kept_row_is_the_last_of_the_lowest() -> None:
     assert kept_row(CURVES) == 2
+
+
+RANKED = CURVES.assign(**{"dev_RR@10": [0.5, 0.7, 0.7, 0.6]})
+
+
+def test_the_ranking_that_chose_is_read_shown_and_ringed(tmp_path: Path) -> None:
+    """Other signals, a pre-training's, choose nothing that is shown here."""
+    rows = [CurveRow(*row[:3], {"dev_RR@10": row[3], "ict_RR@10": 0.1}) for row in RANKED.itertuples(index=False)]
+    write_curves(tmp_path, rows)
+    read = read_curves(tmp_path)
+    assert read.equals(RANKED) and kept_row(read) == 1, "of equal rankings the first"
+    assert RANKED.iloc[kept_row(read)]["step"] == best_row(rows, "dev_RR@10").step
+    root = ElementTree.fromstring(loss_plot(read, "retriever 1"))
+    texts = {"".join(element.itertext()).strip() for element in root.iter() if element.tag.endswith("text")}
+    assert {"step", "loss", "RR@10 on dev"} <= texts
+    write_curves(tmp_path, [CurveRow(*row[:3], {"ict_RR@10": 0.1}) for row in RANKED.itertuples(index=False)])
+    assert read_curves(tmp_path).equals(CURVES)
 
 
 def test_plots_are_labelled_svg_of_the_same_bytes_each_time() -> None:

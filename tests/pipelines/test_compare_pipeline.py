@@ -65,7 +65,7 @@ def test_what_is_shared_stands_before_the_loops(compiled: dict[str, Any]) -> Non
     assert before | {"zero_shot_index", "zero_shot_run", "evaluate", "comparison", "gate"} <= set(outside)
     assert len(outside) == len(set(outside)) and not {"pretraining", "retriever_1"} & set(outside)
     bodies = sorted(names(dag) for dag, _ in loops(compiled).values())
-    after = ["evaluate", "retriever_1", "retriever_1_index", "retriever_1_run"]
+    after = ["evaluate", "evaluate_inputs", "retriever_1", "retriever_1_index", "retriever_1_run"]
     assert bodies == sorted([after, sorted([*after, "pretraining"])])
 
 
@@ -117,7 +117,7 @@ def evaluation(folder: Path, system: str, value: float, title: str, curves: Path
             for i in range(5)
         ]
         pd.DataFrame(rows).to_parquet(staging / "per_query.parquet")
-        inputs = {"pretraining_curves": read_manifest(curves).digest} if curves else {}
+        inputs = {"curves/pretraining": read_manifest(curves).digest} if curves else {}
         config = {"title": title, "bootstrap_samples": 100, "randomisation_samples": 100, "seed": 1}
         write_manifest(staging, "evaluate", config, inputs, {"labels": "source"})
     return folder

@@ -19,9 +19,17 @@ pytestmark = pytest.mark.slow
 
 
 def repro(folder: Path) -> list[str]:
-    """The stages that `dvc repro` ran, but for the one that says each time what code and libraries are here."""
-    ran = re.findall("^Running stage '(.*)'", call(folder, "dvc", "repro"), re.MULTILINE)
-    return [name for name in ran if name != "environment"]
+    """The stages that `dvc repro` ran, but for the one that says each time what code and libraries are here.
+
+    Each has said which step of the run it is, the last of them that it is the last; bars leave no trace in a log.
+    """
+    said = call(folder, "dvc", "repro", STILLHOUSE_QUIET="")
+    ran = [name for name in re.findall("^Running stage '(.*)'", said, re.MULTILINE) if name != "environment"]
+    places = re.findall(r"^step (\d+) of (\d+): (\w+) ", said, re.MULTILINE)
+    first = len(USES) - len(ran) + 1
+    assert places == [(str(number), str(len(USES)), name) for number, name in enumerate(ran, start=first)]
+    assert "\r" not in said and "\x1b" not in said
+    return ran
 
 
 def change(folder: Path, section: str, values: Mapping[str, Any]) -> None:

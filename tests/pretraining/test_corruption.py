@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,12 +87,27 @@ def test_nested_mask_holds_the_inner_one_and_has_the_expected_rate(unit: str) ->
     assert not outer[:, [0, -1]].any()
 
 
-def test_importance_mask_without_noise_takes_the_most_important() -> None:
+# 0.7 * 5 = 3.5 tells the floor from rounding, and 0.3 * 5 = 1.5 too; 0.5 * 5 = 2.5 does not, as it is rounded to 2.
+@pytest.mark.parametrize(
+    ("rate", "taken"), [(0.1, [3]), (0.3, [3]), (0.5, [3, 5]), (0.7, [1, 3, 5]), (0.9, [1, 3, 4, 5])]
+)
+def test_importance_mask_without_noise_takes_the_most_important(rate: float, taken: list[int]) -> None:
+    """floor(5 * rate) tokens, at least one, and never the special ones of importance 99."""
     eligible = np.array([[False, True, True, True, True, True, False]])
     importance = np.array([[99, 3, 1, 5, 2, 4, 99]], dtype=np.float32)
-    mask = importance_mask(eligible, importance, 0.5, 0.0, np.random.default_rng(0))
-    # floor(5 * 0.5) = 2 tokens: those of importance 5 and 4; the special ones of importance 99 never.
-    np.testing.assert_array_equal(mask[0], [False, False, False, True, False, True, False])
+    mask = importance_mask(eligible, importance, rate, 0.0, np.random.default_rng(0))
+    np.testing.assert_array_equal(np.flatnonzero(mask[0]), taken)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 1000), rate=RATES)
+def test_importance_mask_draws_the_floor(seed: int, rate: float) -> None:
+    eligible, _ = passages(seed)
+    importance = np.random.default_rng(seed).standard_normal(eligible.shape).astype(np.float32)
+    mask = importance_mask(eligible, importance, rate, 1.0, np.random.default_rng(seed))
+    assert not (mask & ~eligible).any()
+    expected = [max(1, math.floor(int(count) * rate)) for count in eligible.sum(1)]
+    np.testing.assert_array_equal(mask.sum(1), expected)
 
 
 def test_importance_mask_with_noise_prefers_the_important() -> None:
@@ -131,6 +148,12 @@ def test_replacement_has_the_stated_shares_and_touches_nothing_else() -> None:
 
 @pytest.mark.parametrize("pool", [0, 16])
 def test_hidden_tokens_have_the_stated_rate_and_never_spare_a_positions_own(pool: int) -> None:
+    """Within five standard deviations of what is expected, of all passages together.
+
+    Drawn by themselves, pairs are hidden with the rate, and their number is binomial. A pool's masks hide k = round(n *
+    rate) of a passage's n tokens each, so that a position sees k hidden ones less its own where that is among them:
+    others are hidden with k / n, and what varies is n times 0 or 1.
+    """
     rng = np.random.default_rng(0)
     eligible, _ = passages(2, rows=40, length=50)
     rate = 0.4
@@ -144,7 +167,11 @@ def test_hidden_tokens_have_the_stated_rate_and_never_spare_a_positions_own(pool
     assert hidden[np.broadcast_to(own, hidden.shape)].all()
     others = ~own & eligible[:, None, :]
     assert not hidden[~own & ~eligible[:, None, :]].any(), "special tokens are seen from everywhere"
-    assert hidden[others].mean() == pytest.approx(rate, abs=0.03 if pool else 0.005)
+    tokens = eligible.sum(1)
+    pairs = 49 * tokens
+    share = np.maximum(1, np.rint(tokens * rate)) / tokens if pool else np.full(40, rate)
+    deviation = np.sqrt(((tokens if pool else pairs) * share * (1 - share)).sum())
+    assert (hidden & others).sum() == pytest.approx((pairs * share).sum(), abs=5 * deviation)
 
 
 def test_positions_of_one_passage_hide_different_tokens() -> None:

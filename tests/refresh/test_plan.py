@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from stillhouse.errors import InputError
 from stillhouse.graph import find_uses
 from stillhouse.refresh.graph import BEFORE, FULL, NEEDED, released_by, runs_of, uses_of
 from stillhouse.refresh.plan import BUMPS, Rung, Thresholds, plan
+from stillhouse.refresh.whole_run import promote_whole_run
 
 LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
 
@@ -42,6 +45,20 @@ def test_thresholds_of_zero_always_climb() -> None:
     found = changed(added=1, texts=(1, 0))
     assert plan(found, Thresholds(fine_tune_above=0, pretrain_above=0)).rung == Rung.PRETRAIN
     assert plan(found, Thresholds(fine_tune_above=0)).rung == Rung.FINE_TUNE
+
+
+def test_a_recipe_without_pre_training_ends_on_the_rung_below() -> None:
+    planned = plan(changed(added=100, texts=(100, 100)), LADDER, pretrains=False)
+    assert planned.rung == Rung.FINE_TUNE and "above fine_tune_above" in planned.reason
+
+
+def test_a_release_of_a_whole_run_needs_its_retriever(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("stages: {distilled: none}\n")
+    with pytest.raises(InputError, match="leaves distilled out, and a release holds its retriever"):
+        promote_whole_run(tmp_path)
+    (tmp_path / "params.yaml").write_text("stages: {pretraining: none}\n")
+    with pytest.raises(InputError, match="ingest/corpus is not there"):
+        promote_whole_run(tmp_path)
 
 
 def test_a_ladder_goes_up() -> None:

@@ -26,7 +26,7 @@ def test_scores_are_those_of_an_index_of_lists(at_once: int, monkeypatch: pytest
     plain = bm25s.BM25(k1=1.2, b=0.6)
     plain.index(cut[0], show_progress=False)
     expected = np.stack([plain.get_scores(tokens) if tokens else np.zeros(len(texts)) for tokens in cut[1]])
-    rows_QK, scores_QK = BM25(iter(texts), 1.2, 0.6).search(queries, len(texts))
+    rows_QK, scores_QK = BM25.of(iter(texts), 1.2, 0.6).search(queries, len(texts))
     assert rows_QK.shape == (len(queries), len(texts))
     found = np.zeros_like(expected)
     for query, (rows, scores) in enumerate(zip(rows_QK, scores_QK)):
@@ -36,4 +36,4 @@ def test_scores_are_those_of_an_index_of_lists(at_once: int, monkeypatch: pytest
 
 def test_passages_of_stop_words_alone_are_refused() -> None:
     with pytest.raises(InputError, match="no passage has a word"):
-        BM25(iter(["the of", "a"]), 1.5, 0.75)
+        BM25.of(iter(["the of", "a"]), 1.5, 0.75)

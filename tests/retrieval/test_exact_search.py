@@ -57,6 +57,35 @@ def test_rankings_are_those_of_sorting_everything(
         assert scores[query].tolist() == exact[query, order].tolist()
 
 
+@BOTH
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    block=st.integers(1, 40),
+    depth=st.integers(1, 12),
+    count=st.sampled_from([1, 3, 140]),
+    rising=st.booleans(),
+)
+def test_scores_a_last_bit_apart_are_told_apart(
+    exact_search: Search, seed: int, block: int, depth: int, count: int, rising: bool
+) -> None:
+    """Every score is 1 + n / 2^23 with n below 60, exact in float32: neighbours are 1.2e-7 apart, all within 7e-6.
+
+    `rising` puts the better ones later, so that each block has some that are better than the last kept by a bit.
+    """
+    rng = np.random.default_rng(seed)
+    steps = rng.integers(0, 60, 80)
+    vectors = np.stack([np.ones(80), np.sort(steps) if rising else steps], axis=1).astype(np.float32)
+    queries = np.tile(np.array([1, 2.0**-23], dtype=np.float32), (count, 1))
+    rows, scores = exact_search(queries, blocks(vectors, block), depth)
+    exact = queries.astype(np.float64) @ vectors.astype(np.float64).T
+    assert len(np.unique(exact[0].astype(np.float32))) == len(np.unique(exact[0]))
+    for query in range(count):
+        order = sorted(range(80), key=lambda row: (-exact[query, row], row))[:depth]
+        assert rows[query].tolist() == order
+        assert scores[query].tolist() == exact[query, order].tolist()
+
+
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_copies_of_a_passage_have_one_score_wherever_they_stand(count: int) -> None:
     rng = np.random.default_rng(0)

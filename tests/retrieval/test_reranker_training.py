@@ -15,11 +15,12 @@ from stillhouse.artifacts import digest_files
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
+from stillhouse.retrieval.binary_cross_entropy import binary_cross_entropy
 from stillhouse.retrieval.cross_encoder import CrossEncoder
 from stillhouse.retrieval.group_training import open_samplers
 from stillhouse.retrieval.listwise import disagreement
 from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.reranker_training import Drawing, RerankerLoss
+from stillhouse.retrieval.reranker_training import LOSSES, Drawing, RerankerLoss
 from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
@@ -53,6 +54,22 @@ def test_disagreement_is_the_mean_of_both_divergences() -> None:
     assert torch.autograd.gradcheck(lambda a, b: disagreement(a, b, candidate), (one, other))
 
 
+def test_binary_cross_entropy_is_that_of_pairs_with_a_weight_on_the_positive() -> None:
+    """Against PyTorch's for one query at a time, whose positive weighs as much as all its negatives; and by hand."""
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    candidate = torch.tensor([[True] * 4, [True, True, False, True], [True, False, False, False]])
+    expected = []
+    for row, kept in zip(scores, candidate):
+        labels = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)[kept]
+        weight = torch.tensor(max(1.0, kept.sum().item() - 1), dtype=torch.float64)
+        expected.append(torch.nn.functional.binary_cross_entropy_with_logits(row[kept], labels, pos_weight=weight))
+    assert binary_cross_entropy(scores, candidate).item() == pytest.approx(sum(expected).item() / 3, abs=1e-12)
+    assert torch.autograd.gradcheck(lambda given: binary_cross_entropy(given, candidate), (scores,))
+    level = binary_cross_entropy(torch.zeros(2, 4), candidate[:2])
+    assert level.item() == pytest.approx(math.log(2) * (6 / 4 + 4 / 3) / 2), "two kinds of pairs of equal weight"
+
+
 class Setting:
     """A loss on a tiny cross-encoder, its samplers and its texts."""
 
@@ -73,9 +90,9 @@ class Setting:
         self.examples = np.arange(7)
         self.times = np.arange(7)
 
-    def loss(self, drawing: Drawing, r_drop: float = 0, pairs_at_once: int = 0) -> RerankerLoss:
+    def loss(self, drawing: Drawing, r_drop: float = 0, pairs_at_once: int = 0, name: str = "listwise") -> RerankerLoss:
         device = torch.device("cpu")
-        return RerankerLoss(self.model, self.texts, self.samplers, drawing, r_drop, pairs_at_once, device)
+        return RerankerLoss(self.model, self.texts, self.samplers, drawing, r_drop, pairs_at_once, device, LOSSES[name])
 
     def scores(self, query: int, rows: list[int]) -> torch.Tensor:
         pairs = self.model.pairs([self.samplers["train"].texts[query]] * len(rows), list(self.texts[rows]))
@@ -97,14 +114,14 @@ def gradients(setting: Setting, loss: RerankerLoss) -> tuple[float, list[torch.T
 
 
 @pytest.mark.parametrize(("pairs_at_once", "parts"), [(0, 1), (1000, 1), (9, 3), (3, 7), (1, 7)])
-@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+@pytest.mark.parametrize(("name", "r_drop"), [("listwise", 0.0), ("listwise", 2.0), ("bce", 0.0)])
 def test_parts_of_a_batch_add_up_to_its_gradient(
-    small_corpus: Path, negatives: Path, tiny_model: Path, pairs_at_once: int, parts: int, r_drop: float
+    small_corpus: Path, negatives: Path, tiny_model: Path, pairs_at_once: int, parts: int, name: str, r_drop: float
 ) -> None:
     setting = Setting(small_corpus, negatives, tiny_model, dropout=0, count=2)
     drawing = Drawing(negatives=2, depth=6)
-    whole, expected, _ = gradients(setting, setting.loss(drawing))
-    value, found, made = gradients(setting, setting.loss(drawing, r_drop, pairs_at_once))
+    whole, expected, _ = gradients(setting, setting.loss(drawing, name=name))
+    value, found, made = gradients(setting, setting.loss(drawing, r_drop, pairs_at_once, name))
     assert made == parts and value == pytest.approx(whole, abs=1e-6)  # R-Drop adds 0 where there is no dropout
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found, expected, strict=True))
     assert sum(grad.abs().sum().item() for grad in expected) > 0.1
@@ -192,6 +209,19 @@ def test_the_step_with_every_option_and_the_same_parameters_after_a_kill(
             run_step("train-reranker", inputs, "resumed", **options)
     resumed = run_step("train-reranker", inputs, "resumed", **options)["reranker"]
     assert digest_files(resumed) == digest_files(whole)
+
+
+def test_a_reranker_trains_by_binary_cross_entropy(
+    run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path
+) -> None:
+    """Scores of 0 cost log 2 for each of 4 of the 3 candidates of a query, where a listwise loss would be log 3."""
+    inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
+    settings = SHORT | {"loss": "bce", "learning_rate": 0.03}
+    made = run_step("train-reranker", inputs, **settings)
+    losses = pd.read_csv(made["curves"] / "curves.csv")["heldout_loss"]
+    assert losses.iloc[0] == pytest.approx(math.log(2) * 4 / 3, abs=0.05) and losses.nunique() == 3
+    with pytest.raises(InputError, match="r_drop compares a query's candidates"):
+        run_step("train-reranker", inputs, **settings, r_drop=1.0)
 
 
 def test_fewer_drawn_than_trained_on_is_refused(run_step: Run, small_corpus: Path, negatives: Path) -> None:

@@ -23,7 +23,9 @@ from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context, rank
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.errors import InputError
+from stillhouse.retrieval import dev_scores
 from stillhouse.retrieval.contrastive import contrastive_loss
+from stillhouse.retrieval.dev_ranking import DevCandidates
 from stillhouse.retrieval.distillation import distillation_loss
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.groups import GroupSampler
@@ -281,6 +283,54 @@ def test_two_processes_train_the_retriever_of_one(
             torch.testing.assert_close(two[name], values, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
     curves = [pd.read_csv(made["curves"] / "curves.csv") for made in (alone, both)]
     assert len(curves[0]) == 4 and np.allclose(curves[0], curves[1], atol=1e-4)
+
+
+def test_two_processes_rank_dev_queries_as_one(
+    folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
+) -> None:
+    """3 dev queries and their passages, in batches that the processes share."""
+    inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
+    settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "precision": "fp32"}
+    settings |= {"learning_rate": 0.01, "heldout_every": 1, "texts_at_once": 2, "metric_for_best_model": "ndcg10"}
+    alone = run_step("train-retriever", inputs, "alone", **settings)
+    both = {name: tmp_path / "both" / name for name in alone}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**inputs, **both, **settings}.items()]
+    log = start(2, "-m", "stillhouse.cli", "train-retriever", *flags, f"--work={tmp_path / 'work'}")
+    assert both["retriever"].is_dir(), log
+    signals = [pd.read_csv(made["curves"] / "signals.csv") for made in (alone, both)]
+    assert signals[0]["value"].nunique() > 1 and signals[1].equals(signals[0])
+    one, two = (BiEncoder.load(made["retriever"]).state_dict() for made in (alone, both))
+    for name, values in one.items():
+        if not name.endswith("key.bias"):
+            torch.testing.assert_close(two[name], values, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_batches_that_processes_share_are_those_of_one(
+    folder: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    """To the last bit: what each process adds to the others' zeros."""
+    monkeypatch.setattr(dev_scores, "BATCH_TOKENS", 40)
+    _, encoder = open_loss(folder, {})
+    sampler = GroupSampler(Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives"), "dev", 0, 6, 1)
+    candidates = DevCandidates.of(sampler, np.arange(3), 6)
+    texts = np.array(passage_texts(Corpus.open(folder / "corpus")), dtype=object)
+    parts: list[list[Tensor]] = []
+    for number in range(processes):
+        monkeypatch.setattr(dev_scores, "own_parts", lambda count, number=number: range(number, count, processes))
+        parts.append([])
+        monkeypatch.setattr(dev_scores, "add_up", lambda values, own=parts[-1]: own.append(values.clone()))
+        with torch.no_grad():
+            dev_scores.score_by_retriever(encoder.eval(), candidates, texts, Context(Path(), "cpu", quiet=True))
+    monkeypatch.setattr(dev_scores, "own_parts", range)
+    summed = iter([torch.stack(same).sum(0) for same in zip(*parts)])
+
+    def equal(values: Tensor) -> None:
+        assert torch.equal(values, next(summed)) and values.abs().sum() > 0
+
+    monkeypatch.setattr(dev_scores, "add_up", equal)
+    with torch.no_grad():
+        dev_scores.score_by_retriever(encoder.eval(), candidates, texts, Context(Path(), "cpu", quiet=True))
 
 
 def test_a_vector_that_is_no_number_ends_the_training(folder: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,14 +14,15 @@ from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import write_tables
 from stillhouse.errors import InputError
-from stillhouse.evaluation.report.page import NAMES
-from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
+from stillhouse.evaluation.systems import about_training, short_name
 from stillhouse.retrieval.runs import write_run
 from stillhouse.steps.evaluate import STEP, Config
 from stillhouse.steps.execute import execute
 
 PASSAGES = [f"p{i}" for i in range(12)]
 QUERIES = 20
+SYSTEMS = ["bm25", "zero_shot", "retriever_1_unpretrained", "retriever_1", "reranked", "our-own_2", "distilled"]
+TRAININGS = ["pretraining", "our-own_2", "reranker"]
 QUICK = Config(bootstrap_samples=200, randomisation_samples=200)
 
 
@@ -59,17 +60,21 @@ def make_run(folder: Path, system: str, right: int, depth: int = 12) -> Path:
     return folder
 
 
-def make_curves(folder: Path) -> Path:
+def make_curves(folder: Path, ranking: Sequence[float] = ()) -> Path:
+    """Curves of three measurements, chosen by `ranking` where it is given."""
     with whole_folder(folder) as staging:
         (staging / "curves.csv").write_text("step,train_loss,heldout_loss\n0,3.25,3.25\n10,2,2.125\n20,1,1.5\n")
+        if ranking:
+            lines = [f"{10 * row},dev_nDCG@10,{value}\n" for row, value in enumerate(ranking)]
+            (staging / "signals.csv").write_text("step,signal,value\n" + "".join(lines))
         write_manifest(staging, "train-retriever", {}, {}, {})
     return folder
 
 
 def whole_input(folder: Path) -> dict[str, Path]:
     inputs = {"corpus": make_corpus(folder / "corpus")}
-    inputs |= {system: make_run(folder / system, system, 6 + 2 * i) for i, system in enumerate(SYSTEMS)}
-    return inputs | {f"{name}_curves": make_curves(folder / f"{name}_curves") for name in TRAININGS}
+    inputs |= {f"run/{system}": make_run(folder / system, system, 6 + 2 * i) for i, system in enumerate(SYSTEMS)}
+    return inputs | {f"curves/{name}": make_curves(folder / f"{name}_curves") for name in TRAININGS}
 
 
 def evaluate(inputs: Mapping[str, Path], output: Path, config: Config = QUICK) -> Path:
@@ -99,7 +104,8 @@ def read(path: Path) -> dict:
 
 def test_figures_are_those_of_the_runs(whole: tuple[dict[str, Path], Path]) -> None:
     metrics = read(whole[1] / "metrics.json")
-    assert list(SYSTEMS) == sorted(metrics, key=list(SYSTEMS).index) and len(metrics) == len(SYSTEMS)
+    assert sorted(metrics) == sorted(SYSTEMS)
+    assert read(whole[1] / "manifest.json")["facts"]["order"] == {"run": SYSTEMS, "curves": TRAININGS}
     for i, system in enumerate(SYSTEMS):
         right = 6 + 2 * i
         assert metrics[system]["RR@10"] == pytest.approx((right + (QUERIES - right) / 2) / QUERIES)
@@ -140,14 +146,25 @@ class Page(HTMLParser):
 def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[dict[str, Path], Path]) -> None:
     text = (whole[1] / "report.html").read_text(encoding="utf-8")
     page = Page(text)
-    assert [a["data-system"] for _, a in page.tags if "data-system" in a] == list(SYSTEMS)
-    assert [a["data-training"] for _, a in page.tags if "data-training" in a] == list(TRAININGS)
+    assert [a["data-system"] for _, a in page.tags if "data-system" in a] == SYSTEMS
+    assert [a["data-training"] for _, a in page.tags if "data-training" in a] == TRAININGS
     assert sum(tag == "svg" for tag, _ in page.tags) == 2 + len(TRAININGS)
-    assert all(name in page.shown for name in NAMES.values())
+    assert all(short_name(name) in page.shown for name in SYSTEMS) and "our-own 2" in page.shown
+    assert all(about_training(name).capitalize() in page.shown for name in TRAININGS)
     assert "3.250" in page.shown and "kept 1.500 of step 20" in page.shown
     references = [v for _, a in page.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
     assert all(v and v.startswith("#") for v in references)
     assert not re.search(r"url\((?!#)|@import", text)
+
+
+def test_the_page_says_what_a_ranking_of_dev_queries_chose(tmp_path: Path) -> None:
+    inputs = {"corpus": make_corpus(tmp_path / "corpus"), "run/zero_shot": make_run(tmp_path / "run", "zero_shot", 3)}
+    inputs["curves/better"] = make_curves(tmp_path / "better", [0.5, 0.75, 0.625])
+    inputs["curves/no better"] = make_curves(tmp_path / "no better", [0.5, 0.5, 0.25])
+    shown = Page((evaluate(inputs, tmp_path / "out") / "report.html").read_text(encoding="utf-8")).shown
+    assert "nDCG@10 on dev 0.500 → 0.750, kept of step 10." in shown
+    assert "nDCG@10 on dev 0.500 → 0.500; it found nothing better than its start, which was kept." in shown
+    assert "kept 1.500 of step 20" not in shown, "the lowest loss is not what was kept"
 
 
 def test_the_page_escapes_what_the_corpus_says(whole: tuple[dict[str, Path], Path]) -> None:
@@ -166,7 +183,10 @@ def test_the_same_inputs_give_the_same_bytes(whole: tuple[dict[str, Path], Path]
 
 
 def test_only_the_given_systems_are_measured_and_an_empty_run_counts_0(tmp_path: Path) -> None:
-    inputs = {"corpus": make_corpus(tmp_path / "corpus"), "zero_shot": make_run(tmp_path / "run", "zero_shot", 3, 0)}
+    inputs = {
+        "corpus": make_corpus(tmp_path / "corpus"),
+        "run/zero_shot": make_run(tmp_path / "run", "zero_shot", 3, 0),
+    }
     output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, measures="nDCG@5", title="A & B"))
     assert read(output / "metrics.json") == {"zero_shot": {"nDCG@5": 0.0}}
     assert read(output / "significance.json") == {}
@@ -180,9 +200,9 @@ def test_a_measure_that_looks_deeper_than_a_run_goes_is_told(
     """R@100 looks at all 12: the run of 5 is cut short, neither is the whole one nor one that ends by itself."""
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
     inputs = {"corpus": make_corpus(tmp_path / "corpus")}
-    inputs |= {"distilled": make_run(tmp_path / "a", "a", 3), "zero_shot": make_run(tmp_path / "b", "b", 3, depth=5)}
+    inputs |= {"run/own": make_run(tmp_path / "a", "a", 3), "run/zero_shot": make_run(tmp_path / "b", "b", 3, depth=5)}
     few = [f"test{q} Q0 {PASSAGES[p]} {p + 1} {-p} c\n" for q in range(QUERIES) for p in range(1 + q % 7)]
-    inputs["bm25"] = written_run(tmp_path / "c", "".join(few))
+    inputs["run/bm25"] = written_run(tmp_path / "c", "".join(few))
     config = Config(measures="RR@5 R@10 R@100 AP", bootstrap_samples=100, randomisation_samples=100)
     output = evaluate(inputs, tmp_path / "out", config)
     expected = {"R@10": {"zero_shot": 5}, "R@100": {"zero_shot": 5}}
@@ -194,19 +214,19 @@ def test_a_measure_that_looks_deeper_than_a_run_goes_is_told(
 def test_a_corpus_without_dev_queries_is_evaluated_on_test(tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path / "corpus", ("test",))
     run = make_run(tmp_path / "run", "bm25", 20)
-    output = evaluate({"corpus": corpus, "bm25": run}, tmp_path / "out", QUICK)
+    output = evaluate({"corpus": corpus, "run/bm25": run}, tmp_path / "out", QUICK)
     assert read(output / "dev_metrics.json") == {}
     assert "no judged dev query" in (output / "report.html").read_text()
 
 
 def test_bad_input_is_refused_with_its_remedy(tmp_path: Path) -> None:
     corpus, run = make_corpus(tmp_path / "corpus"), make_run(tmp_path / "run", "bm25", 3)
-    with pytest.raises(InputError, match="--bm25"):
+    with pytest.raises(InputError, match="at least one --run NAME=FOLDER"):
         evaluate({"corpus": corpus}, tmp_path / "out")
     with pytest.raises(InputError, match="'Recal@5'"):
-        evaluate({"corpus": corpus, "bm25": run}, tmp_path / "out", Config(measures="Recal@5"))
+        evaluate({"corpus": corpus, "run/bm25": run}, tmp_path / "out", Config(measures="Recal@5"))
     with pytest.raises(InputError, match="no judged query in its test split"):
-        evaluate({"corpus": make_corpus(tmp_path / "dev", ("dev",)), "bm25": run}, tmp_path / "out")
+        evaluate({"corpus": make_corpus(tmp_path / "dev", ("dev",)), "run/bm25": run}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -253,7 +273,7 @@ def test_answers_are_measured_beside_qrels_each_over_its_own_queries(tmp_path: P
     qrels = {"query_id": ["q0", "q3"], "passage_id": ["p0", "p0"], "relevance": [1, 1], "split": ["test"] * 2}
     corpus = hand_made(tmp_path / "corpus", two_passages(answers=ANSWERS, qrels=qrels))
     config = Config(measures="RR@10 Answer@1 Answer@3", bootstrap_samples=100, randomisation_samples=100)
-    output = evaluate({"corpus": corpus, "bm25": written_run(tmp_path / "run", LINES)}, tmp_path / "out", config)
+    output = evaluate({"corpus": corpus, "run/bm25": written_run(tmp_path / "run", LINES)}, tmp_path / "out", config)
     expected = {"RR@10": 0.5, "Answer@1": 1 / 3, "Answer@3": 2 / 3}
     assert read(output / "metrics.json")["bm25"] == pytest.approx(expected)
     table = pd.read_parquet(output / "per_query.parquet").set_index("query_id")
@@ -264,7 +284,7 @@ def test_answers_are_measured_beside_qrels_each_over_its_own_queries(tmp_path: P
 
 def test_a_corpus_with_answers_alone_has_answer_recall_alone(tmp_path: Path) -> None:
     corpus = hand_made(tmp_path / "corpus", two_passages(answers=ANSWERS))
-    inputs = {"corpus": corpus, "bm25": written_run(tmp_path / "run", LINES)}
+    inputs = {"corpus": corpus, "run/bm25": written_run(tmp_path / "run", LINES)}
     quick = {"bootstrap_samples": 100, "randomisation_samples": 100}
     output = evaluate(inputs, tmp_path / "out", Config(measures="Answer@3", **quick))
     assert read(output / "metrics.json")["bm25"] == pytest.approx({"Answer@3": 2 / 3})
@@ -294,24 +314,38 @@ def test_what_is_another_corpus_s_or_damaged_is_refused(
     qrels = {"query_id": [qrel[0]], "passage_id": [qrel[1]], "relevance": [1], "split": ["test"]}
     corpus = hand_made(tmp_path / "corpus", two_passages(qrels=qrels))
     with pytest.raises(InputError, match=message):
-        evaluate({"corpus": corpus, "bm25": written_run(tmp_path / "run", lines)}, tmp_path / "out")
+        evaluate({"corpus": corpus, "run/bm25": written_run(tmp_path / "run", lines)}, tmp_path / "out")
 
 
 def test_a_run_made_from_another_corpus_is_refused(tmp_path: Path) -> None:
     corpus, other = make_corpus(tmp_path / "corpus"), make_corpus(tmp_path / "other", ("test",))
     run = make_run(tmp_path / "run", "bm25", 3)
     write_manifest(run, "lexical", {}, {"corpus": read_manifest(other).digest}, {})
-    with pytest.raises(InputError, match="--bm25 was made from another corpus than the --corpus given here"):
-        evaluate({"corpus": corpus, "bm25": run}, tmp_path / "out")
+    with pytest.raises(InputError, match="--run bm25 was made from another corpus than the --corpus given here"):
+        evaluate({"corpus": corpus, "run/bm25": run}, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("step", "subject"), [("retrieve", "Own best"), ("rerank", "Other"), ("lexical", "Other")])
+def test_the_headline_is_of_a_retriever_whatever_its_name(step: str, subject: str, tmp_path: Path) -> None:
+    """What made a run says whether a retriever alone is behind it."""
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {f"run/{name}": make_run(tmp_path / name, name, right) for name, right in (("other", 4), ("own_best", 9))}
+    write_manifest(inputs["run/own_best"], step, {}, {}, {})
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
+    assert f"<h1>{subject}: RR@10" in (output / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path / "corpus")
     inputs = {"corpus": corpus} | {
-        system: make_run(tmp_path / system, system, right) for system, right in (("bm25", 4), ("zero_shot", 9))
+        f"run/{system}": make_run(tmp_path / system, system, right) for system, right in (("bm25", 4), ("zero_shot", 9))
     }
     write_manifest(
-        inputs["zero_shot"], "retrieve", {}, {}, {"index_bytes": 12 * 2**20, "latency_ms": {"median": 3.25, "p95": 7}}
+        inputs["run/zero_shot"],
+        "retrieve",
+        {},
+        {},
+        {"index_bytes": 12 * 2**20, "latency_ms": {"median": 3.25, "p95": 7}},
     )
     output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, compared="bm25 zero_shot"))
     shown = Page((output / "report.html").read_text(encoding="utf-8")).shown

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.errors import InputError
@@ -26,8 +27,21 @@ def make(folder: Path, *names: str) -> Path:
     return folder
 
 
+def own(folder: Path) -> Path:
+    """A folder as a step left it, with a file that was damaged since."""
+    with whole_folder(folder) as staging:
+        (staging / "part.txt").write_text("whole")
+        write_manifest(staging, "step", {}, {}, {})
+    (folder / "part.txt").write_text("damaged")
+    return folder
+
+
 CASES = [
     ("a folder of somebody's", {}, {"corpus": "thesis"}, "no step wrote it"),
+    ("somebody's manifest.json", {}, {"corpus": "extension"}, "no step wrote it"),
+    ("a link", {}, {"corpus": "link"}, "no step wrote it"),
+    ("below a file", {}, {"corpus": "thesis/chapter.txt/corpus"}, "chapter.txt is no folder"),
+    ("a file of somebody's in a step's own output", {}, {"corpus": "with notes"}, "holds notes.txt, which no step"),
     ("a file", {}, {"corpus": "thesis/chapter.txt"}, "no step wrote it"),
     ("one folder for two outputs", {}, {"retriever": "new", "curves": "new"}, "overlap"),
     ("an output around an input", {"corpus": "old/corpus"}, {"tokens": "old"}, "overlap"),
@@ -40,15 +54,19 @@ def test_nothing_but_a_steps_own_output_is_replaced(
     tmp_path: Path, name: str, inputs: dict[str, str], outputs: dict[str, str], message: str
 ) -> None:
     thesis = make(tmp_path / "thesis", "chapter.txt")
-    make(tmp_path / "old", "manifest.json")
+    own(tmp_path / "old")
+    make(tmp_path / "extension", "manifest.json", "popup.html")
+    (tmp_path / "link").symlink_to("old")
+    (own(tmp_path / "with notes") / "notes.txt").write_text("mine")
     given = [{key: tmp_path / value for key, value in paths.items()} for paths in (inputs, outputs)]
     with pytest.raises(InputError, match=message):
         refuse_outputs(*given)
-    assert (thesis / "chapter.txt").read_text() == "mine"
+    assert (thesis / "chapter.txt").read_text() == (tmp_path / "with notes" / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "extension" / "manifest.json").read_text() == "mine"
 
 
 def test_an_own_output_an_empty_folder_and_a_new_one_are_fine(tmp_path: Path) -> None:
-    outputs = {"a": make(tmp_path / "old", "manifest.json"), "b": make(tmp_path / "empty"), "c": tmp_path / "new"}
+    outputs = {"a": own(tmp_path / "old"), "b": make(tmp_path / "empty"), "c": tmp_path / "new"}
     refuse_outputs({"corpus": tmp_path / "corpus"}, outputs)
 
 

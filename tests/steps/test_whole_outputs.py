@@ -258,7 +258,6 @@ def test_a_new_output_is_never_beside_an_old_one(
         ("passages.parquet", lambda path: path.write_bytes(path.read_bytes()[:-7])),
         ("queries.parquet", lambda path: path.write_bytes(path.read_bytes() + b"x")),
         ("qrels.parquet", lambda path: path.unlink()),
-        ("extra.parquet", lambda path: path.write_bytes(b"x")),
     ],
 )
 def test_a_changed_output_is_refused_by_name(name: str, damage: Any, tmp_path: Path) -> None:
@@ -270,3 +269,16 @@ def test_a_changed_output_is_refused_by_name(name: str, damage: Any, tmp_path: P
     assert not (tmp_path / "validation").exists()
     run(source, output)
     execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})
+
+
+def test_a_file_that_came_to_an_output_is_neither_read_nor_lost(tmp_path: Path) -> None:
+    source, output = write_source(tmp_path / "source", 3), tmp_path / "corpus"
+    run(source, output)
+    (output / "extra.parquet").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"holds extra\.parquet, which no step wrote; move it away"):
+        execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})
+    with pytest.raises(InputError, match=r"holds extra\.parquet, which no step wrote; move it away"):
+        run(source, output)
+    (output / "extra.parquet").rename(tmp_path / "extra.parquet")
+    run(source, output)
+    assert (tmp_path / "extra.parquet").read_bytes() == b"x"

@@ -85,7 +85,7 @@ def test_a_variant_may_start_a_training_from_another_model() -> None:
     start, pretrained = ({use.name: use for use in job.uses} for job in made.jobs)
     assert start["reranker"] == find_uses()["reranker"]
     assert pretrained["reranker"].inputs == {**start["reranker"].inputs, "init": "pretraining/encoder"}
-    assert pretrained["evaluate"].inputs["reranked"] == "reranked_run/run"
+    assert pretrained["evaluate"].inputs["run/reranked"] == "reranked_run/run"
     found = places(made, "pretrained", 1)
     assert found["retriever_2"] == found["mine_2"] == "shared/seed-1" and found["reranker"] == "pretrained/seed-1"
     assert "distilled" not in found

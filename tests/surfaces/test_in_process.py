@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stillhouse.errors import InputError
 from stillhouse.graph import USES
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
@@ -68,13 +70,29 @@ def test_a_change_runs_what_depends_on_it(use: str, changed: dict[str, Any], tmp
 def test_damaged_and_missing_outputs_are_made_again(tmp_path: Path) -> None:
     executed(tmp_path, {})
     (tmp_path / "artifacts/mine_2/negatives/data.txt").write_text("other")
-    (tmp_path / "artifacts/evaluate/evaluation/manifest.json").unlink()
+    shutil.rmtree(tmp_path / "artifacts/evaluate/evaluation")
     assert executed(tmp_path, {}) == {"mine_2", "evaluate"} | ALWAYS
+
+
+@pytest.mark.parametrize("lost", ["the manifest is gone", "a file of others came"])
+def test_an_output_that_may_be_somebodys_is_neither_removed_nor_replaced(lost: str, tmp_path: Path) -> None:
+    executed(tmp_path, {})
+    folder = tmp_path / "artifacts/evaluate/evaluation"
+    if lost == "the manifest is gone":
+        (folder / "manifest.json").unlink()
+    else:
+        (folder / "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(InputError, match=r"no step wrote.*move it away"):
+        run_graph(configs({}, "recipe"), tmp_path)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    folder.rename(tmp_path / "aside")
+    assert executed(tmp_path, {}) == {"evaluate"} | ALWAYS
 
 
 def test_skipped_uses_are_named(tmp_path: Path) -> None:
     executed(tmp_path, {})
     lines: list[str] = []
     run_graph(configs({}, "recipe"), tmp_path, lines.append)
-    assert len(lines) == len(USES) - len(ALWAYS)
+    assert sum("skipped" in line for line in lines) == len(USES) - len(ALWAYS)
     assert "[evaluate] skipped: its outputs are up to date" in lines

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from stillhouse.cli import main
-from stillhouse.evaluation.systems import SYSTEMS
+from stillhouse.graph import find_uses
+from stillhouse.steps.spec import named
 from stillhouse.surfaces.recipes import SHIPPED, configs, load_recipe
 from stillhouse.training.batches import steps_for
 
@@ -212,10 +213,11 @@ def test_the_files_of_dpr_tell_what_the_recipe_measures(name: str, tmp_path: Pat
     def step(of: str, *folders: str) -> int:
         return main([of, "--params", f"{SHIPPED / name}.yaml:{of}", "--quiet", *folders])
 
-    corpus, run, out = (str(tmp_path / folder) for folder in ("corpus", "run", "evaluation"))
+    corpus, run, bm25, out = (str(tmp_path / folder) for folder in ("corpus", "run", "bm25", "evaluation"))
     assert step("ingest", "--source", str(source), "--corpus", corpus) == 0
-    assert step("lexical", "--corpus", corpus, "--run", run, "--negatives", str(tmp_path / "negatives")) == 0
-    assert step("evaluate", "--corpus", corpus, "--bm25", run, "--evaluation", out) == 0
+    negatives = str(tmp_path / "negatives")
+    assert step("lexical", "--corpus", corpus, "--run", run, "--negatives", negatives, "--bm25", bm25) == 0
+    assert step("evaluate", "--corpus", corpus, "--run", f"bm25={run}", "--evaluation", out) == 0
     found = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())["bm25"]
     assert found and set(found.values()) == {1.0}
 
@@ -225,5 +227,5 @@ def test_the_files_of_dpr_tell_what_the_recipe_measures(name: str, tmp_path: Pat
 def test_a_small_twin_runs_every_stage(name: str, tmp_path: Path) -> None:
     assert main(["run", "--recipe", name, "--small", "--quiet", "--folder", str(tmp_path)]) == 0
     metrics = json.loads((tmp_path / "artifacts" / "evaluate" / "evaluation" / "metrics.json").read_text())
-    assert set(metrics) == set(SYSTEMS)
+    assert set(metrics) == set(named(find_uses()["evaluate"].inputs, "run"))
     assert all(0 <= value <= 1 for values in metrics.values() for value in values.values())

@@ -36,7 +36,7 @@ class StandIn:
 def searcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "60")
-    for folder in ("ingest/corpus", "distilled/retriever", "distilled_index/index"):
+    for folder in ("ingest/corpus", "best/retriever", "best/index", "best/hybrid"):
         Path("artifacts", folder).mkdir(parents=True)
     stand_in = StandIn()
     monkeypatch.setattr(search_command, "open_searcher", lambda folders, verify: stand_in)

@@ -26,7 +26,7 @@ from stillhouse.steps.registry import find_step, steps
 
 ROOM = 1 << 14
 """Pages with which every step comes to its end."""
-OLD = b"an old output"
+OLD = b'{"config": {}, "facts": {}, "files": {}, "inputs": {}, "step": "an old one"}'
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 WORDS = (*COLOURS, *ANIMALS, "the", "a", "in", "of", "and", "sings", "swims", "grows", "one", "two", "three")
 SAID = "stillhouse: the disk is full"
@@ -45,9 +45,8 @@ class Run:
     def words(self, root: Path, outputs: Path) -> list[str]:
         """Its command line, on what lies below `root`."""
         step = find_step(self.step)
-        flags = {port.name: port.flag for port in (*step.inputs, *step.outputs)}
         folders = {name: root / source for name, source in self.inputs.items()} | self.places(outputs)
-        words = [self.step, *(word for name, folder in folders.items() for word in (flags[name], str(folder)))]
+        words = [self.step, *(word for name, folder in folders.items() for word in step.argument(name, str(folder)))]
         words += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
         return words + [f"--{name}={root / name}" for name in ("model", "source") if name == self.begins]
 
@@ -86,7 +85,7 @@ RUNS = {
     "rerank": Run(
         "rerank", CORPUS | {"candidates": "retrieve/run", "reranker": "train-reranker/reranker"}, {"depth": 8}
     ),
-    "evaluate": Run("evaluate", CORPUS | {"bm25": "lexical/run", "zero_shot": "retrieve/run"}, SAMPLES),
+    "evaluate": Run("evaluate", CORPUS | {"run/bm25": "lexical/run", "run/zero_shot": "retrieve/run"}, SAMPLES),
     "judge": Run("judge", CORPUS | {"champion": "lexical/run", "challenger": "retrieve/run"}, SAMPLES),
 }
 

@@ -73,7 +73,7 @@ def pages(
         importance = run("importance", {"tokens": tokens, "tokenizer": encoder})["importance"]
         bm25 = run("lexical", {"corpus": corpus}, depth=5)["run"]
         few = {"bootstrap_samples": 100, "randomisation_samples": 100, "title": BROKEN_OUT}
-        evaluation = run("evaluate", {"corpus": corpus, "bm25": bm25}, **few)["evaluation"]
+        evaluation = run("evaluate", {"corpus": corpus, "run/bm25": bm25}, **few)["evaluation"]
         words = ["zero-shot", str(source), "--folder", str(root / "out"), "--depth", "5", "--measures", "RR@5"]
         words += ["--bootstrap-samples", "100", "--randomisation-samples", "100", "--max-rejected", "1", "--quiet"]
         words += ["--title", BROKEN_OUT]

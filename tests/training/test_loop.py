@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -160,6 +161,45 @@ def test_the_optimiser_is_adamw_with_the_linear_schedule(tmp_path: Path) -> None
         rate = 0.1 * ((step + 1) / 2 if step < 2 else (STEPS - step) / (STEPS - 2))
         weight -= rate * corrected
     assert model.weight.item() == pytest.approx(weight, abs=1e-5)
+
+
+class TwoNumbers(nn.Module):
+    """Two parameters of their own, so that a norm over all differs from one of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = (nn.Parameter(torch.tensor(value)) for value in (1.0, -2.0))
+
+    def loss(self, step: int) -> Tensor:
+        return (self.one**2 + 3 * self.two**2 + self.one * self.two) * (1 + 5 * (step % 3))
+
+
+@pytest.mark.parametrize(("clip", "decay"), [(0.0, 0.0), (0.0, 0.3), (20.0, 0.0), (20.0, 0.3), (0.01, 0.3), (1e6, 0.0)])
+def test_clipping_and_decay_written_out(tmp_path: Path, clip: float, decay: float) -> None:
+    """AdamW in float64: gradients are scaled to the norm of both together, and decay is of the parameter alone.
+
+    Of gradients that grow from step to step, 20 is above some norms and below others.
+    """
+    config = TrainingConfig(
+        learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=STEPS, clip=clip, weight_decay=decay
+    )
+    model = TwoNumbers()
+    train(model, model.loss, lambda: -1.0, STEPS, config, Context(tmp_path, "cpu", quiet=True))
+    weights, first, second = np.array([1.0, -2.0]), np.zeros(2), np.zeros(2)
+    scaled = []
+    for step in range(STEPS):
+        one, two = weights
+        gradient = np.array([2 * one + two, 6 * two + one]) * (1 + 5 * (step % 3))
+        norm = np.sqrt((gradient**2).sum())
+        scaled.append(bool(clip and norm > clip))
+        if scaled[-1]:
+            gradient *= clip / norm
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        corrected = (first / (1 - 0.9 ** (step + 1))) / (np.sqrt(second / (1 - 0.999 ** (step + 1))) + 1e-8)
+        rate = 0.1 * ((step + 1) / 2 if step < 2 else (STEPS - step) / (STEPS - 2))
+        weights = weights * (1 - rate * decay) - rate * corrected
+    assert any(scaled) == (clip in (20.0, 0.01)) and all(scaled) == (clip == 0.01)
+    assert [model.one.item(), model.two.item()] == pytest.approx(weights, abs=1e-5)
 
 
 def test_the_schedule_rises_and_falls_to_zero() -> None:

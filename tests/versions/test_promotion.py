@@ -68,6 +68,18 @@ def refs(place: Path) -> set[str]:
     return set(call(place / "work.git", "git", "for-each-ref", "--format=%(refname) %(objectname)").splitlines())
 
 
+@pytest.mark.usefixtures("git_alone")
+@pytest.mark.parametrize("content", ["notes on releases", "[]", '{"artifacts": "mine"}'])
+def test_a_release_json_that_no_promotion_wrote_stays(content: str, place: Path) -> None:
+    (place / "work" / "release.json").write_text(content)
+    before = refs(place)
+    with pytest.raises(InputError, match=r"did not write .*release\.json, and would replace it; move it away"):
+        release(place / "work")
+    assert (place / "work" / "release.json").read_text() == content and refs(place) == before
+    (place / "work" / "release.json").unlink()
+    assert release(place / "work").kind == "released"
+
+
 def test_the_first_release_can_be_had_elsewhere(place: Path, tmp_path: Path) -> None:
     """Tag, dvc.lock, release.json and data are all there for one who only knows the repository's address."""
     outcome = release(place / "work")
@@ -97,7 +109,13 @@ def test_a_fetch_replaces_only_what_a_step_wrote(
     assert "retriever exists and no step wrote it; name another folder" in capsys.readouterr().err
     assert [path.name for path in target.rglob("*")] == ["retriever", "thesis.txt"], "nothing was fetched beside it"
     (target / "retriever" / "thesis.txt").rename(target / "retriever" / "manifest.json")
+    assert cli.main(fetch) == 2, "a name that others give their files too"
+    (target / "retriever").rename(target / "mine")
     assert cli.main(fetch) == 0
+    assert (target / "mine" / "manifest.json").read_text() == "years of work"
+    (target / "mine" / "manifest.json").unlink()
+    (target / "mine").rmdir()
+    assert cli.main(fetch) == 0, "over what was fetched before"
     assert (target / "retriever" / "weights.txt").read_text() == "one"
     assert sorted(path.name for path in target.iterdir()) == ["corpus", "retriever"]
 

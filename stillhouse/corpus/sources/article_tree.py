@@ -1,32 +1,27 @@
-"""A tree of Markdown or text files, one article each: headings are sections, each paragraph is a passage."""
+"""A tree of article files: Markdown and text here, HTML by the same rules in `html_tree`."""
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import unquote
 
+from stillhouse.corpus.sources.article import Article
+from stillhouse.corpus.sources.front_matter import front_matter
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
-from stillhouse.corpus.sources.rows import Link, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.markdown_article import markdown_blocks
+from stillhouse.corpus.sources.plain_article import plain_blocks
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected, Row, Source
+from stillhouse.corpus.sources.text_encoding import NotText, read_lines_of_text
+from stillhouse.corpus.sources.tree_files import leads_out, tree_files
 from stillhouse.errors import InputError
 
 ARTICLE_TREE = "article-tree"
-SUFFIXES = (".md", ".markdown", ".txt")
+PLAIN = (".txt",)
+SUFFIXES = (".md", ".markdown", *PLAIN)
 
-_HEADING = re.compile(r"(#{1,6})\s")
-_FENCE = re.compile(r"\s*(```|~~~)")
-_RULE = re.compile(r"\s*([-*_])(\s*\1){2,}\s*$")
-# [text](target "title") and ![text](target); the text may not hold brackets, the target no space. Nothing is
-# tried twice (++, *+): thousands of spaces in a link that does not end would take hours.
-_INLINE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\(\s*+<?([^()\s>]*+)>?(?:\s++\"[^\"]*+\")?\s*+\)")
-
-
-ReadArticle = Callable[[Path, str, str, str, Mapping[str, str]], Iterator[Row]]
-"""The rows of an article: its file, the file's name in messages, its path below the tree, its id, all ids by path."""
+ReadArticle = Callable[[Article, bytes], Iterator[Row]]
+"""The rows of an article by what is in its file. Raises `NotText`."""
 
 
 def open_article_tree(folder: Path) -> Source:
@@ -38,132 +33,61 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
     """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` lie in the folder.
 
     An article's id is its path below the tree without the suffix, white space percent-encoded; a passage's is
-    `<article id>#<k>` for the k-th paragraph of the article, counted from 1.
+    `<article id>#<k>` for the k-th passage of the article, counted from 1. A file whose name is not UTF-8, and a link
+    that leads out of the folder, is rejected; `queries.jsonl` and `qrels/` may be no such links.
     """
-    root = folder / "articles" if (folder / "articles").is_dir() else folder
-    paths = article_paths(root, suffixes)
-    if not paths:
-        raise InputError(f"{root} has no article: no file that ends in {', '.join(suffixes)}")
+    found = tree_files(folder, suffixes)
+    if not found.paths:
+        why = f" that can be read: {found.rejected[0].where}, {found.rejected[0].reason}" if found.rejected else ""
+        raise InputError(f"{found.root} has no article{why}: no file that ends in {', '.join(suffixes)}")
     labels = find_labels(folder)
-    files = {path.relative_to(folder).as_posix(): path for path in paths}
-    ids = {path.relative_to(root).as_posix(): article_id(path.relative_to(root)) for path in paths}
+    for path in labels.values():
+        if leads_out(path, folder):
+            raise InputError(f"{path} is a link out of the source; put the file itself there, or remove it")
+    ids = {relative: spaceless(Path(relative).with_suffix("").as_posix()) for relative in found.paths}
+    files = {path.relative_to(folder).as_posix(): path for path in found.paths.values()}
 
     def rows() -> Iterator[Row]:
+        yield from found.rejected
         seen: set[str] = set()
         for (name, path), (relative, id) in zip(files.items(), ids.items()):
+            article = Article(path, name, relative, id, ids, suffixes)
             if id in seen:
-                yield Rejected("passage", id, "duplicate article id", f"{name}:1", "")
+                yield article.rejected("duplicate article id")
                 continue
             seen.add(id)
             if path.stat().st_size > LONGEST:
-                yield Rejected("passage", id, TOO_LONG, f"{name}:1", "")
+                yield article.rejected(TOO_LONG)
                 continue
-            yield from read(path, name, relative, id, ids)
+            try:
+                data = path.read_bytes()
+            except PermissionError as error:
+                yield article.rejected(f"cannot be read: {error.strerror}")
+                continue
+            try:
+                yield from read(article, data)
+            except NotText as reason:
+                yield article.rejected(str(reason), data[:CONTENT_LENGTH].decode("utf-8", errors="replace"))
         yield from read_labels(labels)
 
     return Source(format, files | labels, rows)
 
 
-def article_paths(root: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[Path]:
-    """The article files below a folder in the order of their paths, without hidden files and folders."""
-    found = (path for path in root.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
-    visible = (path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts))
-    return sorted(visible, key=lambda path: path.relative_to(root).as_posix())
-
-
-def article_id(relative: Path) -> str:
-    """The id of an article by its path below the tree."""
-    return spaceless(relative.with_suffix("").as_posix())
-
-
-@dataclass
-class _Block:
-    """Lines that belong together: a heading (level above 0) or a paragraph."""
-
-    line: int
-    level: int = 0
-    text: list[str] = field(default_factory=list)
-
-
-def _read_article(path: Path, name: str, relative: str, id: str, ids: Mapping[str, str]) -> Iterator[Row]:
-    blocks: list[_Block] = []
-    yield from _blocks(path, name, blocks)
-    title_block = next((block for block in blocks if block.level == 1), None)
-    title = plain_text(title_block.text[0])[0] if title_block else path.stem
-    section, position = "", 0
+def _read_article(article: Article, data: bytes) -> Iterator[Row]:
+    lines = read_lines_of_text(data)
+    for number, content in lines.unread:
+        yield Rejected("line", "", "not UTF-8", f"{article.name}:{number}", content)
+    text, title = lines.text, ""
+    if article.path.suffix.lower() in PLAIN:
+        blocks = list(plain_blocks(text))
+    else:
+        if front := front_matter(text):
+            title = front.title
+            if front.fault:
+                yield Rejected("line", "", front.fault, f"{article.name}:1", text[: front.length])
+            # Its lines stay, so that those of the blocks are the file's.
+            text = "\n" * text.count("\n", 0, front.length) + text[front.length :]
+        blocks = list(markdown_blocks(text))
     for block in blocks:
-        if block is title_block:
-            continue
-        text, targets = plain_text("\n".join(block.text) if block.level < 0 else " ".join(block.text))
-        if block.level > 0:
-            section = text
-        else:
-            yield Passage(f"{id}#{position + 1}", title, text, id, section, position, f"{name}:{block.line}")
-            position += 1
-        for target in targets:
-            link = link_target(target, relative)
-            if link is not None:
-                # A target outside the tree keeps its path, so that cleaning can say what it pointed to.
-                yield Link(id, ids.get(link, link), f"{name}:{block.line}")
-    if position == 0:
-        yield Rejected("passage", id, "article without a paragraph", f"{name}:1", title)
-
-
-def _blocks(path: Path, name: str, blocks: list[_Block]) -> Iterator[Rejected]:
-    """Fills `blocks` with the headings, paragraphs and (level -1) fenced code of a file; yields unreadable lines."""
-    current: _Block | None = None
-    fence = ""
-    for number, raw in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError:
-            content = raw.decode("utf-8", errors="replace")
-            yield Rejected("line", "", "not UTF-8", f"{name}:{number}", content)
-            continue
-        marker = _FENCE.match(line)
-        if fence:
-            if marker and marker.group(1) == fence:
-                current, fence = None, ""
-            elif line.strip():
-                current = _grow(blocks, current, number, line.rstrip(), level=-1)
-            continue
-        if marker:
-            current, fence = None, marker.group(1)
-            continue
-        heading = _HEADING.match(line)
-        if heading:
-            blocks.append(_Block(number, len(heading.group(1)), [_heading_text(line[heading.end() :])]))
-        if heading or not line.strip() or _RULE.match(line):
-            current = None
-        else:
-            current = _grow(blocks, current, number, line.strip(), level=0)
-
-
-def _heading_text(rest: str) -> str:
-    """The words of a heading by what follows its first #; those that close it stand behind a space, as in `# C# #`."""
-    text = rest.strip()
-    unclosed = text.rstrip("#")
-    return unclosed.rstrip() if not unclosed or unclosed[-1].isspace() else text
-
-
-def _grow(blocks: list[_Block], current: _Block | None, number: int, text: str, level: int) -> _Block:
-    if current is None:
-        current = _Block(number, level)
-        blocks.append(current)
-    current.text.append(text)
-    return current
-
-
-def plain_text(markdown: str) -> tuple[str, list[str]]:
-    """The text with every inline link replaced by its words, and the targets of the links."""
-    targets = [target for _, target in _INLINE_LINK.findall(markdown)]
-    return _INLINE_LINK.sub(lambda match: match.group(1), markdown).strip(), targets
-
-
-def link_target(target: str, relative: str, suffixes: tuple[str, ...] = SUFFIXES) -> str | None:
-    """The path below the tree that a link of the article at `relative` points to; None when it is no article link."""
-    path = unquote(target.split("#")[0].split("?")[0])
-    if "://" in path or not path.lower().endswith(suffixes):
-        return None
-    base = "" if path.startswith("/") else posixpath.dirname(relative)
-    return posixpath.normpath(posixpath.join(base, path.lstrip("/")))
+        block.line = lines.number(block.line)
+    yield from article.rows(blocks, article.path.stem, title)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 from stillhouse.corpus.sources import article_jsonl, article_tree, html_tree, passage_jsonl
 from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL
-from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, article_paths
+from stillhouse.corpus.sources.article_tree import ARTICLE_TREE
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
+from stillhouse.corpus.sources.file_names import MISNAMED, is_utf8, misnamed, shown
 from stillhouse.corpus.sources.html_tree import HTML_TREE
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
 from stillhouse.corpus.sources.lines import DAMAGED, find_file, open_binary, read_lines
@@ -23,6 +26,7 @@ from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_names import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_names import find_tables
 from stillhouse.corpus.sources.tables import TABLES, open_tables
+from stillhouse.corpus.sources.tree_files import tree_files
 from stillhouse.errors import InputError
 
 OPENERS: dict[str, Callable[[Path, Options], Source]] = {
@@ -40,6 +44,7 @@ OPENERS: dict[str, Callable[[Path, Options], Source]] = {
 FORMATS = (AUTO, *OPENERS, IR_DATASETS)
 OF_FILES = (JSONL, ARTICLE_JSONL, SQUAD, TABLES)
 """The formats that a single file may have."""
+TREES = (ARTICLE_TREE, HTML_TREE)
 OPTIONS_OF = {"columns": (TABLES,), "answer_kind": (DPR, TABLES), "dpr_positives": (DPR,), "reqa_split": (REQA,)}
 """The formats that read each of the `Options`."""
 
@@ -75,7 +80,12 @@ def _open(source: str, format: str, options: Options) -> Source:
         )
     if location.is_file() and format not in (AUTO, *OF_FILES):
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")
-    return OPENERS[detect(location) if format == AUTO else format](location, options)
+    if location.is_file() and not is_utf8(location.name):
+        raise InputError(f"{shown(str(location))}: {MISNAMED}")
+    opened = OPENERS[detect(location) if format == AUTO else format](location, options)
+    # Trees reject such files themselves, however deep they lie.
+    unread = [] if location.is_file() or opened.format in TREES else list(misnamed(location))
+    return dataclasses.replace(opened, rows=lambda: chain(unread, opened.rows())) if unread else opened
 
 
 def detect(location: Path) -> str:
@@ -114,9 +124,15 @@ def _detect_folder(folder: Path) -> str | None:
         return TABLES
     if any(map(_is_squad, squad_paths(folder))):
         return SQUAD
-    articles, pages = len(article_paths(folder)), len(article_paths(folder, html_tree.SUFFIXES))
+    articles, pages = (_count(folder, suffixes) for suffixes in (article_tree.SUFFIXES, html_tree.SUFFIXES))
     # A tree of pages often has a licence or a robots.txt beside them.
     return HTML_TREE if pages > articles else ARTICLE_TREE if articles else None
+
+
+def _count(folder: Path, suffixes: tuple[str, ...]) -> int:
+    """How many files of a tree are articles, those too that are rejected."""
+    found = tree_files(folder, suffixes)
+    return len(found.paths) + len(found.rejected)
 
 
 def _is_squad(path: Path) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stillhouse.corpus.sources.reqa import candidates_of
-from stillhouse.corpus.sources.rows import LeftOut, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import LeftOut, NotProse, Passage, Rejected, Row, Source
 
 PLACE = "distractors"
 """What stands before the file names of distractors in `rejected.parquet`."""
@@ -42,6 +42,9 @@ def _distractors(other: Source, texts: set[bytes], by_sentence: bool, language: 
         if isinstance(row, Rejected):
             if row.kind in ("passage", "line"):
                 yield row._replace(where=f"{PLACE}/{row.where}")
+        elif isinstance(row, NotProse):
+            # A passage that becomes candidates has other ids, of which this names none.
+            yield row._replace(id=PREFIX + row.id, where=f"{PLACE}/{row.where}")
         elif not isinstance(row, Passage):
             continue
         elif _digest(row.text) in texts:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stillhouse.corpus.answers import REGEX, TEXT
 from stillhouse.corpus.sources.cells import read_cells
+from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_elements
 from stillhouse.corpus.sources.lines import IllTyped, identifier, placed, spaceless, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
@@ -40,7 +41,7 @@ def open_dpr(folder: Path, options: Options) -> Source:
         raise InputError(
             f"{folder} has no psgs_*.tsv" if not found else f"{folder} has {found}; leave one of them there"
         )
-    others = [path for path in sorted(folder.iterdir()) if path.is_file() and path not in passages]
+    others = [path for path in entries(folder) if path.is_file() and path not in passages]
     training = [path for path in others if _TRAINING.fullmatch(path.name)]
     questions = [path for path in others if _QUESTIONS.fullmatch(path.name)]
     for path in (*training, *questions):
@@ -65,7 +66,7 @@ def open_dpr(folder: Path, options: Options) -> Source:
 
 def passage_files(folder: Path) -> list[Path]:
     """The passage files of a folder."""
-    return [path for path in sorted(folder.iterdir()) if path.is_file() and _PASSAGES.fullmatch(path.name)]
+    return [path for path in entries(folder) if path.is_file() and _PASSAGES.fullmatch(path.name)]
 
 
 def _read_passages(path: Path, waiting: dict[str, list[Qrel]]) -> Iterator[Row]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stillhouse.corpus.sources.article_tree import link_target, open_tree
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.article import Article, Block
+from stillhouse.corpus.sources.article_tree import open_tree
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Row, Source
+from stillhouse.corpus.sources.text_encoding import decode_page
 from stillhouse.errors import InputError
 
 HTML_TREE = "html-tree"
@@ -34,7 +35,7 @@ NEWER = frozenset(
 )
 """Elements that libxml2 does not know: left to it, none would end a paragraph whose `</p>` is left out, and the next
 paragraph would end both, so that the rest of a menu became part of the article. It is given `div` for them."""
-_NEWER = re.compile(rb"<(/?)(%s)(?=[\s/>])" % "|".join(NEWER).encode(), re.IGNORECASE)
+_NEWER = re.compile(rf"<(/?)({'|'.join(NEWER)})(?=[\s/>])", re.IGNORECASE)
 _NAME = "in-truth"
 """The attribute of such a `div` that has its name."""
 _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
@@ -46,77 +47,43 @@ def open_html_tree(folder: Path) -> Source:
 
     Ids are those of a tree of Markdown. Of a page with one `main` (or an element of that role, or `article`) that alone
     is read. The title is its first `h1`, else the page's `title`, else the file's name.
-    Raises `InputError` when `lxml` is missing.
+    Raises `InputError` when `lxml` or `webencodings` is missing.
     """
     try:
         import lxml.html  # noqa: F401
-    except ImportError:
-        raise InputError("reading HTML needs the package lxml; `pip install lxml` gets it") from None
+        import webencodings  # noqa: F401
+    except ImportError as error:
+        needed = f"the package {error.name}; `pip install lxml webencodings` gets it"
+        raise InputError(f"reading HTML needs {needed}") from None
     return open_tree(folder, HTML_TREE, SUFFIXES, _read_page)
 
 
-@dataclass
-class _Block:
-    """A heading (`level` above 0) or a paragraph, the line it begins on and the links in it."""
-
-    line: int
-    level: int
-    text: str
-    links: list[str] = field(default_factory=list)
-
-
-def _read_page(path: Path, name: str, relative: str, id: str, ids: Mapping[str, str]) -> Iterator[Row]:
-    data = path.read_bytes()
+def _read_page(article: Article, data: bytes) -> Iterator[Row]:
+    text = decode_page(data)
     page, reason = None, "not HTML"
     try:
-        page = _parse(data)
+        page = _parse(text)
     except _TooDeep:
         reason = "elements nested too deeply"
     if page is None:
-        content = data[:CONTENT_LENGTH].decode("utf-8", errors="replace")
-        yield Rejected("passage", id, reason, f"{name}:1", content)
+        yield article.rejected(reason, text[:CONTENT_LENGTH])
         return
-    blocks = list(_blocks(_main(page)))
-    head = next((block for block in blocks if block.level == 1), None)
     named = " ".join((page.findtext(".//title") or "").split())
-    title = head.text if head else named or posixpath.basename(id)
-    section, position = "", 0
-    for block in blocks:
-        where = f"{name}:{block.line}"
-        if block.level and block is not head:
-            section = block.text
-        elif not block.level:
-            yield Passage(f"{id}#{position + 1}", title, block.text, id, section, position, where)
-            position += 1
-        for target in block.links:
-            link = link_target(_page_of(target), relative, SUFFIXES)
-            if link is not None:
-                yield Link(id, ids.get(link, link), where)
-    if position == 0:
-        yield Rejected("passage", id, "article without a paragraph", f"{name}:1", title)
+    yield from article.rows(_blocks(_main(page)), named or posixpath.basename(article.id))
 
 
 class _TooDeep(Exception):
     """Elements are nested some thousands deep."""
 
 
-def _parse(data: bytes) -> Any:
-    """The root element; None for what holds none. Text that is no UTF-8 is read as its page declares.
-
-    Raises `_TooDeep` for a page of which the parser reads the beginning alone.
-    """
+def _parse(text: str) -> Any:
+    """The root element; None for what holds none. Raises `_TooDeep` for a page of which the beginning alone is read."""
     from lxml import etree, html
 
     try:
-        data.decode("utf-8")
-        encoding = "utf-8"
-    except UnicodeDecodeError:
-        encoding = None
-    try:
         # Without `huge_tree` a page ends in silence at 256 elements in each other, or ten million characters on end.
-        parser = html.HTMLParser(encoding=encoding, huge_tree=True)
-        # NUL bytes would end the page for the parser.
-        page = html.document_fromstring(_NEWER.sub(_known, data.replace(b"\x00", b"")), parser=parser)
+        parser = html.HTMLParser(encoding="utf-8", huge_tree=True)
+        page = html.document_fromstring(_NEWER.sub(_known, text).encode(), parser=parser)
     except (etree.LxmlError, ValueError, LookupError, AssertionError):
         return None
     if any(entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for entry in parser.error_log):
@@ -127,10 +94,10 @@ def _parse(data: bytes) -> Any:
     return page
 
 
-def _known(tag: re.Match[bytes]) -> bytes:
+def _known(tag: re.Match[str]) -> str:
     """A tag of an element of `NEWER` as one of a `div`."""
     end, name = tag.groups()
-    return b"</div" if end else b"<div %s=%s" % (_NAME.encode(), name)
+    return "</div" if end else f"<div {_NAME}={name}"
 
 
 def _main(page: Any) -> Any:
@@ -149,7 +116,7 @@ def _page_of(target: str) -> str:
     return f"{path}index.html" if path.endswith("/") else path
 
 
-def _blocks(page: Any) -> Iterator[_Block]:
+def _blocks(page: Any) -> Iterator[Block]:
     """The headings and paragraphs of a page, in order; everything between two ends of block elements is one."""
     from lxml import etree
 
@@ -157,13 +124,13 @@ def _blocks(page: Any) -> Iterator[_Block]:
     links: list[str] = []
     level, pre, line = 0, 0, 1
 
-    def flush() -> Iterator[_Block]:
+    def flush() -> Iterator[Block]:
         text = "".join(parts)
         text = text.strip("\n").rstrip() if pre else " ".join(text.split())
         if level:
             text = text.rstrip("".join(_HEADING_MARKS) + " ")
         if text.strip():
-            yield _Block(line, level, text, links.copy())
+            yield Block(line, level, text, [_page_of(link) for link in links])
         parts.clear()
         links.clear()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import (
     IllTyped,
     find_file,
@@ -33,7 +34,7 @@ def find_labels(folder: Path) -> dict[str, Path]:
         files[queries.name] = queries
     qrels = folder / "qrels"
     known = [f"{split}.tsv{suffix}" for split in SPLITS for suffix in ("", ".gz")]
-    present = sorted(path.name for path in qrels.iterdir() if ".tsv" in path.name) if qrels.is_dir() else []
+    present = [path.name for path in entries(qrels) if ".tsv" in path.name] if qrels.is_dir() else []
     for name in present:
         if name not in known:
             raise InputError(f"{qrels / name} is no split; rename it to train.tsv, dev.tsv or test.tsv, or remove it")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Rejected, Row, Source
@@ -67,7 +68,7 @@ def open_msmarco(folder: Path, options: Options) -> Source:
 def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
     """`queries` and `qrels` → (file, split). Raises `InputError` for a file that tells no split, and two test sets."""
     found: dict[str, list[tuple[Path, str]]] = {"queries": [], "qrels": []}
-    for path in sorted(folder.iterdir()):
+    for path in entries(folder):
         match = _LABELS.fullmatch(path.name)
         if not match or not path.is_file() or "eval" in path.name:
             continue

@@ -23,6 +23,21 @@ class Passage(NamedTuple):
     where: str
 
 
+CODE, TABLE = "code", "table"
+NOT_PROSE = (CODE, TABLE)
+
+
+class NotProse(NamedTuple):
+    """A passage is code or a table: it is searched as any other, and no question is made of it.
+
+    `kind` is one of `NOT_PROSE`.
+    """
+
+    id: str
+    kind: str
+    where: str
+
+
 class Link(NamedTuple):
     source: str
     target: str
@@ -75,7 +90,7 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-Row = Passage | Link | Query | Qrel | Answer | Rejected | LeftOut
+Row = Passage | NotProse | Link | Query | Qrel | Answer | Rejected | LeftOut
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,7 @@ class Source:
     """A source: its format, the files it reads (name inside the source → path) and its rows.
 
     `identity` is what tells it from others where it has no files. `candidates` says that a passage is a sentence (its
-    title) with the passage that it stands in (its text), as in ReQA.
+    title) with the passage that it stands in (its text), as in ReQA. `notes` say what was found out about its files.
     """
 
     format: str
@@ -91,3 +106,4 @@ class Source:
     rows: Callable[[], Iterator[Row]]
     identity: str = ""
     candidates: bool = False
+    notes: tuple[str, ...] = ()

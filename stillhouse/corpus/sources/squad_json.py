@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.corpus.answers import TEXT
+from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_document
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, placed, shown_id, spaceless, text_field
 from stillhouse.corpus.sources.options import Options
@@ -46,7 +47,7 @@ def open_squad(location: Path, options: Options) -> Source:
 
 def squad_paths(location: Path) -> list[Path]:
     """The JSON files of a folder whose names tell a split, train first."""
-    found = [location] if location.is_file() else sorted(location.iterdir())
+    found = [location] if location.is_file() else entries(location)
     known = [path for path in found if path.is_file() and path.name.endswith(SUFFIXES) and split_in(path.name)]
     return sorted(known, key=lambda path: ("train", "dev", "test").index(split_in(path.name) or ""))
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.errors import InputError
 
@@ -16,6 +17,7 @@ NAMES = {
     "queries": ("queries",),
     "qrels": ("qrels",),
     "answers": ("answers",),
+    "not_prose": ("not_prose",),
 }
 """What the file or folder of each table may be called."""
 
@@ -37,12 +39,12 @@ def find_tables(folder: Path) -> list[TableOfFile]:
     files = []
     for table, names in NAMES.items():
         found: dict[str, list[TableOfFile]] = {}
-        for path in sorted(folder.iterdir()):
+        for path in entries(folder):
             name, suffix = path.name.split(".")[0].split("-")[0], suffix_of(path)
             if name not in names:
                 continue
             if path.is_dir():
-                parts = [part for part in sorted(path.iterdir()) if part.is_file() and suffix_of(part)]
+                parts = [part for part in entries(path) if part.is_file() and suffix_of(part)]
                 found[path.name] = [
                     TableOfFile(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts
                 ]

@@ -27,9 +27,11 @@ from stillhouse.corpus.sources.parquet_rows import beginning, open_parquet, read
 from stillhouse.corpus.sources.passage_columns import plain_passages
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
+    NOT_PROSE,
     Answer,
     LeftOut,
     Link,
+    NotProse,
     Passage,
     Qrel,
     Query,
@@ -42,7 +44,9 @@ from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, 
 from stillhouse.errors import InputError
 
 TABLES = "tables"
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What may stand between the cells of a row, and what it is called."""
+_EXPECTED = {".csv": ",", ".tsv": "\t"}
 
 _IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
 COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -68,6 +72,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "kind": ("kind",),
         "split": ("split",),
     },
+    "not_prose": {"id": _IDS["passage"], "kind": ("kind",)},
 }
 """What each column may be called, the first that is there being taken; the setting `columns` names others."""
 
@@ -77,7 +82,13 @@ _WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
 _IDS_SHOWN = ("id", "query", "source")
 """The columns of which a rejected row shows one."""
 
-OPTIONAL = {"title", "article_id", "section", "position", "origin", "kind", "split", "relevance"}
+OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "passages": ("title", "article_id", "section", "position"),
+    "queries": ("origin",),
+    "qrels": ("relevance", "split"),
+    "answers": ("kind", "split"),
+}
+"""The columns of each table that may be missing."""
 
 
 def open_tables(location: Path, options: Options) -> Source:
@@ -103,13 +114,20 @@ def open_tables(location: Path, options: Options) -> Source:
     if unused:
         raise InputError(f"columns: {location} has no table {unused[0]}, of which a column is named")
 
+    delimiters = {file.name: _delimiter_of(file, chosen) for file in files if file.path.suffix != ".parquet"}
+
     def rows() -> Iterator[Row]:
         made: set[str] = set()
         for file in files:
-            for fields in _read(file, chosen):
+            for fields in _read(file, chosen, delimiters.get(file.name, "")):
                 yield from _row(file, fields, options, made) if isinstance(fields, Fields) else (fields,)
 
-    return Source(TABLES, {file.name: file.path for file in files}, rows)
+    notes = [
+        f"{file.name} has {DELIMITERS[delimiters[file.name]]} between its cells"
+        for file in files
+        if file.name in delimiters and delimiters[file.name] != _expected(file)
+    ]
+    return Source(TABLES, {file.name: file.path for file in files}, rows, notes=tuple(notes))
 
 
 def parse_columns(text: str) -> dict[tuple[str, str], str]:
@@ -125,14 +143,15 @@ def parse_columns(text: str) -> dict[tuple[str, str], str]:
     return chosen
 
 
-def _read(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage | Rejected]:
-    suffix = suffix_of(file.path) or ""
-    if suffix == ".parquet":
+def _read(
+    file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str
+) -> Iterator[Fields | Passage | Rejected]:
+    if not delimiter:
         yield from _read_parquet(file, chosen)
         return
     places: dict[str, int] = {}
     header: list[str] = []
-    for row in read_cells(file.path, file.name, _SEPARATORS[suffix.removesuffix(".gz")]):
+    for row in read_cells(file.path, file.name, delimiter):
         if isinstance(row, Rejected):
             yield row
             continue
@@ -146,6 +165,30 @@ def _read(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[
             yield Rejected(_kind(file), cells[0], reason, where, content)
         else:
             yield placed({column: cells[place] for column, place in places.items()}, where, content)
+
+
+def _expected(file: TableOfFile) -> str:
+    """What the name of a CSV or TSV file promises between its cells."""
+    return _EXPECTED[(suffix_of(file.path) or "").removesuffix(".gz")]
+
+
+def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> str:
+    """What stands between the cells of a CSV or TSV file: what its name promises, or else what gives its columns.
+
+    Counting misleads, as texts have commas, semicolons and bars too; the columns are known by name. Where nothing gives
+    the columns that must be there, it is what the first row has most of, so that these can be named.
+    """
+    widest = 1, _expected(file)
+    for delimiter in dict.fromkeys((_expected(file), *DELIMITERS)):
+        rows = (row for row in read_cells(file.path, file.name, delimiter) if not isinstance(row, Rejected))
+        _, header = next(rows, (0, []))
+        try:
+            _find_columns(file, header, chosen)
+        except InputError:
+            widest = max(widest, (len(header), delimiter), key=lambda each: each[0])
+        else:
+            return delimiter
+    return widest[1]
 
 
 def _read_parquet(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage | Rejected]:
@@ -194,7 +237,7 @@ def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[s
         known = [name for name in names if name in present]
         if known:
             found[column] = known[0]
-        elif name is not None or column not in OPTIONAL:
+        elif name is not None or column not in OPTIONAL.get(file.table, ()):
             raise InputError(
                 f"{file.path} has no column {' or '.join(names)}; set `columns: {file.table}.{column}=<name>` to one "
                 f"of its columns: {', '.join(present[:20])}"
@@ -203,7 +246,7 @@ def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[s
 
 
 def _kind(file: TableOfFile) -> str:
-    return "query" if file.table == "queries" else file.table[:-1]
+    return {"queries": "query", "not_prose": "passage"}.get(file.table, file.table[:-1])
 
 
 def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) -> Iterator[Row]:
@@ -223,6 +266,10 @@ def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) ->
                 _position(fields),
                 where,
             )
+        elif file.table == "not_prose":
+            if (named := _optional(fields, "kind")) not in NOT_PROSE:
+                raise IllTyped(f"kind is not {' or '.join(NOT_PROSE)}")
+            yield NotProse(identifier(fields, ("id",)), named, where)
         elif file.table == "links":
             yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
         elif file.table == "queries":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,4 +32,4 @@ def with_test_queries(source: Source, folder: Path) -> Source:
             yield row._replace(where=f"{PLACE}/{row.where}")
 
     files = source.files | {f"{PLACE}/{name}": path for name, path in labels.items()}
-    return Source(source.format, files, rows)
+    return dataclasses.replace(source, files=files, rows=rows)

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 
 from stillhouse.errors import InputError
 from stillhouse.evaluation.breakdowns import Breakdown
+from stillhouse.training.curves import DEV
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "stillhouse",
@@ -50,18 +51,35 @@ COLUMNS = ["step", "train_loss", "heldout_loss"]
 def read_curves(folder: Path) -> pd.DataFrame:
     """Reads `curves.csv`: `step` (int64), `train_loss`, `heldout_loss` (float64).
 
-    No row: nothing was trained. Raises `InputError` when the file is missing or has other columns.
+    Where a ranking of dev queries chose what was kept, `signals.csv` has it: a column of its name (float64) more, see
+    `ranking_of`. No row: nothing was trained. Raises `InputError` when a file is missing or has other columns.
     """
-    path = folder / "curves.csv"
+    curves = _csv(folder / "curves.csv", COLUMNS)
+    curves = curves.astype({"step": np.int64, "train_loss": np.float64, "heldout_loss": np.float64})
+    if not (folder / "signals.csv").is_file():
+        return curves
+    signals = _csv(folder / "signals.csv", ["step", "signal", "value"])
+    signals = signals[signals["signal"].str.startswith(DEV)]
+    for name, rows in signals.groupby("signal"):
+        curves[str(name)] = curves["step"].map(rows.set_index("step")["value"]).astype(np.float64)
+    return curves
+
+
+def ranking_of(curves: pd.DataFrame) -> str:
+    """The column with the ranking of dev queries that chose what was kept of a training; "" where the loss did."""
+    return next((str(name) for name in curves.columns if str(name).startswith(DEV)), "")
+
+
+def _csv(path: Path, columns: list[str]) -> pd.DataFrame:
     try:
-        curves = pd.read_csv(path)
+        table = pd.read_csv(path)
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist; run the training that writes {folder} again") from None
+        raise InputError(f"{path} does not exist; run the training that writes {path.parent} again") from None
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a CSV file: {error}") from None
-    if list(curves.columns) != COLUMNS:
-        raise InputError(f"{path} must have the columns {', '.join(COLUMNS)}")
-    return curves.astype({"step": np.int64, "train_loss": np.float64, "heldout_loss": np.float64})
+    if list(table.columns) != columns:
+        raise InputError(f"{path} must have the columns {', '.join(columns)}")
+    return table
 
 
 def interval_plot(
@@ -179,32 +197,44 @@ def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure
 
 
 def loss_plot(curves: pd.DataFrame, name: str) -> str:
-    """Training and held-out loss over steps; a ring marks the lowest held-out loss, whose parameters are kept.
+    """Training and held-out loss over steps, and below them the ranking of dev queries where that chose.
 
-    The training loss of step 0 is left out: it is the held-out loss again, as nothing was trained before.
+    A ring marks the step whose parameters are kept (`kept_row`). The training loss of step 0 is left out: it is the
+    held-out loss again, as nothing was trained before.
     """
     with _style():
-        figure = Figure(figsize=(3.6, 2.5), layout="constrained")
-        axes = figure.add_subplot()
+        ranking = ranking_of(curves)
+        figure = Figure(figsize=(3.6, 3.9 if ranking else 2.5), layout="constrained")
+        panels = figure.subplots(2 if ranking else 1, sharex=True, squeeze=False)[:, 0]
+        axes = panels[0]
         trained = curves[curves["step"] > 0]
         axes.plot(trained["step"], trained["train_loss"], color=SECOND, linewidth=1.4, label="training")
         axes.plot(curves["step"], curves["heldout_loss"], color=ACCENT, linewidth=2, label="held-out")
-        kept = curves.iloc[kept_row(curves)]
-        axes.plot(
-            [kept["step"]], [kept["heldout_loss"]], "o", markersize=7, color=ACCENT, markerfacecolor=GROUND, zorder=4
-        )
-        axes.set_xlabel("step")
         axes.set_ylabel("loss")
-        axes.locator_params(axis="x", nbins=5, integer=True)
-        axes.locator_params(axis="y", nbins=5)
-        axes.grid(axis="y", color=FAINT, linewidth=0.8)
         axes.legend(frameon=False, fontsize=9, labelcolor=INK, loc="upper right")
-        _colour(axes)
+        if ranking:
+            panels[1].plot(curves["step"], curves[ranking], color=ACCENT, linewidth=2)
+            panels[1].set_ylabel(f"{ranking.removeprefix(DEV)} on dev")
+        kept, shown = curves.iloc[kept_row(curves)], ranking or "heldout_loss"
+        panels[-1].plot(
+            [kept["step"]], [kept[shown]], "o", markersize=7, color=ACCENT, markerfacecolor=GROUND, zorder=4
+        )
+        panels[-1].set_xlabel("step")
+        for panel in panels:
+            panel.locator_params(axis="x", nbins=5, integer=True)
+            panel.locator_params(axis="y", nbins=5)
+            panel.grid(axis="y", color=FAINT, linewidth=0.8)
+            _colour(panel)
         return _svg(figure, f"loss curves of {name}")
 
 
 def kept_row(curves: pd.DataFrame) -> int:
-    """The position of the row whose parameters a training keeps: the lowest held-out loss, the last of equals."""
+    """The position of the row whose parameters a training keeps: the lowest held-out loss, the last of equals.
+
+    Where a ranking of dev queries chose, it is the highest, the first of equals.
+    """
+    if ranking := ranking_of(curves):
+        return int(np.argmax(curves[ranking].to_numpy()))
     heldout = curves["heldout_loss"].to_numpy()
     return int(len(heldout) - 1 - np.argmin(heldout[::-1]))
 

@@ -16,28 +16,24 @@ from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
-from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot
+from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
 from stillhouse.evaluation.report.differences import differences_part
 from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.significance import Comparison
-from stillhouse.evaluation.systems import SYSTEMS, TRAININGS
+from stillhouse.evaluation.systems import about_system, about_training, short_name
+from stillhouse.monitoring.activity import doing
+from stillhouse.training.curves import DEV
 
-NAMES = {
-    "bm25": "BM25",
-    "zero_shot": "zero-shot",
-    "retriever_1_unpretrained": "retriever 1, not pre-trained",
-    "retriever_1": "retriever 1",
-    "retriever_2": "retriever 2",
-    "reranked": "re-ranked",
-    "distilled": "distilled",
-}
 PAIR_TASKS = {
     "ict": "a sentence → the passage beside its own",
     "bfs": "a sentence of an article’s first section → a passage drawn from the rest of the article",
     "wlp": "a sentence of an article’s first section → a passage drawn from an article that links to it",
 }
+ADJECTIVES = ("zero_shot", "reranked", "distilled")
+"""Systems whose names say what a retriever is like; other names stand by themselves."""
 SIGNIFICANT = 0.05
-NOT_A_RETRIEVER = ("bm25", "reranked")
+NOT_A_RETRIEVER = ("lexical", "rerank")
+"""Steps whose runs the headline does not take for a dense retriever's."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +43,7 @@ class Content:
     `synthetic` are the made test queries where `test` holds labelled ones. `costs` maps a system to what the facts of
     its run say: `index_bytes`, and `latency_ms` where it was asked for. `compared` are the system and the baseline that
     are shown query by query; without it those of the headline. `cut_short` is what `figures.cut_short` gives.
+    `made_by` maps a system to the step that made its run.
     """
 
     title: str
@@ -65,8 +62,10 @@ class Content:
     costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     compared: tuple[str, str] | None = None
     cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    made_by: Mapping[str, str] = field(default_factory=dict)
 
 
+@doing("drawing the report")
 def render(content: Content) -> str:
     """The page as text; the same content gives the same text."""
     folder = Path(__file__).parent
@@ -77,7 +76,7 @@ def render(content: Content) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(signed=signed, p_value=p_value, name=lambda system: NAMES[system], count=count)
+    environment.filters.update(signed=signed, p_value=p_value, name=short_name, count=count)
     test, compared = content.test, compared_systems(content)
     return environment.get_template("page.html").render(
         title=content.title,
@@ -113,7 +112,8 @@ def headline(content: Content) -> dict[str, Any]:
     """The retriever that is best on dev (without dev, the last stage) against BM25, by the first measure on test."""
     test, dev = content.test, content.dev
     measure, means = test.measures[0], test.means()
-    retrievers = [system for system in test.systems if system not in NOT_A_RETRIEVER] or test.systems
+    dense = [system for system in test.systems if content.made_by.get(system) not in NOT_A_RETRIEVER]
+    retrievers = dense or test.systems
     dev_means = dev.means() if measure in dev.measures else {}
     best = max(retrievers, key=lambda system: dev_means[system][measure]) if dev_means else retrievers[-1]
     right = first_is_right(content.corpus, test)
@@ -153,13 +153,13 @@ def compared_systems(content: Content) -> tuple[str, str] | None:
 def _differences(content: Content, compared: tuple[str, str] | None) -> dict[str, Any] | None:
     if compared is None:
         return None
-    names = NAMES[compared[0]], NAMES[compared[1]]
+    names = short_name(compared[0]), short_name(compared[1])
     return differences_part(content.corpus, content.test, *compared, content.examples, names)
 
 
 def _breakdown(part: Breakdown, compared: tuple[str, str] | None, test: Measured) -> str:
     systems = [compared[1], compared[0]] if compared else test.systems[:1]
-    return breakdown_plot(part, systems, [NAMES[system] for system in systems])
+    return breakdown_plot(part, systems, [short_name(system) for system in systems])
 
 
 def cost_rows(content: Content) -> list[dict[str, Any]]:
@@ -179,8 +179,8 @@ def cost_rows(content: Content) -> list[dict[str, Any]]:
 
 def _subject(system: str) -> str:
     """The system as the subject of a sentence."""
-    alone = system == "bm25" or NAMES[system].startswith("retriever")
-    return NAMES[system][0].upper() + NAMES[system][1:] if alone else f"The {NAMES[system]} retriever"
+    name = short_name(system)
+    return f"The {name} retriever" if system in ADJECTIVES else name[0].upper() + name[1:]
 
 
 def stage_rows(content: Content) -> list[dict[str, Any]]:
@@ -202,7 +202,7 @@ def stage_rows(content: Content) -> list[dict[str, Any]]:
             for measure in test.measures
         ]
         dev_mean = dev_means[system][test.measures[0]] if dev_means else None
-        rows.append({"system": system, "text": SYSTEMS[system], "before": before, "cells": cells, "dev": dev_mean})
+        rows.append({"system": system, "text": about_system(system), "before": before, "cells": cells, "dev": dev_mean})
         before = system
     return rows
 
@@ -268,7 +268,7 @@ def _dots(content: Content) -> str:
     measure = test.measures[0]
     bounds = np.array([content.intervals[system][measure] for system in test.systems])
     values = np.array([means[system][measure] for system in test.systems])
-    names = [NAMES[system] for system in test.systems]
+    names = [short_name(system) for system in test.systems]
     queries = f"{'synthetic ' if test.synthetic else ''}test queries"
     return interval_plot(names, values, bounds[:, 0], bounds[:, 1], measure, queries)
 
@@ -277,15 +277,25 @@ def _training(name: str, curves: pd.DataFrame) -> dict[str, Any]:
     heldout, kept = curves["heldout_loss"], kept_row(curves)
     return {
         "name": name,
-        "text": TRAININGS[name],
-        "plot": Markup(loss_plot(curves, TRAININGS[name])),
+        "text": about_training(name),
+        "plot": Markup(loss_plot(curves, about_training(name))),
         "steps": int(curves["step"].iloc[-1]),
         "start": float(heldout.iloc[0]),
         "end": float(heldout.iloc[-1]),
         "kept": float(heldout.iloc[kept]),
         "kept_step": int(curves["step"].iloc[kept]),
         "fell": bool(heldout.iloc[kept] < heldout.iloc[0]),
+        "ranking": _ranking(curves, kept),
     }
+
+
+def _ranking(curves: pd.DataFrame, kept: int) -> dict[str, Any] | None:
+    """What ranking dev queries chose of a training; None where the held-out loss did."""
+    name = ranking_of(curves)
+    if not name:
+        return None
+    start, best = float(curves[name].iloc[0]), float(curves[name].iloc[kept])
+    return {"measure": name.removeprefix(DEV), "start": start, "kept": best, "rose": best > start}
 
 
 def signed(value: float) -> str:

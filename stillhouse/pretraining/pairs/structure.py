@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -58,12 +59,14 @@ def sentence_structure(
     texts: Sequence[str],
     language: str,
     titles_as: str = SPACE,
+    prose: Iterable[bool] = repeat(True),
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
     """Where sentences begin (bool [T]) and how many tokens are titles (int32 [N]).
 
     `ends_T` is the character after each token in `passage_text(title, text, titles_as)`; `offsets` int64 [N + 1] says
     which tokens belong to which passage. What joins title and text, a colon say, belongs to the title. A
-    sentence without a token of its own, or beyond where the passage was cut, begins nowhere.
+    sentence without a token of its own, or beyond where the passage was cut, begins nowhere. `prose` says of every
+    passage whether it has sentences; one that has none is a single one.
     """
     lengths_N = np.diff(offsets)
     passage_T = np.repeat(np.arange(len(texts)), lengths_N)
@@ -72,7 +75,7 @@ def sentence_structure(
     title_chars_N = np.where(text_chars_N > 0, text_chars_N - len(joint) + len(joint.rstrip()), 0)
     in_title_T = (ends_T <= title_chars_N[passage_T]) & (title_chars_N[passage_T] > 0)
     title_lengths_N = np.bincount(passage_T[in_title_T], minlength=len(texts))
-    spans = [sentence_spans(text, language) for text in texts]
+    spans = [sentence_spans(text, language) if of_prose else [(0, len(text))] for text, of_prose in zip(texts, prose)]
     passage_S = np.repeat(np.arange(len(texts)), [len(span) for span in spans])
     begins_S = np.array([begin for span in spans for begin, _ in span], dtype=np.int64)
     begins_S += text_chars_N[passage_S]

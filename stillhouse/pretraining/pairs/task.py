@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.pairs.articles import Articles
 from stillhouse.pretraining.pairs.batch import PairBatch, assemble
 from stillhouse.pretraining.pairs.sentences import Sentences, ordinary_sentences, require_structure
@@ -144,6 +145,7 @@ class PairMaker:
         return PairBatch(*map(torch.from_numpy, arrays))
 
 
+@doing("looking for pairs of texts")
 def open_pairs(
     cache: TokenCache,
     tasks: Sequence[str],

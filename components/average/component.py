@@ -1,0 +1,46 @@
+# Rendered by `python -m components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def average(
+    corpus: Input[Dataset],
+    start: Input[Model],
+    trained: Input[Model],
+    negatives: Input[Dataset],
+    retriever: Output[Model],
+    choices: Output[Dataset],
+    metrics: Output[Metrics],
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+    eval_queries: int = 0,
+    eval_depth: int = 50,
+    alphas: str = "0.25+0.5+0.75+1",
+    metric_for_best_model: str = "rr10",
+    seed: int = 42,
+):
+    """Averages the weights of two retrievers, with the share of each that ranks dev queries best.
+
+    Args:
+        corpus: the corpus folder.
+        start: the encoder that the training began from.
+        trained: the retriever that it made.
+        negatives: hard negatives, whose best are the candidates of dev queries.
+        retriever: the average.
+        choices: how each share ranks dev queries.
+        metrics: the step's figures.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
+        batch_tokens: padded tokens computed at once.
+        eval_queries: measure on at most so many dev queries, a sample drawn from the seed; 0 = all.
+        eval_depth: candidates of a dev query that are ranked: the best so many of its negatives, and its positives.
+        alphas: shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone.
+        metric_for_best_model: what chooses: rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries; of equal
+            ones the larger share.
+        seed: seed of the sample of dev queries.
+    """
+    from stillhouse.surfaces.component import run_component
+
+    run_component("average", locals())

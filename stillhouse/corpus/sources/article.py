@@ -1,0 +1,82 @@
+"""An article as its reader found it, and the rows that it gives: alike for Markdown, text and HTML."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected, Row
+
+
+@dataclass(slots=True)
+class Block:
+    """A heading (`level` from 1) or a passage (`level` 0), the line it begins on and the targets of the links in it.
+
+    `kind` is that of `NotProse`, "" for prose. A block without words is none, but for its links.
+    """
+
+    line: int
+    level: int
+    text: str
+    targets: list[str] = field(default_factory=list)
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Article:
+    """An article file of a tree: its name in messages, its path below the tree, its id, and all ids by path.
+
+    Links lead to files that end in one of `suffixes`.
+    """
+
+    path: Path
+    name: str
+    relative: str
+    id: str
+    ids: Mapping[str, str]
+    suffixes: tuple[str, ...]
+
+    def rows(self, blocks: Iterable[Block], named: str, title: str = "") -> Iterator[Row]:
+        """The passages and links. The title is `title`, else the first heading of level 1, else `named`.
+
+        The heading that the title stands in is no section.
+        """
+        blocks = list(blocks)
+        head = next((block for block in blocks if block.level == 1 and block.text), None)
+        if title and head and head.text != title:
+            head = None
+        title = title or (head.text if head else named)
+        section, position = "", 0
+        for block in blocks:
+            where = f"{self.name}:{block.line}"
+            if block.level and block is not head:
+                section = block.text
+            elif not block.level and block.text:
+                id = f"{self.id}#{position + 1}"
+                yield Passage(id, title, block.text, self.id, section, position, where)
+                if block.kind:
+                    yield NotProse(id, block.kind, where)
+                position += 1
+            for target in block.targets:
+                link = link_target(target, self.relative, self.suffixes)
+                if link is not None:
+                    # A target outside the tree keeps its path, so that cleaning can say what it pointed to.
+                    yield Link(self.id, self.ids.get(link, link), where)
+        if position == 0:
+            yield self.rejected("article without a paragraph", title)
+
+    def rejected(self, reason: str, content: str = "") -> Rejected:
+        """The article as a row that is not taken."""
+        return Rejected("passage", self.id, reason, f"{self.name}:1", content)
+
+
+def link_target(target: str, relative: str, suffixes: tuple[str, ...]) -> str | None:
+    """The path below the tree that a link of the article at `relative` points to; None when it is no article link."""
+    path = unquote(target.split("#")[0].split("?")[0])
+    if "://" in path or not path.lower().endswith(suffixes):
+        return None
+    base = "" if path.startswith("/") else posixpath.dirname(relative)
+    return posixpath.normpath(posixpath.join(base, path.lstrip("/")))

@@ -1,0 +1,135 @@
+"""The text of a file: its byte-order mark decides, then what a page declares, else it is UTF-8.
+
+`NotText` says of what cannot be decoded, and of what holds NUL, why it is rejected.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from bisect import bisect_right
+from typing import NamedTuple
+
+MARKS = (
+    # The mark of UTF-32 begins with that of UTF-16.
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+)
+HOLDS_NUL = "holds NUL, so it is not text in UTF-8; save it as that"
+"""Why a file is rejected that is UTF-16 without its mark, or no text at all."""
+
+_DECLARATION = re.compile(rb"<(meta)[\s/]([^>]*)>|<\?(xml)\s([^>]*)\?>", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"([^\s\"'>/=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_SEARCHED = 1 << 14
+"""Bytes of a page in which its declaration is looked for, more than browsers search."""
+
+
+class NotText(ValueError):
+    """A file that cannot be read as text; the message is the reason for `rejected.parquet`."""
+
+
+def marked_encoding(data: bytes) -> tuple[str, bytes]:
+    """The encoding that a byte-order mark names, "" without a mark, and the bytes behind it."""
+    for mark, encoding in MARKS:
+        if data.startswith(mark):
+            return encoding, data[len(mark) :]
+    return "", data
+
+
+class LinesOfText(NamedTuple):
+    """What can be read of a text file: `text`, whose lines end in line feeds however they end in the file.
+
+    `unread` are the lines that are not UTF-8 and so not in it: (1-based number in the file, as much as can be shown);
+    `places` are the lines of `text`, ascending, before which each stands.
+    """
+
+    text: str
+    unread: list[tuple[int, str]]
+    places: list[int]
+
+    def number(self, line: int) -> int:
+        """The number in the file of a line of `text`, both counted from 1."""
+        return line + bisect_right(self.places, line)
+
+
+def read_lines_of_text(data: bytes) -> LinesOfText:
+    """The lines of a text file. Raises `NotText` for UTF-16 and UTF-32 that is broken, and for NUL."""
+    encoding, data = marked_encoding(data)
+    try:
+        text = data.decode(encoding or "utf-8")
+    except UnicodeDecodeError:
+        if encoding not in ("", "utf-8"):
+            raise NotText(f"not {encoding.upper()}, as its byte-order mark says; save it as UTF-8") from None
+        # Each byte that is not UTF-8 becomes half of a surrogate pair, which no text holds.
+        text = data.decode("utf-8", errors="surrogateescape")
+    if "\x00" in text:
+        raise NotText(HOLDS_NUL)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if _is_whole(text):
+        return LinesOfText(text, [], [])
+    lines = text.split("\n")
+    unread = [number for number, line in enumerate(lines, start=1) if not _is_whole(line)]
+    contents = [lines[number - 1].encode(errors="surrogateescape").decode(errors="replace") for number in unread]
+    places = [number - before for before, number in enumerate(unread)]
+    return LinesOfText("\n".join(filter(_is_whole, lines)), list(zip(unread, contents)), places)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether every character was decoded."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def decode_page(data: bytes) -> str:
+    """The text of an HTML page: by its byte-order mark, by what it declares, else UTF-8. Raises `NotText`.
+
+    Names of encodings mean what they mean to browsers, to which `iso-8859-1` is `windows-1252`. Needs webencodings.
+    """
+    import webencodings
+
+    encoding, data = marked_encoding(data)
+    codec, reason = codecs.lookup(encoding or "utf-8"), "as its byte-order mark says"
+    if not encoding:
+        declared = _declared(data)
+        encoding, reason = declared or "utf-8", "as it declares" if declared else "and declares no encoding"
+        known = webencodings.lookup(encoding)
+        if known is None or known.name == "replacement":  # encodings that browsers refuse
+            raise NotText(f"declares an encoding that is not known, {encoding[:40]!r}; save it as UTF-8")
+        if not known.name.startswith("utf-16"):  # in which this declaration could not have been read
+            codec = known.codec_info
+    try:
+        text, _ = codec.decode(data, "strict")
+    except UnicodeDecodeError:
+        raise NotText(f"not {codec.name.upper()}, {reason}; save it as UTF-8") from None
+    if "\x00" in text:
+        raise NotText(HOLDS_NUL)
+    return text
+
+
+def _declared(data: bytes) -> str:
+    """The encoding that a page declares near its beginning, "" where it declares none."""
+    for meta, of_meta, _, of_xml in _DECLARATION.findall(_COMMENT.sub(b"", data[:_SEARCHED])):
+        found = _ATTRIBUTE.findall((of_meta or of_xml).decode("ascii", errors="replace"))
+        attributes = {name.lower(): a or b or c for name, a, b, c in found}
+        if not meta:
+            name = attributes.get("encoding", "")
+        elif "charset" in attributes:
+            name = attributes["charset"]
+        elif attributes.get("http-equiv", "").lower() == "content-type":
+            charset = _CHARSET.search(attributes.get("content", ""))
+            name = charset[1] if charset else ""
+        else:
+            continue
+        if name.strip():
+            return name.strip()
+    return ""

@@ -1,0 +1,87 @@
+"""Several scores of a passage made one: a weighted sum fitted on judged queries, or ranks alone.
+
+Shape suffixes: Q queries, K candidates of a query, F scores of a candidate (BM25's, the retriever's, …).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+RANK_CONSTANT = 60
+"""The constant of reciprocal rank fusion (Cormack, Clarke, Büttcher 2009)."""
+RIDGE = 1e-3
+"""Keeps weights finite where the scores separate right from wrong: added is RIDGE/2 · |w·deviation|²."""
+BLOCK = 512  # queries
+
+
+def fit_weights(
+    scores_QKF: NDArray[np.floating], candidate_QK: NDArray[np.bool_], positive_QK: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The weights, float64 [F] and none below 0, under which the positives are likeliest.
+
+    A candidate's fused score is `scores · weights`. The probability of a positive is its softmax among itself and its
+    query's negatives. The weights minimise the mean negative log-likelihood over the positives, a convex problem. The
+    softmax fixes their scale, so fused scores can teach without a temperature of their own. Queries without a positive
+    or a negative among their candidates say nothing and are left out. Raises `ValueError` where no query is left.
+    """
+    negative_QK = candidate_QK & ~positive_QK
+    positive_QK = candidate_QK & positive_QK
+    useful_Q = positive_QK.any(axis=1) & negative_QK.any(axis=1)
+    if not useful_Q.any():
+        raise ValueError("no query has a positive and a negative among its candidates")
+    scores_QKF = np.asarray(scores_QKF[useful_Q], dtype=np.float64)
+    positive_QK, negative_QK = positive_QK[useful_Q], negative_QK[useful_Q]
+    deviation_F = scores_QKF[positive_QK | negative_QK].std(axis=0)
+    deviation_F[deviation_F == 0] = 1.0
+    scaled_QKF = scores_QKF / deviation_F
+
+    def loss(weights_F: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, gradient_F, positives = 0.0, np.zeros(len(weights_F)), 0
+        for start in range(0, len(scaled_QKF), BLOCK):
+            part = slice(start, start + BLOCK)
+            one, slope_F = _negative_log_likelihood(scaled_QKF[part], positive_QK[part], negative_QK[part], weights_F)
+            value, gradient_F = value + one, gradient_F + slope_F
+            positives += int(positive_QK[part].sum())
+        ridge = RIDGE / 2 * float(weights_F @ weights_F)
+        return value / positives + ridge, gradient_F / positives + RIDGE * weights_F
+
+    start_F = np.ones(scaled_QKF.shape[2])
+    found = minimize(loss, start_F, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(start_F))
+    return np.asarray(found.x / deviation_F, dtype=np.float64)
+
+
+def _negative_log_likelihood(
+    scores_QKF: NDArray[np.float64],
+    positive_QK: NDArray[np.bool_],
+    negative_QK: NDArray[np.bool_],
+    weights_F: NDArray[np.float64],
+) -> tuple[float, NDArray[np.float64]]:
+    """The sum over positives of -log softmax among the positive and its query's negatives, and its gradient [F]."""
+    fused_QK = scores_QKF @ weights_F
+    masked_QK = np.where(negative_QK, fused_QK, -np.inf)
+    highest_Q1 = masked_QK.max(axis=1, keepdims=True)
+    odds_QK = np.exp(masked_QK - highest_Q1)
+    total_Q = odds_QK.sum(axis=1)
+    log_total_Q = np.log(total_Q) + highest_Q1[:, 0]
+    query_P, column_P = np.nonzero(positive_QK)
+    gap_P = log_total_Q[query_P] - fused_QK[query_P, column_P]
+    wrong_P = 1.0 / (1.0 + np.exp(-np.clip(gap_P, -700, 700)))
+    mean_QF = np.einsum("qk,qkf->qf", odds_QK / total_Q[:, None], scores_QKF)
+    gradient_F = wrong_P @ (mean_QF[query_P] - scores_QKF[query_P, column_P])
+    return float(np.logaddexp(0.0, gap_P).sum()), gradient_F
+
+
+def fuse(scores_QKF: NDArray[np.floating], weights_F: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The weighted sum of each candidate's scores, float32 [Q, K]."""
+    return (np.asarray(scores_QKF, dtype=np.float64) @ weights_F).astype(np.float32)
+
+
+def reciprocal_ranks(ranks_QKF: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Reciprocal rank fusion, float32 [Q, K]: the sum over rankings of 1 / (60 + rank).
+
+    Ranks count from 1; 0 says that a ranking does not have the candidate. It needs no judged query, and is often worse
+    than the better of its rankings where these differ much in quality.
+    """
+    return np.where(ranks_QKF > 0, 1.0 / (RANK_CONSTANT + np.maximum(ranks_QKF, 1)), 0.0).sum(axis=2).astype(np.float32)

@@ -1,0 +1,53 @@
+"""Labelled queries of a split, to fit on and to choose by: which candidates are right, and how well a ranking does.
+
+Shape suffixes: Q queries, K candidates or ranks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.corpus.schemas import SOURCE
+from stillhouse.corpus.store import Corpus
+from stillhouse.retrieval.relevance import AnswerSets, never_negative
+
+
+class JudgedQueries:
+    """The judged queries of a split: the source's where it has any, else those made from the corpus.
+
+    A passage is right for a query (in its qrels), wrong, or neither: a passage with the text of a right one, or what a
+    made query was taken from (`relevance.never_negative`).
+    """
+
+    def __init__(self, corpus: Corpus, split: str = "dev") -> None:
+        queries = corpus.queries_of(split)
+        queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
+        labelled = queries[queries["origin"] == SOURCE]
+        chosen = labelled if len(labelled) else queries
+        self.query_ids = list(chosen["query_id"])
+        self.texts = list(chosen["text"])
+        self._right = AnswerSets(*corpus.positives(self.query_ids))
+        self._never_wrong = AnswerSets(*never_negative(corpus, self.query_ids))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def right(self, rows_QK: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which candidates are relevant, bool [Q, K]; padding (-1) is not."""
+        return self._right.hold(np.arange(len(self))[:, None], rows_QK)
+
+    def judged(self, rows_QK: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which candidates are right or wrong, bool [Q, K], and not in between."""
+        neither_QK = self._never_wrong.hold(np.arange(len(self))[:, None], rows_QK) & ~self.right(rows_QK)
+        return (rows_QK >= 0) & ~neither_QK
+
+    def reciprocal_ranks(self, rows_QK: NDArray[np.int32], cutoff: int = 10) -> NDArray[np.float64]:
+        """RR@cutoff of each query's ranking, float64 [Q]. Passages that are neither right nor wrong are skipped."""
+        judged_QK = self.judged(rows_QK)
+        rank_QK = np.cumsum(judged_QK, axis=1)
+        hit_QK = self.right(rows_QK) & (rank_QK <= cutoff)
+        first_Q = np.argmax(hit_QK, axis=1)
+        found_Q = hit_QK.any(axis=1)
+        ranks_Q = np.take_along_axis(rank_QK, first_Q[:, None], axis=1)[:, 0]
+        return np.where(found_Q, 1.0 / np.maximum(ranks_Q, 1), 0.0)

@@ -1,0 +1,89 @@
+"""Step `average`: a retriever between the one that a training began from and the trained one, chosen on dev queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.retrieval.settings import RANKINGS, DevRankingConfig, InferenceConfig, read_alphas
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DevRankingConfig, InferenceConfig):
+    """Which averages are tried, and how dev queries choose among them."""
+
+    alphas: str = setting(
+        "0.25+0.5+0.75+1", "shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone"
+    )
+    metric_for_best_model: str = setting(
+        "rr10",
+        "what chooses: rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries; of equal ones the larger share",
+        choices=tuple(RANKINGS),
+    )
+    seed: int = setting(42, "seed of the sample of dev queries", minimum=0)
+
+    def __post_init__(self) -> None:
+        read_alphas(self.alphas)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import csv
+
+    import torch
+
+    from stillhouse.corpus.store import Corpus, open_passage_texts
+    from stillhouse.retrieval.averaging import averaged, rank_averages, refuse_unlike
+    from stillhouse.retrieval.dev_ranking import DevCandidates, sample, signal
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.groups import GroupSampler
+    from stillhouse.retrieval.negatives import Negatives
+    from stillhouse.retrieval.tokenizer_files import copy_tokenizers
+
+    # A start that was saved with its language-model head lacks BERT's pooler, which is drawn anew, as in a training.
+    torch.manual_seed(config.seed)
+    start, encoder = BiEncoder.load(inputs["start"]), BiEncoder.load(inputs["trained"])
+    refuse_unlike(start, encoder, (inputs["start"], inputs["trained"]))
+    corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
+    sampler = GroupSampler(corpus, negatives, "dev", 0, config.eval_depth, config.seed)
+    dev = sample(len(sampler), config.eval_queries or len(sampler), config.seed)
+    candidates = DevCandidates.of(sampler, dev, config.eval_depth)
+    texts = open_passage_texts(corpus, context.work, candidates.pairs()[1])
+    # A model's own tensors change with every average that is loaded into it.
+    trained = {name: value.clone() for name, value in encoder.state_dict().items()}
+    ends = start.state_dict(), trained
+    figures = rank_averages(encoder, *ends, read_alphas(config.alphas), candidates, texts, context, config)
+    main = RANKINGS[config.metric_for_best_model]
+    best = max(figures, key=lambda alpha: (figures[alpha][main], alpha))
+    encoder.load_state_dict(averaged(*ends, best))
+    encoder.save(outputs["retriever"])
+    copy_tokenizers(inputs["trained"], outputs["retriever"])
+    with (outputs["choices"] / "choices.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["alpha", *RANKINGS.values()])
+        writer.writerows([alpha, *(f"{value:.6f}" for value in of.values())] for alpha, of in figures.items())
+    shown = ", ".join(f"{alpha:g}: {of[main]:.3f}" for alpha, of in figures.items())
+    return Report(
+        f"alpha {best:g} chosen by {main} of {len(candidates)} dev queries ({shown})",
+        metrics={"alpha": best, **{signal(name): figures[best][of] for name, of in RANKINGS.items()}},
+        facts={"alpha": best},
+    )
+
+
+STEP = Step(
+    "average",
+    "averages the weights of two retrievers, with the share of each that ranks dev queries best",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("start", "the encoder that the training began from", kind="model"),
+        Port("trained", "the retriever that it made", kind="model"),
+        Port("negatives", "hard negatives, whose best are the candidates of dev queries"),
+    ),
+    outputs=(
+        Port("retriever", "the average", kind="model"),
+        Port("choices", "how each share ranks dev queries"),
+    ),
+    run=run,
+)

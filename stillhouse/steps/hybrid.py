@@ -1,0 +1,71 @@
+"""Step `hybrid`: fits how BM25 and a retriever rank together, on the dev queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """How both are fused."""
+
+    method: str = setting(
+        "auto",
+        "weights = the weighted sum of BM25's score and the vectors' product that makes the dev queries' right answers "
+        "likeliest; ranks = reciprocal rank fusion; auto = weights, or ranks where the corpus has no dev queries",
+        choices=("auto", "weights", "ranks"),
+    )
+    depth: int = setting(100, "candidates that each of the two brings", minimum=1)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.errors import InputError
+    from stillhouse.retrieval.bm25 import BM25
+    from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.hybrid import Fusion, HybridIndex, write_hybrid
+    from stillhouse.retrieval.hybrid_choice import measure_rankings
+    from stillhouse.retrieval.judged_queries import JudgedQueries
+    from stillhouse.retrieval.vector_index import VectorIndex
+
+    corpus = Corpus.open(inputs["corpus"])
+    index, bm25 = VectorIndex(inputs["index"]), BM25.load(inputs["bm25"])
+    check_index(index, corpus)
+    judged = JudgedQueries(corpus)
+    if config.method == "weights" and not len(judged):
+        raise InputError(
+            f"{inputs['corpus']} has no judged dev queries to fit weights on; use `method: ranks`, or ingest with a "
+            "dev_fraction above 0"
+        )
+    hybrid = HybridIndex(bm25, index)
+    if not len(judged):
+        write_hybrid(outputs["hybrid"], Fusion("ranks", depth=config.depth), bm25)
+        return Report("no dev queries: reciprocal rank fusion")
+    vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, judged.texts, context, config)
+    gpu = searches_on_gpu(index, config.depth, context)
+    measured = measure_rankings(hybrid, judged, vectors_QD, config.depth, config.method, gpu)
+    write_hybrid(outputs["hybrid"], measured.fusion, bm25)
+    metrics = {f"dev_rr10_{name}": float(values.mean()) for name, values in measured.reciprocal_ranks.items()}
+    shown = ", ".join(f"{name.removeprefix('dev_rr10_')} {value:.3f}" for name, value in metrics.items())
+    return Report(f"{measured.fusion}; RR@10 of {len(judged)} dev queries: {shown}", metrics=metrics)
+
+
+STEP = Step(
+    "hybrid",
+    "fits how BM25 and a retriever rank together, on the dev queries",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "the bi-encoder", kind="model"),
+        Port("index", "its index of the corpus"),
+        Port("bm25", "the BM25 index that `lexical` wrote"),
+    ),
+    outputs=(Port("hybrid", "the weights, with the BM25 index"),),
+    run=run,
+)

@@ -1,0 +1,115 @@
+"""Step `select-best`: the retriever that the dev queries show to be best, alone or with BM25, ready to be searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.steps.spec import Paths, Port, Report, Step, named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """What it takes to replace a system that comes earlier."""
+
+    standard_errors: float = setting(
+        0.5,
+        "a later system replaces an earlier one where its mean RR@10 on the dev queries leads by more than so many "
+        "standard errors of the paired difference; 0 = the highest mean",
+        minimum=0,
+    )
+    fusion: str = setting(
+        "auto",
+        "auto = each retriever competes alone and with BM25; never = alone",
+        choices=("auto", "never"),
+    )
+    depth: int = setting(100, "candidates that BM25 and the retriever each bring", minimum=1)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import shutil
+
+    from stillhouse.artifacts import MANIFEST
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.errors import InputError
+    from stillhouse.retrieval.bm25 import BM25
+    from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.hybrid import Fusion, HybridIndex, write_hybrid
+    from stillhouse.retrieval.hybrid_choice import measure_rankings
+    from stillhouse.retrieval.judged_queries import JudgedQueries
+    from stillhouse.retrieval.vector_index import VectorIndex
+    from stillhouse.retrieval.winner import Contender, choose_winner, describe_winner
+
+    retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
+    refuse_unpaired(retrievers, indexes)
+    corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
+    judged = JudgedQueries(corpus)
+    if not len(judged):
+        raise InputError(
+            f"{inputs['corpus']} has no judged dev queries to choose by; ingest with a dev_fraction above 0"
+        )
+    contenders: dict[str, Contender] = {}
+    for name, folder in retrievers.items():
+        encoder, index = BiEncoder.load(folder), VectorIndex(indexes[name])
+        check_index(index, corpus)
+        vectors_QD = query_vectors(encoder, index, judged.texts, context, config)
+        gpu = searches_on_gpu(index, config.depth, context)
+        measured = measure_rankings(HybridIndex(bm25, index), judged, vectors_QD, config.depth, gpu=gpu)
+        alone = Contender(name, Fusion(depth=config.depth), measured.reciprocal_ranks["dense"])
+        contenders[alone.name] = alone
+        if config.fusion == "auto":
+            both = Contender(name, measured.fusion, measured.reciprocal_ranks["hybrid"])
+            contenders[both.name] = both
+    winner = choose_winner(contenders.values(), config.standard_errors)
+    for port, folders in (("retriever", retrievers), ("index", indexes)):
+        ignored = shutil.ignore_patterns(MANIFEST)
+        shutil.copytree(folders[winner.retriever], outputs[port], ignore=ignored, dirs_exist_ok=True)
+    write_hybrid(outputs["hybrid"], winner.fusion, bm25)
+    return Report(
+        describe_winner(winner, contenders),
+        metrics={f"dev_rr10/{name}": contender.mean for name, contender in contenders.items()},
+        facts={
+            "winner": winner.name,
+            "retriever": winner.retriever,
+            "fusion": str(winner.fusion),
+            "dev_rr10": {name: contender.mean for name, contender in contenders.items()},
+        },
+    )
+
+
+def refuse_unpaired(retrievers: Paths, indexes: Paths) -> None:
+    """Refuses a retriever without an index, an index without a retriever, and an index that another model made."""
+    from stillhouse.errors import InputError
+    from stillhouse.steps.execute import manifest_of
+
+    for name in sorted(retrievers.keys() ^ indexes.keys()):
+        missing = "indexes" if name in retrievers else "candidates"
+        raise InputError(f"select-best: {name} lacks a folder; give --{missing} {name}=FOLDER too")
+    for name, folder in retrievers.items():
+        if manifest_of(indexes[name], "data").inputs.get("retriever") != manifest_of(folder, "model").digest:
+            raise InputError(
+                f"select-best: --indexes {name} was made by another model than --candidates {name}; run "
+                "`stillhouse index` with this model"
+            )
+
+
+STEP = Step(
+    "select-best",
+    "chooses the best retriever on the dev queries, alone or with BM25",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("bm25", "the BM25 index that `lexical` wrote"),
+        Port("candidates", "a bi-encoder; the first is what others have to be better than", kind="model", many=True),
+        Port("indexes", "its index of the corpus, under the same name", many=True),
+    ),
+    outputs=(
+        Port("retriever", "the best bi-encoder", kind="model"),
+        Port("index", "its index of the corpus", beside=("retriever",)),
+        Port("hybrid", "whether and how BM25 ranks with it", beside=("retriever", "index")),
+    ),
+    run=run,
+)

@@ -1,0 +1,53 @@
+"""Folders by name inside one folder: how several artifacts go to a Kubeflow component as one.
+
+kfp hands a component a list of artifacts only where one task of a loop made them all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from stillhouse.artifacts import MANIFEST, read_manifest, whole_folder, write_manifest
+from stillhouse.errors import InputError
+from stillhouse.steps.spec import NAME
+
+ORDER = "order"
+
+
+def hold_folders(folders: Mapping[str, Path], holder: Path) -> None:
+    """Puts folders that steps wrote, by name, into the new folder `holder`, which notes their order.
+
+    Raises `InputError` for one that no step wrote.
+    """
+    digests = {name: read_manifest(folder, verify=False).digest for name, folder in folders.items()}
+    with whole_folder(holder) as staging:
+        for name, folder in folders.items():
+            shutil.copytree(folder, staging / name, copy_function=link_or_copy)
+        write_manifest(staging, "hold-folders", {}, digests, {ORDER: list(folders)})
+
+
+def held_folders(holder: Path) -> dict[str, Path]:
+    """The folders inside `holder` by name: in the order that it notes, or else in that of the alphabet.
+
+    Raises `InputError` where there is none, and for a name that cannot be given to one.
+    """
+    names = sorted(path.name for path in holder.iterdir() if path.is_dir()) if holder.is_dir() else []
+    if (holder / MANIFEST).is_file():
+        names = [str(name) for name in read_manifest(holder).facts.get(ORDER, names)]
+    if not names:
+        raise InputError(f"{holder} holds no folder; give it one for each, named as it is to be called")
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise InputError(f"{holder / name}: name it with letters, digits, _ and - alone, beginning with a letter")
+    return {name: holder / name for name in names}
+
+
+def link_or_copy(file: str, target: str) -> None:
+    """On one disk, as with the local runner, a second name for the same file; else a copy."""
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)

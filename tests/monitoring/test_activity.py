@@ -1,0 +1,217 @@
+"""Progress in a log and on a terminal, and what is written when a step says nothing itself."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.context import QUIET, Context
+from stillhouse.monitoring import activity
+from stillhouse.monitoring.activity import doing, watched, write_line
+from stillhouse.monitoring.bar import LogBar
+from stillhouse.monitoring.monitor import SILENT
+from stillhouse.steps.execute import execute
+from stillhouse.steps.spec import Port, Report, Step
+
+SOON = 0.1
+"""Seconds of silence that are too many here."""
+
+
+@pytest.fixture(autouse=True)
+def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(QUIET)
+    monkeypatch.setattr(activity, "SILENCE", SOON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Nothing to set."""
+
+
+def run_step(work: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(config: Any, inputs: Any, outputs: Any, context: Context) -> Report:
+        work(context)
+        return Report("done")
+
+    monkeypatch.setenv("STILLHOUSE_WORK", str(folder / "work"))
+    execute(Step("wait", "waits", Config, (), (Port("out", "nothing"),), run), Config(), {}, {"out": folder / "out"})
+
+
+def wait_unnamed(context: Context) -> None:
+    time.sleep(9 * SOON)
+
+
+def wait_named(context: Context) -> None:
+    with doing("waiting"):
+        time.sleep(9 * SOON)
+
+
+def wait_under_a_library(context: Context) -> None:
+    """Great Expectations' bars are hidden in this way."""
+    with contextlib.redirect_stderr(io.StringIO()), doing("waiting"):
+        time.sleep(9 * SOON)
+
+
+def wait_in_a_standing_bar(context: Context) -> None:
+    with context.bar("counting", 100, "batch") as bar:
+        bar.update(40)
+        time.sleep(9 * SOON)
+
+
+WORKS = {
+    wait_unnamed: r"\[wait\] still at work \(0 s\)",
+    wait_named: r"\[wait\] still waiting \(0 s\)",
+    wait_under_a_library: r"\[wait\] still waiting \(0 s\)",
+    wait_in_a_standing_bar: r"\[wait\] counting: 40 of 100 batches \(40 %\), \d s so far, about \d s left",
+}
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_a_step_is_never_silent(work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    run_step(work, tmp_path, monkeypatch)
+    monkeypatch.undo()
+    found = [line for line in log.getvalue().splitlines() if re.fullmatch(WORKS[work], line)]
+    assert len(found) >= 3, log.getvalue()
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_quiet_is_silent(
+    work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(QUIET, "1")
+    run_step(work, tmp_path, monkeypatch)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_is_written_where_lines_come_anyway(capsys: pytest.CaptureFixture[str]) -> None:
+    with watched("talk"), doing("talking"):
+        for number in range(12):
+            write_line(str(number))
+            time.sleep(SOON / 4)
+    assert capsys.readouterr().err.split() == [str(number) for number in range(12)]
+
+
+def test_the_innermost_work_of_the_watched_thread_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A thread that makes batches ahead is not what the step waits for."""
+
+    def beside() -> None:
+        with doing("making batches ahead"):
+            time.sleep(3 * SOON)
+
+    with watched("step"), doing("outer"):
+        with doing("inner"):
+            thread = threading.Thread(target=beside)
+            thread.start()
+            thread.join()
+        time.sleep(2 * SOON)
+    said = capsys.readouterr().err
+    assert "still inner" in said and "still outer" in said and "ahead" not in said
+    assert said.index("still inner") < said.index("still outer")
+
+
+def test_no_thread_stays_behind() -> None:
+    with contextlib.suppress(ZeroDivisionError), watched("step"), doing("dividing"):
+        raise ZeroDivisionError
+    assert "activity" not in {thread.name for thread in threading.enumerate()}
+    with watched("next"):
+        assert "activity" in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_log_has_a_line_at_both_ends_of_counted_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    context = Context(tmp_path)
+    with context.bar("training", 4, "step", done=1) as bar:
+        for _ in range(3):
+            list(context.progress("ab", "held-out loss", unit="batch"))
+            bar.update(1)
+        bar.set_postfix(heldout="0.25")
+    assert list(context.progress(iter("abc"), "reading", unit="row")) == ["a", "b", "c"]
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 4 steps, 1 of them done before",
+        "training: 4 steps done in 0 s, heldout 0.25",
+        "reading: begins",
+        "reading: 3 rows done in 0 s",
+    ]
+
+
+def test_time_left_goes_by_what_was_done_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: 20 of 40 new steps in 60 s leave 60 s; the 60 that an earlier run did took none of them."""
+    bar = LogBar("training", SILENT, 100, 60, "step", quiet=True)
+    bar.n = 80
+    bar.began = time.monotonic() - 60
+    assert bar.line() == "training: 80 of 100 steps (80 %), 60 s so far, about 60 s left"
+
+
+SHOWN = """
+import time
+from pathlib import Path
+from stillhouse.context import Context
+from stillhouse.monitoring import activity
+from stillhouse.monitoring.activity import watched
+activity.SILENCE = 0.2
+context = Context(Path("work"))
+with watched("step"):
+    for item in context.progress(range(8), "counting"):
+        time.sleep(1.0 if item == 4 else 0.12)
+    context.log("a line")
+"""
+
+
+def test_a_terminal_has_a_bar_and_a_log_has_none(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != QUIET}
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (24, 80))
+    terminal = subprocess.Popen([sys.executable, "-c", SHOWN], stderr=its, env=environment, cwd=tmp_path)
+    os.close(its)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal says that its other end is closed
+        while part := os.read(ours, 4096):
+            shown += part
+    assert terminal.wait() == 0
+    text = shown.decode()
+    assert re.search(r"\rcounting: .*\d/8", text), text
+    assert "[step] still counting" in text, "it stood still"
+    assert re.search(r"a line\r?\n", text)
+
+    log = subprocess.run([sys.executable, "-c", SHOWN], capture_output=True, env=environment, cwd=tmp_path, check=True)
+    assert b"\r" not in log.stderr and b"\x1b" not in log.stderr
+    assert (
+        b"[step] counting: 8 items\n" in log.stderr and b"[step] counting: 8 items done in 2 s\na line\n" in log.stderr
+    )
+    assert re.search(rb"\[step\] counting: [45] of 8 items", log.stderr)
+
+
+def test_seconds_are_noted_unless_an_earlier_run_did_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[float] = []
+    fails = [True]
+
+    def run(config: Any, inputs: Any, outputs: Any, context: Context) -> Report:
+        if fails.pop():
+            raise KeyboardInterrupt
+        time.sleep(0.05)
+        return Report("done")
+
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    step = Step("wait", "waits", Config, (), (Port("out", "nothing"),), run)
+    with pytest.raises(KeyboardInterrupt):
+        execute(step, Config(), {}, {"out": tmp_path / "out"}, noted.append)
+    fails.append(False)
+    execute(step, Config(), {}, {"out": tmp_path / "out"}, noted.append)
+    assert noted == [], "it may have gone on from where the first one was"
+    fails.append(False)
+    execute(replace(step, name="other"), Config(), {}, {"out": tmp_path / "other"}, noted.append)
+    assert len(noted) == 1 and 0.05 <= noted[0] < 10

@@ -1,0 +1,66 @@
+"""A recipe that leaves stages out and adds one, by `stillhouse run`, `dvc repro` and Kubeflow's local runner."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.catalog import Request
+from pipelines.local import run_pipeline
+from stillhouse import cli
+from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.graph import graph_of
+from stillhouse.surfaces.recipes import find_recipe, load_recipe
+
+pytestmark = pytest.mark.slow
+
+STAGES: dict[str, Any] = {
+    "pretraining": "none",
+    "retriever_1_unpretrained": "none",
+    "retriever_2": "none",
+    "round_2": {
+        "step": "train-retriever",
+        "settings_of": "retriever_1",
+        "corpus": "ingest/corpus",
+        "encoder": "retriever_1/retriever",
+        "negatives": "lexical/negatives",
+        "system": "round_2/retriever",
+    },
+}
+SYSTEMS = ["bm25", "zero_shot", "retriever_1", "round_2"]
+
+
+def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    recipe = load_recipe(find_recipe("micro"))
+    recipe["stages"] = STAGES
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe, sort_keys=False))
+
+    assert cli.main(["run", "--params", str(path), "--folder", str(tmp_path / "run"), "--quiet"]) == 0
+    of_run = tmp_path / "run" / "artifacts"
+    assert {folder.name for folder in of_run.iterdir()} == {use.name for use in graph_of(recipe)}
+    evaluation = read_manifest(of_run / "evaluate" / "evaluation")
+    assert evaluation.facts["systems"] == SYSTEMS
+
+    workspace = tmp_path / "workspace"
+    assert cli.main(["new", str(workspace), "--recipe", str(path)]) == 0
+    done = subprocess.run(
+        [Path(sys.executable).with_name("dvc"), "repro"], cwd=workspace, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for folder in sorted(path.parent for path in of_run.rglob("manifest.json")):
+        there = workspace / "artifacts" / folder.relative_to(of_run)
+        assert digest_files(there) == digest_files(folder), folder
+        assert read_manifest(there).digest == read_manifest(folder).digest, folder
+
+    run_pipeline(Request("train", str(path)).build(None), {}, tmp_path / "local")
+    [found] = (tmp_path / "local").glob("outputs/*/evaluate/evaluation")
+    assert read_manifest(found).digest == evaluation.digest
+    [runs] = (tmp_path / "local").glob("outputs/*/gather-inputs/runs")
+    assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == sorted(SYSTEMS)

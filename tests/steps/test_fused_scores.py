@@ -1,0 +1,97 @@
+"""The step that scores for distillation, where BM25 and the student make the teacher, and the gate behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.teacher import CHOICE, Teacher
+
+Run = Callable[..., dict[str, Path]]
+
+
+@pytest.fixture
+def inputs(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path]:
+    corpus = {"corpus": small_corpus}
+    lexical = run_step("lexical", corpus, negatives_depth=8)
+    index = run_step("index", corpus | {"retriever": retriever}, precision="fp32")["index"]
+    return corpus | {
+        "negatives": lexical["negatives"],
+        "bm25": lexical["bm25"],
+        "retriever": retriever,
+        "index": index,
+    }
+
+
+def test_scores_are_the_weighted_sum_of_bm25_and_the_retriever(
+    run_step: Run, inputs: dict[str, Path], small_corpus: Path
+) -> None:
+    """Every pair, by bm25s and sentence-transformers."""
+    from test_hybrid import every_score
+
+    made = run_step("score", inputs, kind="best", precision="fp32")["teacher"]
+    choice = json.loads((made / CHOICE).read_text())
+    teacher, negatives = Teacher.read(made), Negatives.read(inputs["negatives"])
+    corpus = Corpus.open(small_corpus)
+    seen = 0
+    for split in ("train", "dev"):
+        lexical, cosine = every_score(corpus, inputs["retriever"], split)
+        slow = choice["weights"].get("bm25", 0.0) * lexical + choice["weights"].get("retriever", 0.0) * cosine
+        chosen = np.flatnonzero((negatives.queries["split"] == split).to_numpy())
+        for number, query in enumerate(chosen):
+            for row, score in zip(negatives.rows_QD[query], teacher.negative_scores_QD[query]):
+                if row >= 0:
+                    assert score == pytest.approx(slow[number][row], abs=2e-4)
+                    seen += 1
+    assert seen > 50
+    assert read_manifest(made).facts["ahead"] == choice["ahead"]
+
+
+def test_a_teacher_needs_more_than_its_student(run_step: Run, inputs: dict[str, Path]) -> None:
+    alone = {name: folder for name, folder in inputs.items() if name != "bm25"}
+    with pytest.raises(InputError, match="more than its student"):
+        run_step("score", alone, "alone", kind="best")
+    with pytest.raises(InputError, match="needs --reranker"):
+        run_step("score", inputs, "raw")
+    with pytest.raises(InputError, match="belong together"):
+        run_step("score", {name: folder for name, folder in inputs.items() if name != "index"}, "half", kind="best")
+
+
+def with_verdict(folder: Path, target: Path, ahead: bool) -> Path:
+    """The same teacher, ahead of its student or not."""
+    import shutil
+
+    from stillhouse.artifacts import write_json, write_manifest
+
+    made = read_manifest(folder)
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("manifest.json"))
+    choice = json.loads((target / CHOICE).read_text())
+    write_json(target / CHOICE, choice | {"ahead": ahead})
+    write_manifest(target, made.step, made.config, made.inputs, made.facts | {"ahead": ahead})
+    return target
+
+
+def test_only_a_teacher_that_is_ahead_teaches(run_step: Run, inputs: dict[str, Path], tmp_path: Path) -> None:
+    teacher = run_step("score", inputs, kind="best", precision="fp32")["teacher"]
+    ahead, behind = (with_verdict(teacher, tmp_path / str(verdict), verdict) for verdict in (True, False))
+    corpus = {"corpus": inputs["corpus"], "encoder": inputs["retriever"], "negatives": inputs["negatives"]}
+    settings = {"max_steps": 2, "batch_size": 4, "negatives_per_query": 2, "learning_rate": 1e-3, "precision": "fp32"}
+
+    def trained(name: str, **more: Path | bool) -> bytes:
+        folders = {port: place for port, place in more.items() if isinstance(place, Path)}
+        own = {key: value for key, value in more.items() if not isinstance(value, Path)}
+        made = run_step("train-retriever", corpus | folders, name, **settings, **own)["retriever"]
+        return (made / "model.safetensors").read_bytes()
+
+    plain = trained("plain")
+    assert trained("behind", teacher=behind, only_better_teacher=True) == plain
+    taught = trained("ahead", teacher=ahead, only_better_teacher=True)
+    assert taught != plain and taught == trained("always", teacher=behind)

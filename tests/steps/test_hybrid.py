@@ -1,0 +1,182 @@
+"""Hybrid search and the choice of the winner, on a tiny model, beside every passage scored by other libraries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pandas as pd
+import pytest
+import Stemmer
+from indexed_corpora import write_corpus
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.context import Context
+from stillhouse.corpus.schemas import SCHEMAS
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.errors import InputError
+from stillhouse.retrieval.runs import read_run
+from stillhouse.retrieval.search import Searcher
+
+Run = Callable[..., dict[str, Path]]
+
+
+@pytest.fixture
+def dense(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path]:
+    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, precision="fp32")["index"]
+    return {"corpus": small_corpus, "retriever": retriever, "index": index}
+
+
+@pytest.fixture
+def bm25(run_step: Run, small_corpus: Path) -> Path:
+    return run_step("lexical", {"corpus": small_corpus}, negatives_depth=5)["bm25"]
+
+
+def every_score(corpus: Corpus, retriever: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """BM25's score and the cosine of every query of a split with every passage, [Q, N] each."""
+    from sentence_transformers import SentenceTransformer
+
+    texts, queries = passage_texts(corpus), list(corpus.queries_of(split)["text"])
+    model = SentenceTransformer(str(retriever), device="cpu")
+    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
+    index = bm25s.BM25(k1=1.5, b=0.75)
+    index.index(bm25s.tokenize(texts, **options), show_progress=False)
+    words = bm25s.tokenize(queries, return_ids=False, **options)
+    lexical = np.stack([index.get_scores(each) if each else np.zeros(len(texts)) for each in words])
+    return lexical, model.encode(queries) @ model.encode(texts).T
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_a_hybrid_run_is_the_weighted_sum_over_all_passages(
+    run_step: Run, small_corpus: Path, dense: dict[str, Path], bm25: Path, split: str
+) -> None:
+    fitted = run_step("hybrid", {**dense, "bm25": bm25}, depth=24, precision="fp32")["hybrid"]
+    weights = json.loads((fitted / "hybrid.json").read_text())
+    assert weights["method"] == "weights"
+    made = run_step("retrieve", {**dense, "hybrid": fitted}, depth=24, precision="fp32")["run"]
+    corpus = Corpus.open(small_corpus)
+    lexical, cosine = every_score(corpus, dense["retriever"], split)
+    slow = weights["bm25"] * lexical + weights["dense"] * cosine
+    run = read_run(made / f"{split}.trec")
+    place = {passage: number for number, passage in enumerate(corpus.passage_ids[np.arange(24)].tolist())}
+    for number, query_id in enumerate(corpus.queries_of(split)["query_id"]):
+        lines = run[run["query_id"] == query_id]
+        found = [place[passage] for passage in lines["passage_id"]]
+        assert sorted(found) == list(range(24)), "BM25 and the retriever bring all passages"
+        assert lines["score"].to_numpy() == pytest.approx(slow[number][found], abs=2e-4)
+
+
+def test_a_question_is_answered_as_the_hybrid_run_ranks_it(
+    run_step: Run, small_corpus: Path, dense: dict[str, Path], bm25: Path, tmp_path: Path
+) -> None:
+    fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
+    run = read_run(run_step("retrieve", {**dense, "hybrid": fitted}, depth=6, precision="fp32")["run"] / "test.trec")
+    context = Context(tmp_path, "cpu", quiet=True)
+    folders = (dense["corpus"], dense["retriever"], dense["index"])
+    searcher, alone = Searcher(*folders, context, hybrid=fitted), Searcher(*folders, context)
+    other = 0
+    for query_id, text in Corpus.open(small_corpus).queries_of("test")[["query_id", "text"]].to_numpy().tolist():
+        lines, hits = run[run["query_id"] == query_id], searcher.search(text, 6)
+        assert [hit.passage_id for hit in hits] == lines["passage_id"].tolist()
+        assert [hit.score for hit in hits] == pytest.approx(lines["score"].tolist(), abs=1e-4)
+        other += [hit.passage_id for hit in alone.search(text, 6)] != [hit.passage_id for hit in hits]
+    assert other, "BM25 has a part in it"
+
+
+def test_a_search_refuses_a_hybrid_of_another_corpus_or_index(
+    run_step: Run, dense: dict[str, Path], bm25: Path, contenders: dict[str, Path], tmp_path: Path
+) -> None:
+    fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
+    other = contenders["candidates/other"], contenders["indexes/other"]
+    with pytest.raises(InputError, match="hybrid was made from another retriever"):
+        Searcher(dense["corpus"], *other, Context(tmp_path, "cpu", quiet=True), hybrid=fitted)
+
+
+def test_without_dev_queries_ranks_are_fused(
+    run_step: Run, small_corpus: Path, tmp_path: Path, retriever: Path
+) -> None:
+    corpus = Corpus.open(small_corpus)
+    passages = pd.concat(corpus.passage_blocks(*SCHEMAS["passages"].names), ignore_index=True)
+    tables = {"passages": passages, "queries": corpus.queries, "qrels": corpus.qrels}
+    for name in ("queries", "qrels"):
+        tables[name] = tables[name][tables[name]["split"] != "dev"]
+    undivided = write_corpus(tmp_path / "undivided", tables)
+    index = run_step("index", {"corpus": undivided, "retriever": retriever}, precision="fp32")["index"]
+    bm25 = run_step("lexical", {"corpus": undivided}, negatives_depth=5)["bm25"]
+    inputs = {"corpus": undivided, "retriever": retriever, "index": index, "bm25": bm25}
+    fitted = run_step("hybrid", inputs, precision="fp32")["hybrid"]
+    assert json.loads((fitted / "hybrid.json").read_text())["method"] == "ranks"
+    with pytest.raises(InputError, match="no judged dev queries"):
+        run_step("hybrid", inputs, "weights", method="weights")
+
+
+def test_a_hybrid_of_another_index_is_refused(
+    run_step: Run, small_corpus: Path, dense: dict[str, Path], bm25: Path, tiny_model: Path
+) -> None:
+    fitted = run_step("hybrid", {**dense, "bm25": bm25}, precision="fp32")["hybrid"]
+    settings = {"model": str(tiny_model), "pooling": "cls", "query_length": 16, "passage_length": 24}
+    other = run_step("fetch-model", {}, "other", **settings)["encoder"]
+    inputs = {"corpus": small_corpus, "retriever": other}
+    index = run_step("index", inputs, "other index", precision="fp32")["index"]
+    with pytest.raises(InputError, match=r"made from another (retriever|index)"):
+        run_step("retrieve", {**inputs, "index": index, "hybrid": fitted}, "mixed")
+
+
+@pytest.fixture
+def contenders(run_step: Run, small_corpus: Path, dense: dict[str, Path], tiny_model: Path) -> dict[str, Path]:
+    """The retriever as `start`, and one that reads another token, as `other`."""
+    settings = {"model": str(tiny_model), "pooling": "cls", "query_length": 16, "passage_length": 24}
+    other = run_step("fetch-model", {}, "other", **settings)["encoder"]
+    index = run_step("index", {"corpus": small_corpus, "retriever": other}, "other index", precision="fp32")["index"]
+    return {
+        "candidates/start": dense["retriever"],
+        "indexes/start": dense["index"],
+        "candidates/other": other,
+        "indexes/other": index,
+    }
+
+
+def test_the_winner_is_a_retriever_with_its_index_and_its_weights(
+    run_step: Run, small_corpus: Path, contenders: dict[str, Path], bm25: Path
+) -> None:
+    inputs = {"corpus": small_corpus, "bm25": bm25, **contenders}
+    made = run_step("select-best", inputs, precision="fp32", standard_errors=0.0)
+    facts = read_manifest(made["retriever"]).facts
+    chosen = contenders[f"candidates/{facts['retriever']}"]
+    weights = "model.safetensors"
+    assert (made["retriever"] / weights).read_bytes() == (chosen / weights).read_bytes()
+    assert read_manifest(made["index"]).inputs["retriever"] == read_manifest(made["retriever"]).digest
+    # What was chosen searches as it is, and ranks the dev queries as the choice says.
+    found = {"corpus": small_corpus, **{name: made[name] for name in ("retriever", "index", "hybrid")}}
+    run = read_run(run_step("retrieve", found, "best run", depth=24, precision="fp32")["run"] / "dev.trec")
+    corpus = Corpus.open(small_corpus)
+    right = dict(corpus.qrels_of("dev")[["query_id", "passage_id"]].to_numpy().tolist())
+    ranks = [run[(run["query_id"] == q) & (run["passage_id"] == p)]["rank"].to_list() for q, p in right.items()]
+    mean = np.mean([1 / rank[0] if rank and rank[0] <= 10 else 0.0 for rank in ranks])
+    report = json.loads(json.dumps(facts))
+    assert report["dev_rr10"][facts["winner"]] == pytest.approx(mean, abs=1e-6)
+    assert report["dev_rr10"][facts["winner"]] == max(report["dev_rr10"].values())
+
+
+def test_the_first_stays_where_nothing_is_shown_to_be_better(
+    run_step: Run, small_corpus: Path, contenders: dict[str, Path], bm25: Path
+) -> None:
+    inputs = {"corpus": small_corpus, "bm25": bm25, **contenders}
+    made = run_step("select-best", inputs, precision="fp32", standard_errors=1e6)
+    facts = read_manifest(made["hybrid"]).facts
+    assert facts["winner"] == "start"
+    assert json.loads((made["hybrid"] / "hybrid.json").read_text())["method"] == "dense"
+
+
+def test_an_index_of_another_model_is_refused(
+    run_step: Run, small_corpus: Path, contenders: dict[str, Path], bm25: Path
+) -> None:
+    swapped = contenders | {"indexes/start": contenders["indexes/other"]}
+    with pytest.raises(InputError, match="another model"):
+        run_step("select-best", {"corpus": small_corpus, "bm25": bm25, **swapped})
+    unpaired = {key: folder for key, folder in contenders.items() if key != "indexes/other"}
+    with pytest.raises(InputError, match="--indexes other"):
+        run_step("select-best", {"corpus": small_corpus, "bm25": bm25, **unpaired})

@@ -1,0 +1,149 @@
+"""No command replaces or removes in a folder that a user named what Stillhouse did not make there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from writing_commands import CASES, READS, WRITES, Case, named_places, parsers
+
+from stillhouse.errors import InputError
+
+MINE = b"years of work\n"
+ENTRIES = 8
+"""So many of the places that a command wrote are tried one by one: all of its first, and some of those below."""
+
+
+def test_every_argument_that_names_a_place_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new command, or a new flag, is either run below or said to read."""
+    found = named_places(parsers(monkeypatch))
+    writes = {argument for argument, action in found.items() if action.type in WRITES}
+    covered = {argument for case in CASES.values() for argument in case.covers}
+    # All that keeps unfinished work does so through steps, whose --work is tried.
+    work = {argument for argument in writes if argument[1] == "work"} - covered
+    assert writes - work == covered and found.keys() - writes == READS
+
+
+def entries(folder: Path) -> dict[str, bytes | str | None]:
+    """What lies below a folder: the bytes of files, where links lead to, None for folders."""
+    return {
+        path.relative_to(folder).as_posix(): path.readlink().as_posix()
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def files_of(folder: Path) -> set[str]:
+    """The files and links below a folder, without git's own notes."""
+    return {name for name, content in entries(folder).items() if content is not None and "/.git/" not in name}
+
+
+def chosen(names: list[str]) -> list[str]:
+    """Some of the names: those with the fewest parts, and of the others every so many."""
+    ordered = sorted(names, key=lambda name: (name.count("/"), name))
+    few = ordered[: ENTRIES // 2]
+    rest = ordered[ENTRIES // 2 :]
+    return few + rest[:: max(1, len(rest) * 2 // ENTRIES)]
+
+
+class Trial:
+    """A command line, with fresh places each time."""
+
+    def __init__(self, case: Case, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.case, self.place, self.capsys, self.times = case, place, capsys, 0
+
+    def fresh(self) -> Path:
+        self.times += 1
+        there = self.place / str(self.times)
+        there.mkdir()
+        return there
+
+    def run(self, there: Path) -> int:
+        code = self.case.run(there, self.place / "inputs")
+        told = self.capsys.readouterr().err
+        assert code in (0, InputError.exit_code) and "Traceback" not in told, told
+        return code
+
+
+@pytest.fixture(params=CASES)
+def trial(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Trial]:
+    monkeypatch.delenv("STILLHOUSE_WORK", raising=False)
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    case = CASES[request.param]
+    case.prepare(monkeypatch, tmp_path / "inputs")
+    yield Trial(case, tmp_path, capsys)
+    assert not any((tmp_path / "elsewhere").iterdir()), "written where nobody asked"
+
+
+def test_what_others_made_stays_byte_for_byte(trial: Trial) -> None:
+    first = trial.fresh()
+    assert trial.run(first) == 0
+    written = entries(first)
+    files = chosen([name for name, content in written.items() if content is not None])
+    folders = chosen([name for name, content in written.items() if content is None])
+    assert files
+
+    # A file of the same name as each that the command writes, and as each folder.
+    for name in (*files, *folders):
+        there = trial.fresh()
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / name).write_bytes(MINE)
+        before = entries(there)
+        trial.run(there)
+        left = {known: content for known, content in entries(there).items() if known in before}
+        if Path(name).name in (".gitignore", ".dvcignore"):
+            assert (there / name).read_bytes().startswith(MINE)
+        else:
+            assert left == before, name
+
+    # A link of that name to a file or folder of others.
+    for name in (*files, *folders):
+        there, others = trial.fresh(), trial.fresh()
+        (others / "folder").mkdir()
+        for place in ("file", "folder/notes.txt", "folder/manifest.json", "folder/metrics.json"):
+            (others / place).write_bytes(MINE)
+        before = entries(others)
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / name).symlink_to(others / ("file" if name in files else "folder"))
+        trial.run(there)
+        assert (there / name).is_symlink(), name
+        assert before.items() <= entries(others).items(), name
+
+    # A file beside those that the command wrote, when it is run again.
+    for name in folders:
+        there = shutil.copytree(first, trial.fresh(), symlinks=True, dirs_exist_ok=True)
+        (there / name / "notes.txt").write_bytes(MINE)
+        trial.run(there)
+        assert (there / name / "notes.txt").read_bytes() == MINE, name
+
+
+def test_a_second_run_goes_on_in_the_folder_of_the_first(trial: Trial) -> None:
+    there = trial.fresh()
+    assert trial.run(there) == 0
+    before = files_of(there)
+    assert trial.run(there) == trial.case.again
+    assert files_of(there) == before
+
+
+OWN = ("metrics.json", "report.json", "r.json", "zero_shot.html", "comparison.json", "timings.json", "runs/", "e.json")
+
+
+def test_what_a_user_changed_is_no_more_stillhouses(trial: Trial) -> None:
+    """Of single files, that is: an artifact folder that was damaged is made again."""
+    there = trial.fresh()
+    assert trial.run(there) == 0
+    for name, content in entries(there).items():
+        if content is not None and any(own in name for own in OWN) and "/artifacts/" not in name:
+            (there / name).write_bytes(MINE)
+            assert trial.run(there) == InputError.exit_code, name
+            assert (there / name).read_bytes() == MINE
+            (there / name).write_bytes(content if isinstance(content, bytes) else b"")

@@ -1,0 +1,78 @@
+"""How many measurements a training has and on how many queries: within a share of what it reads, by counts alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from stillhouse.context import Context
+from stillhouse.training.loop import train
+from stillhouse.training.measurements import Measurements, within
+from stillhouse.training.settings import TrainingConfig
+
+
+@given(
+    share=st.floats(0.01, 0.5),
+    steps=st.integers(1, 3000),
+    trained=st.integers(1, 10**7),
+    queries=st.integers(1, 800),
+    each=st.integers(1, 300),
+    shared=st.integers(1, 20_000),
+)
+def test_measurements_stay_within_their_share_and_leave_no_room(
+    share: float, steps: int, trained: int, queries: int, each: int, shared: int
+) -> None:
+    def reads(count: int) -> int:
+        return count + min(count * each, shared)
+
+    made = within(share, trained, steps, queries, reads)
+    allowed = share * trained
+    assert 1 <= made.queries <= queries
+    assert made.count(steps) * reads(made.queries) <= allowed or made.queries == 1
+    if made.queries < queries:  # one query more would be too many, and there are as few moments as there may be
+        assert made.count(steps) * reads(made.queries + 1) > allowed
+        assert made.count(steps) <= 6
+    else:
+        assert made.count(steps) <= 11
+
+
+def test_a_reranker_that_read_six_times_as_much_to_measure_as_to_train() -> None:
+    """221,000 pairs in 31 measurements of 64 each beside 34,000 trained on: now 34,000 x 3 / 10 at the most."""
+    made = within(0.1, 3 * 531 * 64, 531, 111, lambda queries: 64 * queries)
+    assert made == Measurements(every=107, queries=26)
+    assert made.count(531) * 64 * 26 == 6 * 1664 == 9984 <= 34_000 * 3 / 10
+
+
+@pytest.mark.parametrize(
+    ("queries", "expected"),
+    [
+        (10, Measurements(10, 10)),  # 11 x 10 of 120
+        (12, Measurements(12, 12)),  # 10 x 12 of 120: nine moments beside the start
+        (20, Measurements(20, 20)),  # 6 x 20 of 120
+        (21, Measurements(20, 20)),
+    ],
+)
+def test_moments_go_before_queries(queries: int, expected: Measurements) -> None:
+    assert within(0.1, 1200, 100, queries, lambda count: count) == expected
+
+
+@pytest.mark.parametrize("steps", [1, 4, 5, 7, 10, 11, 19, 20, 99])
+def test_a_training_has_as_many_measurements_as_are_counted(tmp_path: Path, steps: int) -> None:
+    made = within(1.0, 1e9, steps, 1, lambda count: count)
+    model, measured = nn.Linear(1, 1), []
+
+    def heldout_loss() -> float:
+        measured.append(True)
+        return 1.0
+
+    def loss(step: int) -> torch.Tensor:
+        return (model.weight**2).sum()
+
+    config = TrainingConfig(precision="fp32", heldout_every=made.every)
+    train(model, loss, heldout_loss, steps, config, Context(tmp_path, "cpu", quiet=True))
+    assert len(measured) == made.count(steps) <= 11

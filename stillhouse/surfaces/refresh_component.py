@@ -29,6 +29,7 @@ MADE = {
     "champion_run": "champion_run/run",
     "lexical_run": "lexical/run",
     "lexical_negatives": "lexical/negatives",
+    "lexical_bm25": "lexical/bm25",
     "negatives": "refreshed_negatives/negatives",
     "teacher": "refreshed_teacher/teacher",
     "challenger": "challenger/retriever",

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
 USE_CASES = [pytest.param(use, id=use.name) for use in USES]
 IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
-CONTROL = {"check_parameters", "gate", "evaluate_inputs"}
+CONTROL = {"check_parameters", "gate", "best_inputs", "evaluate_inputs"}
 """Tasks of the pipeline that are no uses of steps."""
 
 

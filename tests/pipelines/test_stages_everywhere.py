@@ -32,7 +32,7 @@ STAGES: dict[str, Any] = {
         "system": "round_2/retriever",
     },
 }
-SYSTEMS = ["bm25", "zero_shot", "retriever_1", "round_2"]
+SYSTEMS = ["bm25", "zero_shot", "retriever_1", "round_2", "best"]
 
 
 def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

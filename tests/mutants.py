@@ -65,7 +65,13 @@ MUTANTS = (
     Mutant("no weight decay", "training/loop.py", "weight_decay=config.weight_decay", "weight_decay=0.0", (STEPS,)),
     Mutant("the rate rises a step late", "training/loop.py", "(step + 1) / rise", "step / rise", (STEPS,)),
     # What a power cut would leave.
-    Mutant("a folder is renamed before it is synced", "artifacts.py", "_flush(staging)", "pass", (ARTIFACTS,)),
+    Mutant(
+        "a folder is renamed before it is synced",
+        "artifacts.py",
+        "                flush(staging)",
+        "                pass",
+        (ARTIFACTS,),
+    ),
     Mutant("a file is renamed before it is synced", "artifacts.py", "os.fsync(file.fileno())", "pass", (ARTIFACTS,)),
     Mutant("a new name is not synced", "artifacts.py", "_sync(parent)", "pass", (ARTIFACTS,)),
     # Digests.

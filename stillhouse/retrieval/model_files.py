@@ -40,11 +40,11 @@ def reading(file: Path, remedy: str = REMEDY) -> Iterator[None]:
     except (InputError, MemoryError):
         raise
     except Exception as error:
-        told = str(error)
+        message = str(error)
         of_the_system = isinstance(error, OSError) and error.errno is not None
-        if of_the_system or OUT_OF_MEMORY in told or TOLD_BY_RUST.search(told):
+        if of_the_system or OUT_OF_MEMORY in message or TOLD_BY_RUST.search(message):
             raise
-        reason = " ".join([type(error).__name__ + ":", *told.split()])
+        reason = " ".join([type(error).__name__ + ":", *message.split()])
         raise InputError(f"{file} cannot be read ({reason[:LONGEST_REASON].rstrip(':')}); {remedy}") from error
 
 

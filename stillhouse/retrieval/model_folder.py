@@ -183,7 +183,7 @@ def refuse_unusable(
 
 
 def reads_types(model: PreTrainedModel) -> bool:
-    """Whether a model is told which tokens are of a pair's second text."""
+    """Whether a model has token types, which mark a pair's second text."""
     return getattr(model.config, "type_vocab_size", 1) > 1
 
 

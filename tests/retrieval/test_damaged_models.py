@@ -94,9 +94,9 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str], str], No
     def call(words: list[str], named: str) -> None:
         capsys.readouterr()
         code = main(words)
-        told = capsys.readouterr().err
-        assert code == InputError.exit_code, told
-        assert "Traceback" not in told and named in told.splitlines()[-1 if words[0] != "zero-shot" else -2], told
+        said = capsys.readouterr().err
+        assert code == InputError.exit_code, said
+        assert "Traceback" not in said and named in said.splitlines()[-1 if words[0] != "zero-shot" else -2], said
 
     return call
 

@@ -7,9 +7,11 @@ where one task of a loop made them all. So a component with an input for each ar
 from __future__ import annotations
 
 import json
-import linecache
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from kfp import dsl
@@ -45,14 +47,15 @@ def gather_task(artifacts: Mapping[Port, Mapping[str, Any]]) -> PipelineTask:
 @cache
 def _component(outputs: tuple[tuple[str, str, tuple[str, ...]], ...], base_image: str) -> BaseComponent:
     """The component that gathers to these outputs: name, type and the inputs that go there."""
-    source = _source(outputs)
-    place = f"<gather inputs {hash(outputs):x}>"
-    # As a file that Python has read: inspect, and with it kfp, looks sources up there.
-    linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
-    names: dict[str, Any] = {"Input": dsl.Input, "Output": dsl.Output, "Dataset": dsl.Dataset, "Model": dsl.Model}
-    # kfp reads the types of the signature as they stand, and not as this module's future import would leave them.
-    exec(compile(source, place, "exec", dont_inherit=True), names)
-    return dsl.component(base_image=base_image, install_kfp_package=False)(names["gather_inputs"])
+    with TemporaryDirectory() as folder:
+        # kfp reads a function's source from its file, and the types of its signature as they stand there.
+        path = Path(folder) / "gathering.py"
+        path.write_text(f"from kfp.dsl import Dataset, Input, Model, Output\n\n\n{_source(outputs)}", encoding="utf-8")
+        spec = spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None, path
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return dsl.component(base_image=base_image, install_kfp_package=False)(module.gather_inputs)
 
 
 def _source(outputs: tuple[tuple[str, str, tuple[str, ...]], ...]) -> str:

@@ -82,6 +82,7 @@ class BM25:
 
         bm25s itself would not hear of a disk that is full (`stillhouse.arrays`).
         """
+        folder.mkdir(exist_ok=True)
         index = self._index
         for name in ("data", "indices", "indptr"):
             save_array(folder / f"{name}.csc.index.npy", index.scores[name])

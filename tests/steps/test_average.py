@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
@@ -182,9 +182,10 @@ def test_models_that_are_unlike_are_refused(run_step: Run, made: dict[str, Path]
         "differ in their tokenizers": changed(made["start"], tmp_path / "tokenizer"),
         "differ in shape: towers.passage.encoder.encoder.layer.1.*missing": changed(made["start"], tmp_path / "layers"),
     }
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
-    tokenizer.add_tokens(["whatever"])
-    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    tokenizer = json.loads((tmp_path / "tokenizer" / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["whatever"] = vocabulary.pop(list(vocabulary)[-1])
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text(json.dumps(tokenizer))
     config = json.loads((tmp_path / "layers" / "config.json").read_text())
     (tmp_path / "layers" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
     weights = load_file(tmp_path / "layers" / "model.safetensors")

@@ -135,15 +135,8 @@ def test_a_query_tower_of_no_numbers_is_refused(
     broken.mkdir()
     encoder.save(broken)
     inputs = {"corpus": small_corpus, "retriever": broken}
-    message = "the vector of the query '.*' is not a number: the model is damaged"
-    if kind != "flat":
-        with pytest.raises(InputError, match=message):
-            run_step("index", inputs, kind=kind, **FP32)
-        return
-    index = run_step("index", inputs, **FP32)["index"]
-    for step in ("retrieve", "mine"):
-        with pytest.raises(InputError, match=message):
-            run_step(step, inputs | {"index": index}, **FP32)
+    with pytest.raises(InputError, match=r"query/model.safetensors: weights of .* are NaN"):
+        run_step("index", inputs, kind=kind, **FP32)
 
 
 @pytest.mark.parametrize("kind", ["flat", "sq8"])

@@ -48,7 +48,10 @@ def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_mod
     assert passage_texts(Corpus.open(folder)) == [READ[titles], "red fish", "tree"]
     # BM25: the first passage is found by its title's word, or not at all.
     execute(
-        lexical.STEP, lexical.Config(), {"corpus": folder}, {name: tmp_path / name for name in ("run", "negatives")}
+        lexical.STEP,
+        lexical.Config(),
+        {"corpus": folder},
+        {port.name: tmp_path / port.name for port in lexical.STEP.outputs},
     )
     found = [line.split()[2] for line in (tmp_path / "run" / "test.trec").read_text().splitlines() if line[:2] == "q "]
     assert ("a" in found, "b" in found) == (titles != "left_out", True)

@@ -23,6 +23,7 @@ def mine(
     margin: str = "none",
     absolute_margin: float = 0.0,
     relative_margin: float = 0.05,
+    margin_on: str = "train+dev",
     reranker_margin: float = 0.0,
     search_depth: int = 0,
     others_depth: int = 0,
@@ -53,6 +54,9 @@ def mine(
             both = the lower one.
         absolute_margin: how far below the positive's score a negative must be.
         relative_margin: the same as a share of the positive's score.
+        margin_on: which queries the margin is for: train leaves the dev queries' ranking whole, which a choice by
+            ranking and a teacher's measure need, as no wrong passage is left above the right one where a margin
+            took it out.
         reranker_margin: with a filter_reranker: how far below its score of the positive its score of a negative
             must be.
         search_depth: passages searched for a query, at least negatives_depth; 0 = enough, or twice as deep where a

@@ -34,6 +34,12 @@ class Config(InferenceConfig):
     )
     absolute_margin: float = setting(0.0, "how far below the positive's score a negative must be", minimum=0)
     relative_margin: float = setting(0.05, "the same as a share of the positive's score", minimum=0, maximum=1)
+    margin_on: str = setting(
+        "train+dev",
+        "which queries the margin is for: train leaves the dev queries' ranking whole, which a choice by ranking and a "
+        "teacher's measure need, as no wrong passage is left above the right one where a margin took it out",
+        choices=("train+dev", "train"),
+    )
     reranker_margin: float = setting(
         0.0, "with a filter_reranker: how far below its score of the positive its score of a negative must be"
     )
@@ -89,6 +95,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.margin != "none":
         scores = ranking.score(query_of_positive, positives)
         limits_Q = limits(config.margin, config.absolute_margin, config.relative_margin, scores, offsets)
+        if config.margin_on == "train":
+            limits_Q[(asked.queries["split"] == "dev").to_numpy()] = np.inf
     accept = [] if limits_Q is None else [below(ranking.score, limits_Q)]
     own_QD, above = mining.ranked(
         asked, ranking.search, config.negatives_depth, config.skip_best, limits_Q, config.search_depth

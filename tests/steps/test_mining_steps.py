@@ -66,6 +66,18 @@ def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
     assert facts["queries_without_negatives"] == sum(set(row) == {-1} for row in rows(made))
 
 
+def test_a_margin_may_leave_the_dev_ranking_whole(run_step: Run, small_corpus: Path, dense: dict[str, Path]) -> None:
+    """Where a margin took out what is above the positive, every ranking of the candidates would be perfect."""
+    settings = {"negatives_depth": 10, "margin": "absolute", "absolute_margin": 0.01}
+    plain = run_step("mine", dense, "plain", negatives_depth=10)
+    both, train = (run_step("mine", dense, on, **settings, margin_on=on) for on in ("train+dev", "train"))
+    splits = list(Negatives.read(plain["negatives"]).queries["split"])
+    for split, one, other, whole in zip(splits, rows(train), rows(both), rows(plain)):
+        assert one == (whole if split == "dev" else other)
+    dev = [number for number, split in enumerate(splits) if split == "dev"]
+    assert any(rows(both)[number] != rows(plain)[number] for number in dev)
+
+
 def test_defaults_are_the_ranking_alone(run_step: Run, dense: dict[str, Path], lexical: Path) -> None:
     plain = rows(run_step("mine", dense, "plain", negatives_depth=6))
     assert rows(run_step("mine", {**dense, "others": lexical}, "with", negatives_depth=6)) == plain

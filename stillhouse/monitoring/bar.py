@@ -97,8 +97,11 @@ class LogBar:
         return f"{far}, {in_words(seconds)} so far{left}{self.figures}"
 
     def _count(self, number: int) -> str:
-        plural = "" if number == 1 else "es" if self.unit.endswith("ch") else "s"
-        return f"{number:,} {self.unit}{plural}"
+        if number == 1:
+            return f"1 {self.unit}"
+        if self.unit.endswith("y"):
+            return f"{number:,} {self.unit[:-1]}ies"
+        return f"{number:,} {self.unit}{'es' if self.unit.endswith('ch') else 's'}"
 
 
 class TerminalBar(tqdm):

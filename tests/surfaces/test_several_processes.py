@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,10 @@ def test_bad_input_of_a_process_is_told_from_a_crash(
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     step, model = find_step("encode"), tmp_path / "model"
-    if why == "a crash":  # a work area that cannot be written is no fault of the input
-        (tmp_path / "file").write_text("no folder")
-        monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "file"))
+    if why == "a crash":  # a library that breaks is no fault of the input
+        (tmp_path / "broken").mkdir()
+        (tmp_path / "broken" / "transformers.py").write_text("raise RuntimeError('broken')\n")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "broken"), os.environ.get("PYTHONPATH", "")]))
         model = tiny_model
     with pytest.raises(error, match="failed in one of 2 processes"):
         outputs = {"vectors": tmp_path / "vectors"}

@@ -62,5 +62,5 @@ def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypa
     run_pipeline(Request("train", str(path)).build(None), {}, tmp_path / "local")
     [found] = (tmp_path / "local").glob("outputs/*/evaluate/evaluation")
     assert read_manifest(found).digest == evaluation.digest
-    [runs] = (tmp_path / "local").glob("outputs/*/gather-inputs/runs")
+    [runs] = (tmp_path / "local").glob("outputs/*/gather-inputs*/runs")
     assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == sorted(SYSTEMS)

@@ -36,6 +36,7 @@ from stillhouse.corpus.sources.rows import (
     Rejected,
     Row,
 )
+from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.taken_passages import TakenPassages
 
 PRECEDENCE = ("test", "dev", "train")
@@ -155,17 +156,7 @@ def _id_fault(id: str) -> str:
         return "id holds white space"
     if _CONTROL.search(id):
         return "id holds a control character"
-    return "" if _is_unicode(id) else "not valid Unicode"
-
-
-def _is_unicode(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return "" if is_unicode(id) else "not valid Unicode"
 
 
 def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
@@ -183,21 +174,21 @@ def _all_sound(rows: list[Passage]) -> bool:
     joined = " ".join(ids)
     if joined.split() != ids or _CONTROL.search(joined) or not all(row.text.strip() for row in rows):
         return False
-    return _is_unicode("".join(chain.from_iterable(row[:-2] for row in rows)))
+    return is_unicode("".join(chain.from_iterable(row[:-2] for row in rows)))
 
 
 def _passage_fault(row: Passage) -> str:
     """Why a passage is not taken, or ""."""
     if reason := _id_fault(row.id):
         return reason
-    if not all(map(_is_unicode, (row.title, row.text, row.article_id, row.section))):
+    if not all(map(is_unicode, (row.title, row.text, row.article_id, row.section))):
         return "not valid Unicode"
     return "" if row.text.strip() else "empty passage"
 
 
 def _take_query(corpus: CleanCorpus, row: Query) -> None:
     reason = _id_fault(row.id)
-    if not reason and not _is_unicode(row.text):
+    if not reason and not is_unicode(row.text):
         reason = "not valid Unicode"
     if not reason and not row.text.strip():
         reason = "empty query"
@@ -256,7 +247,7 @@ def _reject_qrel(corpus: CleanCorpus, row: Qrel, reason: str) -> None:
 def _sound_answers(corpus: CleanCorpus, answers: list[Answer]) -> Iterator[Answer]:
     """The answers that hold by themselves."""
     for row in answers:
-        reason = "" if _is_unicode(row.text) else "not valid Unicode"
+        reason = "" if is_unicode(row.text) else "not valid Unicode"
         reason = reason or answer_fault(row.text, row.kind)
         if reason:
             _reject(corpus, "answer", row.query_id, reason, row.where, row.text)

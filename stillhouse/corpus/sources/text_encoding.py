@@ -70,17 +70,17 @@ def read_lines_of_text(data: bytes) -> LinesOfText:
     if "\x00" in text:
         raise NotText(HOLDS_NUL)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if _is_whole(text):
+    if is_unicode(text):
         return LinesOfText(text, [], [])
     lines = text.split("\n")
-    unread = [number for number, line in enumerate(lines, start=1) if not _is_whole(line)]
+    unread = [number for number, line in enumerate(lines, start=1) if not is_unicode(line)]
     contents = [lines[number - 1].encode(errors="surrogateescape").decode(errors="replace") for number in unread]
     places = [number - before for before, number in enumerate(unread)]
-    return LinesOfText("\n".join(filter(_is_whole, lines)), list(zip(unread, contents)), places)
+    return LinesOfText("\n".join(filter(is_unicode, lines)), list(zip(unread, contents)), places)
 
 
-def _is_whole(text: str) -> bool:
-    """Whether every character was decoded."""
+def is_unicode(text: str) -> bool:
+    """Whether every character is one: halves of surrogates stand for bytes that were not decoded."""
     if text.isascii():
         return True
     try:

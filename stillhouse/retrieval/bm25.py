@@ -113,13 +113,15 @@ class BM25:
         A query is scored against every passage in turn: its cost is that of its words' postings and an array of the
         corpus's length.
         """
-        scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
-        for number, words in enumerate(_tokens(queries)):
-            known = self._index.get_tokens_ids(words)
-            if known:
-                rows_K = rows_QK[number]
-                scores_QK[number] = np.where(rows_K >= 0, self._index.get_scores_from_ids(known)[rows_K], 0)
-        return scores_QK
+        scores = [self._scores(words, rows_K) for words, rows_K in zip(_tokens(queries), rows_QK)]
+        return np.stack(scores) if scores else np.zeros(rows_QK.shape, dtype=np.float32)
+
+    def _scores(self, words: list[str], rows_K: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The scores of one query's passages, float32 [K]."""
+        known = self._index.get_tokens_ids(words)
+        if not known:
+            return np.zeros(rows_K.shape, dtype=np.float32)
+        return np.where(rows_K >= 0, self._index.get_scores_from_ids(known)[rows_K], np.float32(0))
 
     @doing("scoring with BM25")
     def score_pairs(
@@ -129,8 +131,9 @@ class BM25:
         scores_P = np.zeros(len(query_P), dtype=np.float32)
         order_P = np.argsort(query_P, kind="stable")
         asked_Q, first_Q = np.unique(query_P[order_P], return_index=True)
-        for query, places in zip(asked_Q.tolist(), np.split(order_P, first_Q[1:])):
-            scores_P[places] = self.scores_of([queries[query]], row_P[places][None])[0]
+        words_Q = _tokens([queries[query] for query in asked_Q.tolist()])
+        for words, places in zip(words_Q, np.split(order_P, first_Q[1:])):
+            scores_P[places] = self._scores(words, row_P[places])
         return scores_P
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,8 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """What it says of a disk without room, and of a user or a volume at its quota."""
 TOLD_BY_RUST = re.compile(r"\(os error (\d+)\)")
 """How libraries that are written in Rust end what they say of the system's errors: tokenizers, safetensors."""
+COPY_FAILED = re.compile(r"\[Errno (\d+)\]")
+"""How `shutil.copytree` quotes the system's error for each file that it could not copy."""
 
 
 class InputError(ValueError):
@@ -74,7 +77,8 @@ def access_told() -> Iterator[None]:
     A full disk is an `OSError` with its number, also where a library says it in words alone.
     """
     try:
-        yield
+        with _copies_say_why():
+            yield
     except OSError as error:
         if error.errno not in NO_ACCESS:
             raise
@@ -88,6 +92,19 @@ def access_told() -> Iterator[None]:
         if not told or int(told[1]) not in FULL_DISK:
             raise
         raise OSError(int(told[1]), os.strerror(int(told[1]))) from error
+
+
+@contextmanager
+def _copies_say_why() -> Iterator[None]:
+    """Turns the `shutil.Error` of a copied folder, which has no number, into the first error that it quotes."""
+    try:
+        yield
+    except shutil.Error as error:
+        failed = next((file for file in error.args[0] if isinstance(file, tuple)), None)
+        quoted = COPY_FAILED.search(str(failed[2])) if failed else None
+        if not failed or not quoted:
+            raise
+        raise OSError(int(quoted[1]), os.strerror(int(quoted[1])), str(failed[1])) from error
 
 
 @contextmanager

@@ -144,15 +144,16 @@ def test_a_training_is_scraped_while_it_runs_and_its_results_stay(
     monkeypatch.setenv("STILLHOUSE_TASK", "retriever-1")
     run_step("train-retriever", inputs, batch_size=4, epochs=200.0, negatives_per_query=2, heldout_every=100)
     mine = '{pipeline="train",step="retriever-1",run="run-1"}'
+    trained = mine.replace("}", ',work="training"}')
     [steps] = monitoring.query(f"max_over_time(stillhouse_training_steps_total{mine}[5m])")
-    [examples] = monitoring.query(f"max_over_time(stillhouse_examples_total{mine}[5m])")
+    [examples] = monitoring.query(f"max_over_time(stillhouse_examples_total{trained}[5m])")
     assert 0 < float(steps["value"][1]) <= 600
     assert 0 <= float(examples["value"][1]) - 4 * float(steps["value"][1]) <= 4, "the last batch may just be counted"
     for name in ("training_loss", "heldout_loss", "gradient_norm", "learning_rate", "progress_ratio"):
         assert monitoring.query(f"max_over_time(stillhouse_{name}{mine}[5m])"), name
     [pushed] = wait_for(partial(monitoring.query, f"stillhouse_step_success{mine}"), "the results")
     assert pushed["value"][1] == "1"
-    [throughput] = monitoring.query(f"stillhouse_step_examples_per_second{mine}")
+    [throughput] = monitoring.query(f"stillhouse_step_examples_per_second{trained}")
     assert throughput["metric"]["work"] == "training"
     [duration] = monitoring.query(f"stillhouse_step_duration_seconds{mine}")
     assert float(throughput["value"][1]) >= 4 * 300 / float(duration["value"][1])

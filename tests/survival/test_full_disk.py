@@ -81,6 +81,15 @@ RUNS = {
     "mine": Run("mine", CORPUS | DENSE | {"others": "lexical/negatives"}, {"negatives_depth": 8}),
     "train-retriever": Run("train-retriever", CORPUS | BM25 | {"encoder": INIT}, TRAINED),
     "train-reranker": Run("train-reranker", CORPUS | BM25 | {"init": INIT}, TRAINED | {"max_length": 48}),
+    "average": Run(
+        "average", CORPUS | BM25 | {"start": INIT, "trained": "train-retriever/retriever"}, {"eval_depth": 8}
+    ),
+    "hybrid": Run("hybrid", CORPUS | DENSE | {"bm25": "lexical/bm25"}, {"depth": 20}),
+    "select-best": Run(
+        "select-best",
+        CORPUS | {"bm25": "lexical/bm25", "candidates/start": INIT, "indexes/start": "index/index"},
+        {"depth": 20},
+    ),
     "score": Run("score", CORPUS | BM25 | {"reranker": "train-reranker/reranker"}, {"depth": 8, "batch_tokens": 128}),
     "rerank": Run(
         "rerank", CORPUS | {"candidates": "retrieve/run", "reranker": "train-reranker/reranker"}, {"depth": 8}

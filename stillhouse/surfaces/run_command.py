@@ -11,6 +11,7 @@ from stillhouse.config import nearest
 from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, graph_of, needed
+from stillhouse.lock import only_process
 from stillhouse.monitoring.duration import in_words
 from stillhouse.surfaces.in_process import expected, refuse_foreign_outputs, run_uses
 from stillhouse.surfaces.parser import Parser, output_folder, source_text
@@ -62,9 +63,10 @@ def main(argv: Sequence[str]) -> int:
     if arguments.until and arguments.until not in names:
         raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, names)}")
     chosen = needed(uses, [arguments.until]) if arguments.until else uses
-    refuse_foreign_outputs(chosen, arguments.folder / ARTIFACTS)
-    with environment(arguments, arguments.folder):
-        root, started = arguments.folder / ARTIFACTS, time.monotonic()
+    root = arguments.folder / ARTIFACTS
+    refuse_foreign_outputs(chosen, root)
+    with only_process(root), environment(arguments, arguments.folder):
+        started = time.monotonic()
         todo = expected(chosen, settings, root)
         say(f"{len(todo)} of {len(chosen)} steps to do: {estimate(todo, settings, root)}")
         reports = run_uses(chosen, settings, root, say)

@@ -8,6 +8,7 @@ import pytest
 
 from stillhouse.cli import main
 from stillhouse.graph import find_uses
+from stillhouse.lock import only_process
 from stillhouse.surfaces.recipes import configs
 from stillhouse.surfaces.small import small
 
@@ -29,6 +30,17 @@ def test_unfinished_work_lies_in_the_folder_unless_the_environment_says_where(
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
     assert main([*MICRO, "--until", "ingest", "--folder", str(there)]) == 0
     assert (tmp_path / "volume").is_dir() and not (there / ".stillhouse").exists()
+
+
+def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*MICRO, "--until", "ingest", "--folder", str(tmp_path)]
+    with only_process(tmp_path / "artifacts"):
+        assert main(command) == 2
+        assert "another process is writing" in capsys.readouterr().err
+        assert not (tmp_path / "artifacts").exists()
+    assert main(command) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""The cells of `quality.py`: a corpus, how many of its labels are used, and a seed; and the source that each reads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SETS = {"medquad": "MedQuAD", "squad-passages": "SQuAD passages", "scifact": "SciFact"}
+LABELS = {"none": 0, "300": 300, "all": 2000}
+"""Train questions at most."""
+SEEDS = {"none": (1,), "300": (1, 2), "all": (1, 2, 3)}
+FIXED = 0
+"""Seed of the dev and test questions and of the passages, which all cells of a corpus share."""
+Qrels = dict[str, dict[str, str]]
+"""Query id -> passage id -> grade, as written."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the benchmark."""
+
+    corpus: str
+    labels: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.corpus}-{self.labels}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of a corpus a cell reads. Every passage that answers one of its questions is always there."""
+
+    passages: int
+    dev: int
+    test: int
+
+
+CELLS = tuple(
+    Cell(corpus, labels, seed) for seed in (1, 2, 3) for labels in LABELS for corpus in SETS if seed in SEEDS[labels]
+)
+"""Those of the first seed come first, so that a benchmark that was stopped early has something of everything."""
+
+
+def write_source(cell: Cell, size: Size, data: Path, folder: Path) -> None:
+    """Writes a cell's part of a corpus as a BEIR folder. Without labels, only the test questions are there."""
+    source = data / cell.corpus
+    judged = {split: read_qrels(source / "qrels" / f"{split}.tsv") for split in ("train", "dev", "test")}
+    if not judged["dev"]:  # SciFact has none: some of the train questions
+        names = shuffled(judged["train"], FIXED)[: size.dev]
+        judged["dev"] = {name: judged["train"].pop(name) for name in names}
+    pool = shuffled(judged["train"], FIXED)[: LABELS["all"]]
+    kept = {
+        "train": random.Random(cell.seed).sample(pool, min(LABELS[cell.labels], len(pool))),
+        "dev": shuffled(judged["dev"], FIXED)[: size.dev if LABELS[cell.labels] else 0],
+        "test": shuffled(judged["test"], FIXED)[: size.test],
+    }
+    needed = {passage for name in pool for passage in judged["train"][name]}
+    for split in ("dev", "test"):
+        needed |= {passage for name in shuffled(judged[split], FIXED)[: vars(size)[split]] for passage in judged[split][name]}
+    others = [row["_id"] for row in rows(source / "corpus.jsonl") if row["_id"] not in needed]
+    needed |= set(random.Random(FIXED).sample(others, max(0, min(len(others), size.passages - len(needed)))))
+    asked = {name for names in kept.values() for name in names}
+    (folder / "qrels").mkdir(parents=True)
+    write(folder / "corpus.jsonl", (row for row in rows(source / "corpus.jsonl") if row["_id"] in needed))
+    write(folder / "queries.jsonl", (row for row in rows(source / "queries.jsonl") if row["_id"] in asked))
+    for split, names in kept.items():
+        lines = [f"{name}\t{passage}\t{grade}\n" for name in names for passage, grade in judged[split][name].items()]
+        if lines:
+            (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+
+
+def shuffled(names: dict[str, dict[str, str]], seed: int) -> list[str]:
+    return random.Random(seed).sample(sorted(names), len(names))
+
+
+def read_qrels(path: Path) -> Qrels:
+    """The positive judgements of a split; empty where there is no such file."""
+    found: Qrels = {}
+    for line in path.read_text(encoding="utf-8").splitlines()[1:] if path.is_file() else ():
+        query, passage, grade = line.split("\t")
+        if int(grade) > 0:
+            found.setdefault(query, {})[passage] = grade
+    return found
+
+
+def rows(path: Path) -> Iterator[dict[str, str]]:
+    """Those of a JSONL file, packed or not."""
+    packed = path.with_name(f"{path.name}.gz")
+    with gzip.open(packed, "rt", encoding="utf-8") if packed.is_file() else path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def write(path: Path, found: Iterator[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in found)

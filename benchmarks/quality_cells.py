@@ -62,13 +62,14 @@ def write_source(cell: Cell, size: Size, data: Path, folder: Path) -> None:
     }
     needed = {passage for name in pool for passage in judged["train"][name]}
     for split in ("dev", "test"):
-        needed |= {passage for name in shuffled(judged[split], FIXED)[: vars(size)[split]] for passage in judged[split][name]}
+        asked = shuffled(judged[split], FIXED)[: vars(size)[split]]
+        needed |= {passage for name in asked for passage in judged[split][name]}
     others = [row["_id"] for row in rows(source / "corpus.jsonl") if row["_id"] not in needed]
     needed |= set(random.Random(FIXED).sample(others, max(0, min(len(others), size.passages - len(needed)))))
-    asked = {name for names in kept.values() for name in names}
+    wanted = {name for names in kept.values() for name in names}
     (folder / "qrels").mkdir(parents=True)
     write(folder / "corpus.jsonl", (row for row in rows(source / "corpus.jsonl") if row["_id"] in needed))
-    write(folder / "queries.jsonl", (row for row in rows(source / "queries.jsonl") if row["_id"] in asked))
+    write(folder / "queries.jsonl", (row for row in rows(source / "queries.jsonl") if row["_id"] in wanted))
     for split, names in kept.items():
         lines = [f"{name}\t{passage}\t{grade}\n" for name in names for passage, grade in judged[split][name].items()]
         if lines:

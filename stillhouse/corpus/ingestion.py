@@ -6,7 +6,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ OBJECTS = 100_000
 class Choices:
     """How dev is drawn and how many articles and queries of each split are kept (0 = all), by seed.
 
-    `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made.
+    `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made. `mixed_pairs` is how
+    many of them join the labelled train queries, as a share of these.
     """
 
     max_articles: int = 0
@@ -45,6 +46,7 @@ class Choices:
     queries: str = SOURCE
     titles: str = SPACE
     pairs: PairChoices | None = None
+    mixed_pairs: float = 0.0
 
 
 @contextmanager
@@ -91,9 +93,10 @@ def ingest_source(
             not_made = str(error)
         else:
             _add(corpus, made)
+    mixed, not_mixed = ((), "") if of_pairs else _mix_pairs(corpus, choices)
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
     with doing("writing the corpus"):
-        for name, columns in tables_of(corpus, made.queries if made else ()).items():
+        for name, columns in tables_of(corpus, made.queries if made else mixed).items():
             write_table(folder, name, columns)
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
@@ -114,12 +117,15 @@ def ingest_source(
         "titles": choices.titles,
         "drawn_dev": drawn,
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
+        "mixed_pairs": len(mixed),
         "labels": "+".join(["synthetic"] * (made is not None) + [SOURCE] * (labelled > 0)) or "none",
     }
     if corpus.not_prose:
         facts["not_prose"] = dict(sorted(Counter(corpus.not_prose.values()).items()))
     if not_made:
         facts["pair_queries_not_made"] = not_made
+    if not_mixed:
+        facts["mixed_pairs_not_made"] = not_mixed
     if made is not None:
         facts |= {
             "pair_tasks": "+".join(made.tasks),
@@ -162,6 +168,28 @@ def _add(corpus: CleanCorpus, made: PairQueries) -> None:
         corpus.queries[query.id] = Query(query.id, query.text, "")
         corpus.split_of[query.id] = query.split
         corpus.qrels.append((Qrel(query.id, query.positive, "1", query.split, ""), 1))
+
+
+def _mix_pairs(corpus: CleanCorpus, choices: Choices) -> tuple[Sequence[PairQuery], str]:
+    """Adds sentences of the corpus, each with its own passage, to the labelled train queries.
+
+    Returns them and, where the corpus has no sentence for it, why not: labelled queries serve without.
+    """
+    labelled = sum(split == "train" for split in corpus.split_of.values())
+    most = round(choices.mixed_pairs * labelled)
+    if not most:
+        return (), ""
+    assert choices.pairs is not None, "choices of pair queries"
+    wanted = replace(
+        choices.pairs, tasks="ict", own_passage=True, dev_fraction=0.0, test_fraction=0.0, most=most, max_queries={}
+    )
+    texts = [query.text for query in corpus.queries.values()]
+    try:
+        made = make_pair_queries(corpus.passages, (), wanted, texts, corpus.not_prose)
+    except InputError as error:
+        return (), str(error)
+    _add(corpus, made)
+    return made.queries, ""
 
 
 def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, Columns]:

@@ -15,7 +15,8 @@ either, nor must the other passages of the articles of `bfs` and `wlp`, among wh
 (`not_negatives`).
 
 Where every article has one passage there is no passage beside it: then the relevant passage of `ict` is the sentence's
-own, which is called *verbatim* everywhere, and its figures tell of string matching above all.
+own, which is called *verbatim* everywhere, and its figures tell of string matching above all. Pairs that are mixed into
+labelled train queries (`mixed_pairs`) are verbatim too: nothing is measured on them, and they teach the corpus's words.
 
 Train, dev and test share no article: an article, its sentences and the relevant passages of its queries are in one
 split. A link between articles of two splits makes no query. All passages are searched in every split.
@@ -66,7 +67,8 @@ class PairChoices:
     """What to make. `tasks` is `auto` (all that the corpus supports) or names with + between them.
 
     `per_article` is divided evenly among the tasks, at least one each. The fractions are of the articles. `most` limits
-    the queries of all splits together, `max_queries` those of each (0 = all).
+    the queries of all splits together, `max_queries` those of each (0 = all). With `own_passage` the relevant passage
+    of `ict` is the sentence's own in every corpus.
     """
 
     tasks: str = AUTO
@@ -78,6 +80,7 @@ class PairChoices:
     most: int = 0
     max_queries: Mapping[str, int]
     seed: int
+    own_passage: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def make_pair_queries(
     split_A = split_articles(layout.articles, choices.dev_fraction, choices.test_fraction, choices.seed)
     forms = {normalise(text) for text in taken}
     sentences = query_sentences(passages.texts(), choices.min_words, choices.language, forms)
-    verbatim = bool((layout.neighbour_P < 0).all())
+    verbatim = choices.own_passage or bool((layout.neighbour_P < 0).all())
     most = max(choices.per_article // len(tasks), 1)
     prose_P = np.ones(len(passages), dtype=np.bool_)
     prose_P[passages.rows_of(list(not_prose))] = False

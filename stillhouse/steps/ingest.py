@@ -111,6 +111,12 @@ class Config:
     heldout_test_articles: float = setting(
         0.1, "with pairs, the part of the articles whose queries are test", minimum=0, maximum=0.9
     )
+    mixed_pairs: float = setting(
+        0.0,
+        "sentences of the corpus, each with its own passage, that join the labelled train queries, as a share of these: "
+        "1 = as many; 0 = none",
+        minimum=0.0,
+    )
     test_queries: str = setting(
         "", "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout", location=True
     )
@@ -175,6 +181,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             max_queries=limits,
             seed=config.seed,
         ),
+        mixed_pairs=config.mixed_pairs,
     )
     watch = partial(context.progress, what="reading", unit="row")
     facts = ingest_source(source, choices, outputs["corpus"], watch) | versioned
@@ -193,6 +200,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         summary += f", {sum(facts['answers'].values()):,} answers"
     if facts["distractors"]:
         summary += f", of the passages {facts['distractors']:,} distractors"
+    if facts["mixed_pairs"]:
+        summary += f", of the train queries {facts['mixed_pairs']:,} made of the corpus"
     if facts["drawn_dev"]:
         summary += f", dev drawn from train ({facts['drawn_dev']:,})"
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}
@@ -217,6 +226,8 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
     if "pair_queries_not_made" in facts:
         why = facts["pair_queries_not_made"]
         yield f"NO TRAIN QUERIES: the source has none, and none are made of the corpus: {why}"
+    if "mixed_pairs_not_made" in facts:
+        yield f"no sentences of the corpus join the train queries: {facts['mixed_pairs_not_made']}"
     if "pair_queries" not in facts:
         return
     if config.queries == "auto":

@@ -126,3 +126,29 @@ def test_a_setting_that_the_source_does_not_read_is_refused(
     source = write_source(tmp_path / "source")
     with pytest.raises(InputError, match=message):
         execute(STEP, build(Config, {"source": str(source), **settings}, "ingest"), {}, {"corpus": tmp_path / "corpus"})
+
+
+def test_sentences_of_the_corpus_join_the_labelled_train_queries_alone(tmp_path: Path) -> None:
+    """As many as asked for, each with the passage that it stands in; nothing is called synthetic or measured on them."""
+    source = write_source(tmp_path / "source")
+    texts = {f"p{i}": f"The old captain of ship number {i} sails from harbour {i} to island {i}." for i in range(40)}
+    rows = [{"_id": name, "title": "T", "text": text} for name, text in texts.items()]
+    (source / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = execute(STEP, Config(source=str(source), mixed_pairs=0.5), {}, {"corpus": tmp_path / "corpus"})
+    assert report.facts["queries"] == {"train": 27, "dev": 2, "test": 20} and report.facts["mixed_pairs"] == 9
+    assert report.facts["labels"] == "source"
+    corpus = Corpus.open(tmp_path / "corpus")
+    joined = corpus.queries[corpus.queries["origin"] != "source"]
+    assert set(joined["split"]) == {"train"} and len(joined) == 9
+    relevant = dict(zip(corpus.qrels["query_id"], corpus.qrels["passage_id"]))
+    for query, text, taken in zip(joined["query_id"], joined["text"], joined["taken_from"]):
+        assert relevant[query] == taken and text in texts[taken]
+
+
+def test_a_corpus_without_sentences_keeps_its_labelled_queries(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_source(tmp_path / "source")
+    report = execute(STEP, Config(source=str(source), mixed_pairs=1.0), {}, {"corpus": tmp_path / "corpus"})
+    assert report.facts["queries"]["train"] == 18 and report.facts["mixed_pairs"] == 0
+    assert "no sentences of the corpus join" in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""Is the retriever that comes out better than BM25, than its start, and than what sentence-transformers makes?
+
+    python benchmarks/quality.py --folder build/quality [--data ../shared/data] [--only medquad-all-1 …]
+
+A cell is a corpus, the number of its labels that are used, and a seed. In each, `stillhouse new` chooses the recipe and
+`stillhouse run` does it; then the recipe of sentence-transformers trains from the same start on the same questions for
+as much processor time. All systems are searched and measured alike, on the same test questions. What a cell gave is
+written to quality.measured.json beside this when the cell is done, so that the command goes on where it was; the page
+quality.md is written from that file. Needs `pip install datasets accelerate`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from machine import machine
+from notes import write_page
+from quality_cells import CELLS, Cell, Size, write_source
+from quality_page import page_lines
+from quality_run import run_cell
+
+HERE = Path(__file__).resolve().parent
+MEASURED = HERE / "quality.measured.json"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where sources and artifacts go")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    parser.add_argument("--only", nargs="+", metavar="CELL", choices=[cell.name for cell in CELLS], help="these cells")
+    parser.add_argument("--again", action="store_true", help="cells that are done, too")
+    parser.add_argument(
+        "--passages", type=int, default=2000, help="passages of a corpus, or more, where its questions need"
+    )
+    parser.add_argument("--dev-queries", type=int, default=150)
+    parser.add_argument("--test-queries", type=int, default=400)
+    parser.add_argument("--length", type=int, default=128, help="tokens that passages are cut to, on both sides")
+    arguments = parser.parse_args(argv)
+    size = Size(arguments.passages, arguments.dev_queries, arguments.test_queries)
+    found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
+    for cell in CELLS:
+        wanted = cell.name in arguments.only if arguments.only else True
+        if not wanted or (cell.name in found and not arguments.again):
+            continue
+        if not (arguments.data / cell.corpus).is_dir():
+            print(f"skipped {cell.name}: {arguments.data / cell.corpus} is not here; name its parent with --data")
+            continue
+        folder = arguments.folder.resolve() / cell.name
+        prepare(cell, size, arguments.data.resolve(), folder)
+        found[cell.name] = run_cell(cell, folder, arguments.length) | {"machine": machine("torch", "transformers")}
+        MEASURED.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    if found:
+        write_page(HERE / "quality.md", page_lines(found, size, arguments.length))
+    return 0
+
+
+def prepare(cell: Cell, size: Size, data: Path, folder: Path) -> None:
+    """Writes the source of a cell, whole or not at all."""
+    if (folder / "source").is_dir():
+        return
+    staging = folder / "source.partial"
+    shutil.rmtree(staging, ignore_errors=True)
+    write_source(cell, size, data, staging)
+    staging.rename(folder / "source")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The page of `quality.py`: of each corpus and number of labels every system, and what is compared with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from quality_cells import CELLS, LABELS, SETS, Size
+from quality_run import MEASURE, PEER, TEACHER
+
+from stillhouse.evaluation.significance import compare
+
+Cells = Mapping[str, Mapping[str, Any]]
+FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", TEACHER)
+"""The systems whose rows come first, in this order."""
+COMPARED = (
+    ("winner", "start"),
+    ("winner", "bm25"),
+    ("winner", "start + bm25"),
+    ("winner", PEER),
+    (TEACHER, "retriever_1"),
+    ("distilled", "retriever_1"),
+)
+SAMPLES = {"bootstrap_samples": 10_000, "randomisation_samples": 10_000, "seed": 42}
+
+
+def page_lines(found: Cells, size: Size, length: int) -> list[str]:
+    command = "Command: `python benchmarks/quality.py --folder build/quality`."
+    lines = ["# Is it better?", "", f"{command} {next(iter(found.values()))['machine']}"]
+    lines += ["", about(found, size, length)]
+    for corpus, title in SETS.items():
+        for labels in LABELS:
+            names = [cell.name for cell in CELLS if (cell.corpus, cell.labels) == (corpus, labels)]
+            cells = [found[name] for name in names if name in found]
+            if cells:
+                lines += ["", *part(title, labels, cells)]
+    return lines
+
+
+def about(found: Cells, size: Size, length: int) -> str:
+    return (
+        f"{len(found)} of {len(CELLS)} cells are done. {MEASURE} on at most {size.test} test questions, the same in all "
+        f"cells of a corpus. Passages are cut at {length} tokens on both sides. {PEER} trains for the processor time "
+        "that the whole run took here. Differences are means over questions, of each the mean over seeds, with 95 % "
+        "bootstrap intervals over questions; p by randomisation over questions."
+    )
+
+
+def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A corpus with some of its labels."""
+    first = cells[0]
+    train, dev = first["queries"]["train"], first["queries"]["dev"]
+    said = "no labels" if labels == "none" else f"{train:,} train questions"
+    lines = [f"## {title}, {said}", ""]
+    seeds = "1 seed" if len(cells) == 1 else f"{len(cells)} seeds"
+    minutes = np.mean([cell["seconds"] for cell in cells]) / 60
+    winners = ", ".join(sorted({cell["winner"] for cell in cells}))
+    counts = f"{first['passages']:,} passages, {dev:,} dev questions, {seeds}"
+    lines += [f"{counts}; {minutes:.0f} minutes of the processor a run. Winner: {winners}.", ""]
+    values = {name: mean_Q(cells, name) for name in systems(first)}
+    lines += [f"| system | {MEASURE} |", "|---|---|"]
+    lines += [f"| {name} | {value.mean():.3f} |" for name, value in values.items()]
+    lines += ["", "| compared | difference | interval | p |", "|---|---|---|---|"]
+    for system, baseline in COMPARED:
+        if system in values and baseline in values:
+            [told] = compare((values[system] - values[baseline])[:, None], **SAMPLES)
+            lines.append(
+                f"| {system} − {baseline} | {told.difference:+.3f} | {told.low:+.3f} to {told.high:+.3f} "
+                f"| {told.randomisation_p:.4f} |"
+            )
+    return lines
+
+
+def systems(cell: Mapping[str, Any]) -> list[str]:
+    names = list(cell["ranks"])
+    known = [name for name in FIRST if name in names]
+    return known + [name for name in names if name not in known and name != "winner"] + ["winner"] * ("winner" in names)
+
+
+def mean_Q(cells: Sequence[Mapping[str, Any]], name: str) -> NDArray[np.float64]:
+    """Of each question the mean over the seeds."""
+    return np.mean([cell["ranks"][name] for cell in cells if name in cell["ranks"]], axis=0)

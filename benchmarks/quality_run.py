@@ -1,0 +1,127 @@
+"""One cell of `quality.py`: the run of Stillhouse, its peer at equal processor time, and the figures of both."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from quality_cells import Cell
+from quality_peer import train_peer
+
+from stillhouse.config import build
+from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.figures import measure_runs
+from stillhouse.evaluation.measures import parse_measures
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+
+MEASURE = "RR@10"
+PEER = "sentence-transformers"
+TEACHER = "teacher"
+TRAININGS = ("retriever_1", "retriever_2", "distilled", "reranker")
+NAMES = {"lexical": "bm25", "zero_shot_run": "start", "zero_shot_hybrid_run": "start + bm25", "best_run": "winner"}
+"""The systems whose names on the page are not those of their uses."""
+
+
+def run_cell(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
+    """Its figures: `{"ranks": {system: reciprocal rank of each test query}, "seconds": …}`."""
+    ours = folder / "ours"
+    if not (ours / "params.yaml").is_file():
+        stillhouse("new", str(ours), "--source", str(folder / "source"))
+        fit(ours / "params.yaml", cell, length)
+    seconds = folder / "seconds"
+    if not seconds.is_file():
+        spent = timed(lambda: stillhouse("run", "--params", "params.yaml", cwd=ours))
+        seconds.write_text(str(spent))  # a run that was stopped and goes on counts its last part alone
+    artifacts = ours / "artifacts"
+    os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(folder / "work"), "1"
+    runs = runs_of(artifacts)
+    given = read_yaml(ours / "params.yaml")
+    stages = given.get("stages", {})
+    if "bm25" in (stages.get("teacher") or {}):
+        runs[TEACHER] = teacher_run(artifacts, folder / "teacher")
+    if cell.labels != "none":
+        start = artifacts / "fetch_model" / "encoder"
+        model = train_peer(
+            artifacts / "ingest" / "corpus", start, folder / "peer", float(seconds.read_text()), cell.seed
+        )
+        runs[PEER] = run_of(artifacts, model, folder / "peer_run")
+    corpus = Corpus.open(artifacts / "ingest" / "corpus")
+    [test] = measure_runs(corpus, runs, "test", parse_measures(MEASURE))
+    winner = (artifacts / "best" / "retriever" / "manifest.json").read_text(encoding="utf-8")
+    return {
+        "recipe": given["ingest"].get("queries", "source"),
+        "passages": len(corpus.passages),
+        "queries": {split: len(corpus.queries_of(split)) for split in ("train", "dev", "test")},
+        "ranks": {name: [round(value, 6) for value in test.values[name][MEASURE]] for name in runs},
+        "seconds": float(seconds.read_text()),
+        "winner": yaml.safe_load(winner)["facts"]["winner"],
+    }
+
+
+def stillhouse(*words: str, cwd: Path | None = None) -> None:
+    subprocess.run([sys.executable, "-m", "stillhouse.cli", *words], check=True, cwd=cwd)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of the processor that work took, its child processes included."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return children + time.process_time() - begun
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found
+
+
+def fit(path: Path, cell: Cell, length: int) -> None:
+    """Sets what the cell asks for in the settings that `new` wrote: the seed of trainings, and shorter passages."""
+    given = read_yaml(path)
+    given["fetch_model"]["passage_length"] = min(length, given["fetch_model"]["passage_length"])
+    for use in TRAININGS:
+        if isinstance(given.get(use), dict):
+            given[use] = given[use] | {"seed": cell.seed}
+    path.write_text(yaml.safe_dump(given, sort_keys=False), encoding="utf-8")
+
+
+def runs_of(artifacts: Path) -> dict[str, Path]:
+    """Every system that the run searched with, by its name on the page."""
+    folders = (folder for folder in sorted(artifacts.iterdir()) if (folder / "run").is_dir())
+    return {NAMES.get(folder.name, folder.name.removesuffix("_run")): folder / "run" for folder in folders}
+
+
+def step(name: str, inputs: Mapping[str, Path], outputs: Mapping[str, Path], **settings: object) -> None:
+    if not all(place.is_dir() for place in outputs.values()):
+        found = find_step(name)
+        execute(found, build(found.config, settings, name), dict(inputs), dict(outputs))
+
+
+def teacher_run(artifacts: Path, folder: Path) -> Path:
+    """What teaches the distilled retriever, as a search of the whole corpus: BM25 and retriever 1, weights from dev."""
+    inputs = {"corpus": artifacts / "ingest" / "corpus", "retriever": artifacts / "retriever_1" / "retriever"}
+    inputs |= {"index": artifacts / "retriever_1_index" / "index"}
+    step("hybrid", inputs | {"bm25": artifacts / "lexical" / "bm25"}, {"hybrid": folder / "hybrid"})
+    step("retrieve", inputs | {"hybrid": folder / "hybrid"}, {"run": folder / "run"})
+    return folder / "run"
+
+
+def run_of(artifacts: Path, model: Path, folder: Path) -> Path:
+    """The run of a model of sentence-transformers, whose texts are cut as those of the start."""
+    start = read_yaml(artifacts / "fetch_model" / "encoder" / "stillhouse.json")
+    cut = {name: start[name] for name in ("query_length", "passage_length")}
+    encoder, index = folder / "encoder", folder / "index"
+    corpus = {"corpus": artifacts / "ingest" / "corpus"}
+    step("fetch-model", {}, {"encoder": encoder}, model=str(model), **cut)
+    step("index", corpus | {"retriever": encoder}, {"index": index})
+    step("retrieve", corpus | {"retriever": encoder, "index": index}, {"run": folder / "run"})
+    return folder / "run"

@@ -35,8 +35,8 @@ OBJECTS = 100_000
 class Choices:
     """How dev is drawn and how many articles and queries of each split are kept (0 = all), by seed.
 
-    `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made. `mixed_pairs` is how
-    many of them join the labelled train queries, as a share of these.
+    `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made. `mixed_pairs` is
+    how many of them join the labelled train queries, as a share of these.
     """
 
     max_articles: int = 0

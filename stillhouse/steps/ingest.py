@@ -113,8 +113,8 @@ class Config:
     )
     mixed_pairs: float = setting(
         0.0,
-        "sentences of the corpus, each with its own passage, that join the labelled train queries, as a share of these: "
-        "1 = as many; 0 = none",
+        "sentences of the corpus, each with its own passage, that join the labelled train queries, as a share of "
+        "these: 1 = as many; 0 = none",
         minimum=0.0,
     )
     test_queries: str = setting(

@@ -34,6 +34,7 @@ def ingest(
     pair_language: str = "en",
     heldout_dev_articles: float = 0.1,
     heldout_test_articles: float = 0.1,
+    mixed_pairs: float = 0.0,
     test_queries: str = "",
     seed: int = 42,
 ):
@@ -71,6 +72,8 @@ def ingest(
         pair_language: the language whose rules split sentences, by its ISO 639-1 code.
         heldout_dev_articles: with pairs, the part of the articles whose queries are dev.
         heldout_test_articles: with pairs, the part of the articles whose queries are test.
+        mixed_pairs: sentences of the corpus, each with its own passage, that join the labelled train queries, as a
+            share of these: 1 = as many; 0 = none.
         test_queries: a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout.
         seed: seed of every random choice.
     """

@@ -43,7 +43,7 @@ def train_retriever(
     negatives_depth: int = 200,
     towers: str = "as_is",
     similarity: str = "cosine",
-    only_better_teacher: bool = False,
+    weak_teacher: str = "distil",
 ):
     """Trains a bi-encoder on positives and hard negatives, with a teacher's scores when given.
 
@@ -96,8 +96,8 @@ def train_retriever(
             one each, which start from the same parameters where the encoder has one.
         similarity: how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot = as
             they are, with temperature 1 (003).
-        only_better_teacher: learn from the teacher only where `score` found that it ranks the dev queries better
-            than its student.
+        weak_teacher: a teacher that `score` found to rank the dev queries no better than its student: distil =
+            learn from it all the same; ignore = train without it; skip = keep the encoder as it is.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -28,8 +28,11 @@ class Config(RetrieverConfig):
         "with temperature 1 (003)",
         choices=("cosine", "dot"),
     )
-    only_better_teacher: bool = setting(
-        False, "learn from the teacher only where `score` found that it ranks the dev queries better than its student"
+    weak_teacher: str = setting(
+        "distil",
+        "a teacher that `score` found to rank the dev queries no better than its student: distil = learn from it all "
+        "the same; ignore = train without it; skip = keep the encoder as it is",
+        choices=("distil", "ignore", "skip"),
     )
 
 
@@ -51,11 +54,18 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"[train-retriever] similarity: dot with temperature {config.temperature:g} multiplies products of whole "
             "vectors; 003 has temperature: 1"
         )
-    distilled = "teacher" in inputs and (not config.only_better_teacher or is_ahead(inputs["teacher"]))
-    if "teacher" in inputs and not distilled:
-        context.log("[train-retriever] the teacher ranks no better than its student: training goes on without it")
+    weak = "teacher" in inputs and config.weak_teacher != "distil" and not is_ahead(inputs["teacher"])
+    skipped = weak and config.weak_teacher == "skip"
+    if weak:
+        then = "the encoder is kept as it is" if skipped else "training goes on without it"
+        context.log(f"[train-retriever] the teacher ranks no better than its student: {then}")
     changes = {} if config.towers == "as_is" else {"towers": config.towers}
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
+    if skipped:
+        encoder.save(outputs["retriever"])
+        write_curves(outputs["curves"], [])
+        return Report("kept as it is: the teacher ranks no better than its student", facts={"distilled": False})
+    distilled = "teacher" in inputs and not weak
     rows = train_retriever(
         encoder,
         Corpus.open(inputs["corpus"]),
@@ -69,7 +79,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
     summary = describe(rows, stop_on(config))
-    if "teacher" in inputs and not distilled:
+    if weak:
         summary += "; without its teacher, which ranks no better than its student"
     return Report(summary, metrics=metrics_of(rows, stop_on(config)), facts={"distilled": distilled})
 

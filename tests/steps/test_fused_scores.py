@@ -12,6 +12,7 @@ import pytest
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
+from stillhouse.evaluation.report.curves import read_curves
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.teacher import CHOICE, Teacher
 
@@ -79,19 +80,25 @@ def with_verdict(folder: Path, target: Path, ahead: bool) -> Path:
     return target
 
 
+def weights_of(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
 def test_only_a_teacher_that_is_ahead_teaches(run_step: Run, inputs: dict[str, Path], tmp_path: Path) -> None:
     teacher = run_step("score", inputs, kind="best", precision="fp32")["teacher"]
     ahead, behind = (with_verdict(teacher, tmp_path / str(verdict), verdict) for verdict in (True, False))
     corpus = {"corpus": inputs["corpus"], "encoder": inputs["retriever"], "negatives": inputs["negatives"]}
     settings = {"max_steps": 2, "batch_size": 4, "negatives_per_query": 2, "learning_rate": 1e-3, "precision": "fp32"}
 
-    def trained(name: str, **more: Path | bool) -> bytes:
+    def trained(name: str, **more: Path | str) -> bytes:
         folders = {port: place for port, place in more.items() if isinstance(place, Path)}
         own = {key: value for key, value in more.items() if not isinstance(value, Path)}
         made = run_step("train-retriever", corpus | folders, name, **settings, **own)["retriever"]
-        return (made / "model.safetensors").read_bytes()
+        return weights_of(made)
 
     plain = trained("plain")
-    assert trained("behind", teacher=behind, only_better_teacher=True) == plain
-    taught = trained("ahead", teacher=ahead, only_better_teacher=True)
+    assert trained("behind", teacher=behind, weak_teacher="ignore") == plain
+    taught = trained("ahead", teacher=ahead, weak_teacher="skip")
     assert taught != plain and taught == trained("always", teacher=behind)
+    assert trained("skipped", teacher=behind, weak_teacher="skip") == weights_of(inputs["retriever"])
+    assert read_curves(tmp_path / "skipped" / "curves").empty

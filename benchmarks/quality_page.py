@@ -43,8 +43,8 @@ def about(found: Cells, size: Size, length: int) -> str:
     return (
         f"{len(found)} of {len(CELLS)} cells are done. {MEASURE} on at most {size.test} test questions, the same in "
         f"all cells of a corpus. Passages are cut at {length} tokens on both sides. {PEER} trains for as much "
-        "processor time as the run took here. Differences are means over questions, of each the mean over seeds, with 95 % "
-        "bootstrap intervals over questions; p by randomisation over questions."
+        "processor time as the run took here. Differences are means over questions, of each the mean over seeds, with "
+        "95 % bootstrap intervals over questions; p by randomisation over questions."
     )
 
 

@@ -1,4 +1,4 @@
-"""Several scores of a passage made one: a weighted sum fitted on judged queries, or ranks alone.
+"""Several scores of a passage made one: a weighted sum fitted on judged queries, scaled scores, or ranks alone.
 
 Shape suffixes: Q queries, K candidates of a query, F scores of a candidate (BM25's, the retriever's, …).
 """
@@ -76,6 +76,24 @@ def _negative_log_likelihood(
 def fuse(scores_QKF: NDArray[np.floating], weights_F: NDArray[np.float64]) -> NDArray[np.float32]:
     """The weighted sum of each candidate's scores, float32 [Q, K]."""
     return (np.asarray(scores_QKF, dtype=np.float64) @ weights_F).astype(np.float32)
+
+
+def convex_combination(
+    bm25_QK: NDArray[np.floating], dense_QK: NDArray[np.floating], candidate_QK: NDArray[np.bool_], share: float
+) -> NDArray[np.float32]:
+    """The sum of both scores, each scaled to lie between 0 and 1 in every query, float32 [Q, K].
+
+    `share` is the weight of the dense score. Dense scores are scaled from the lowest candidate's to the highest's, BM25's
+    from 0 to the highest's (Bruch, Gai and Ingber 2023, "An Analysis of Fusion Functions for Hybrid Retrieval"). No
+    judged query is needed.
+    """
+    low_Q1 = np.where(candidate_QK, dense_QK, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    high_Q1 = np.where(candidate_QK, dense_QK, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
+    range_Q1 = np.where(high_Q1 > low_Q1, high_Q1 - low_Q1, 1.0)
+    most_Q1 = np.where(candidate_QK, bm25_QK, 0.0).max(axis=1, keepdims=True, initial=0.0)
+    dense_QK = (dense_QK - np.where(np.isfinite(low_Q1), low_Q1, 0.0)) / range_Q1
+    fused_QK = share * dense_QK + (1.0 - share) * bm25_QK / np.where(most_Q1 > 0, most_Q1, 1.0)
+    return np.where(candidate_QK, fused_QK, 0.0).astype(np.float32)
 
 
 def reciprocal_ranks(ranks_QKF: NDArray[np.integer]) -> NDArray[np.float32]:

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.retrieval.bm25 import BM25
-from stillhouse.retrieval.fusion import fit_weights, fuse, reciprocal_ranks
+from stillhouse.retrieval.fusion import convex_combination, fit_weights, fuse, reciprocal_ranks
 from stillhouse.retrieval.mining import first_kept, repeated
 from stillhouse.retrieval.runs import order_by_score
 from stillhouse.retrieval.vector_index import VectorIndex
 
 FILE, INDEX = "hybrid.json", "bm25"
-METHODS = ("weights", "ranks", "dense")
+METHODS = ("weights", "convex", "ranks", "dense")
+SHARE = 0.7
+"""The retriever's part of a convex combination that nothing was fitted for (benchmarks/fusion.md)."""
 QUERIES_AT_ONCE = 256
 
 
@@ -30,8 +32,9 @@ QUERIES_AT_ONCE = 256
 class Fusion:
     """How BM25 and the retriever rank together.
 
-    `weights`: bm25 · BM25's score + dense · the vectors' product. `ranks`: reciprocal rank fusion. `dense`: the
-    retriever alone. Each brings its best `depth` passages as candidates.
+    `weights`: bm25 · BM25's score + dense · the vectors' product. `convex`: the same of scores that are scaled to lie
+    between 0 and 1 in every query (`convex_combination`). `ranks`: reciprocal rank fusion. `dense`: the retriever
+    alone. Each brings its best `depth` passages as candidates.
     """
 
     method: str = "dense"
@@ -42,6 +45,8 @@ class Fusion:
     def __str__(self) -> str:
         if self.method == "weights":
             return f"{self.bm25:.3g} · BM25 + {self.dense:.3g} · retriever"
+        if self.method == "convex":
+            return f"{self.bm25:.3g} · scaled BM25 + {self.dense:.3g} · scaled retriever"
         return "reciprocal rank fusion" if self.method == "ranks" else "the retriever alone"
 
 
@@ -112,18 +117,26 @@ def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
     """The fused score of every candidate, float32 [Q, K]."""
     if fusion.method == "ranks":
         return reciprocal_ranks(found.ranks_QKF)
+    if fusion.method == "convex":
+        bm25_QK, dense_QK = np.moveaxis(found.scores_QKF, 2, 0)
+        return convex_combination(bm25_QK, dense_QK, found.rows_QK >= 0, fusion.dense)
     return fuse(found.scores_QKF, np.array([fusion.bm25, fusion.dense]))
 
 
+def unfitted(method: str, depth: int) -> Fusion:
+    """A fusion that needs no judged query: `convex` or `ranks`."""
+    return Fusion(method, 1.0 - SHARE, SHARE, depth) if method == "convex" else Fusion(method, depth=depth)
+
+
 def fit_fusion(found: Candidates, positive_QK: NDArray[np.bool_], known_QK: NDArray[np.bool_], depth: int) -> Fusion:
-    """The weights that make the positives likeliest (`fit_weights`); `ranks` where no query can say anything.
+    """The weights that make the positives likeliest (`fit_weights`); `convex` where no query can say anything.
 
     `known_QK` marks candidates that are positive or wrong: what is neither is left out.
     """
     try:
         bm25, dense = fit_weights(found.scores_QKF, known_QK & (found.rows_QK >= 0), positive_QK)
     except ValueError:
-        return Fusion("ranks", depth=depth)
+        return unfitted("convex", depth)
     # Six digits: what a machine adds up in another order must not change a ranking.
     return Fusion("weights", float(f"{bm25:.6g}"), float(f"{dense:.6g}"), depth)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.retrieval.hybrid import Fusion, HybridIndex, fit_fusion, fused_scores
+from stillhouse.retrieval.hybrid import Fusion, HybridIndex, fit_fusion, fused_scores, unfitted
 from stillhouse.retrieval.judged_queries import JudgedQueries
 from stillhouse.retrieval.runs import order_by_score
 
@@ -32,11 +32,16 @@ def measure_rankings(
     method: str = "auto",
     gpu: bool = False,
 ) -> MeasuredRankings:
-    """Fits the fusion on judged queries, whose vectors are `vectors_QD`, and measures all three rankings on them."""
+    """Fits the fusion on judged queries, whose vectors are `vectors_QD`, and measures all three rankings on them.
+
+    `auto` fits weights on labelled queries alone. Queries made from the corpus repeat its words, so weights that are
+    fitted on them trust BM25 too much; `convex` takes their place.
+    """
     found = hybrid.candidates(judged.texts, vectors_QD, depth, gpu)
-    fusion = Fusion("ranks", depth=depth)
-    if method != "ranks":
+    if method == "weights" or (method == "auto" and judged.labelled):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
+    else:
+        fusion = unfitted("convex" if method == "auto" else method, depth)
     scores = {
         "bm25": np.where(found.ranks_QKF[:, :, 0] > 0, -found.ranks_QKF[:, :, 0], -np.inf),
         "dense": np.where(found.ranks_QKF[:, :, 1] > 0, -found.ranks_QKF[:, :, 1], -np.inf),

@@ -14,7 +14,7 @@ from stillhouse.retrieval.relevance import AnswerSets, never_negative
 
 
 class JudgedQueries:
-    """The judged queries of a split: the source's where it has any, else those made from the corpus.
+    """The judged queries of a split: the source's where it has any (`labelled`), else those made from the corpus.
 
     A passage is right for a query (in its qrels), wrong, or neither: a passage with the text of a right one, or what a
     made query was taken from (`relevance.never_negative`).
@@ -24,7 +24,8 @@ class JudgedQueries:
         queries = corpus.queries_of(split)
         queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
         labelled = queries[queries["origin"] == SOURCE]
-        chosen = labelled if len(labelled) else queries
+        self.labelled = len(labelled) > 0
+        chosen = labelled if self.labelled else queries
         self.query_ids = list(chosen["query_id"])
         self.texts = list(chosen["text"])
         self._right = AnswerSets(*corpus.positives(self.query_ids))

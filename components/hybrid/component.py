@@ -30,8 +30,8 @@ def hybrid(
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         method: weights = the weighted sum of BM25's score and the vectors' product that makes the dev queries'
-            right answers likeliest; ranks = reciprocal rank fusion; auto = weights, or ranks where the corpus has
-            no dev queries.
+            right answers likeliest; convex = a fixed weight of scores that are scaled to lie between 0 and 1; ranks
+            = reciprocal rank fusion; auto = weights, or convex where the corpus has no labelled dev queries.
         depth: candidates that each of the two brings.
     """
     from stillhouse.surfaces.component import run_component

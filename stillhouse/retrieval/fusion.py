@@ -83,9 +83,9 @@ def convex_combination(
 ) -> NDArray[np.float32]:
     """The sum of both scores, each scaled to lie between 0 and 1 in every query, float32 [Q, K].
 
-    `share` is the weight of the dense score. Dense scores are scaled from the lowest candidate's to the highest's, BM25's
-    from 0 to the highest's (Bruch, Gai and Ingber 2023, "An Analysis of Fusion Functions for Hybrid Retrieval"). No
-    judged query is needed.
+    `share` is the weight of the dense score. Dense scores are scaled from the lowest candidate's to the highest's,
+    BM25's from 0 to the highest's (Bruch, Gai and Ingber 2023, "An Analysis of Fusion Functions for Hybrid Retrieval").
+    No judged query is needed.
     """
     low_Q1 = np.where(candidate_QK, dense_QK, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     high_Q1 = np.where(candidate_QK, dense_QK, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)

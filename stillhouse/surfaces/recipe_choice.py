@@ -31,7 +31,7 @@ def passage_length(look: FirstLook) -> int:
 
 def fitted(recipe: str, look: FirstLook | None) -> Mapping[str, Mapping[str, Any]]:
     """The settings, by section, that `new` changes in a recipe of its choice."""
-    if recipe != LABELLED or look is None or not look.words:
+    if recipe not in (LABELLED, UNLABELLED) or look is None or not look.words:
         return {}
     return {"fetch_model": {"passage_length": passage_length(look)}}
 
@@ -41,4 +41,5 @@ def describe(recipe: str, look: FirstLook) -> str:
     number = f"{look.passages:,} passages" if look.whole else f"at least {look.passages:,} passages"
     questions = "training questions" if look.labelled else "no training questions"
     line = f"read as {look.format}: {number}, 95 % of them of at most {look.words} words, {questions}; recipe {recipe}"
-    return line + (f", passages cut at {passage_length(look)} tokens" if recipe == LABELLED else "")
+    fits = recipe in (LABELLED, UNLABELLED)
+    return line + (f", passages cut at {passage_length(look)} tokens" if fits else "")

@@ -45,7 +45,8 @@ def test_labelled_questions_get_their_recipe_and_whole_passages(here: Path, word
 
 
 def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
-    assert made(str(beir(here / "corpus", 50, ("test",))))["ingest"]["queries"] == "pairs"
+    recipe = made(str(beir(here / "corpus", 100, ("test",))))
+    assert recipe["ingest"]["queries"] == "pairs" and recipe["fetch_model"]["passage_length"] == 160
 
 
 def test_the_sample_has_its_own(here: Path) -> None:

@@ -240,13 +240,19 @@ def _pair_lesson(
 
 
 def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[dict[str, Any]]:
-    """A few held-out passages with the tokens that their vectors rank first, for the page of a comparison."""
-    ids_BL, top_BK = signals.nearest_tokens(EXAMPLES, COVERAGE_RANK)
+    """A few held-out passages with the tokens that their vectors rank first, for the page of a comparison.
+
+    `in_passage`: whether the token's id is among the passage's own, which the names of word pieces do not show.
+    """
+    ids_BL, top_BK, hits_BK = signals.nearest_tokens(EXAMPLES, COVERAGE_RANK)
     names = encoder.tokenizer.convert_ids_to_tokens
     return [
         {
             "passage": encoder.tokenizer.decode(ids, skip_special_tokens=True),
-            "tokens": [{"token": token, "rank": rank} for rank, token in enumerate(names(top), start=1)],
+            "tokens": [
+                {"token": token, "rank": rank, "in_passage": hit}
+                for rank, (token, hit) in enumerate(zip(names(top), hits), start=1)
+            ],
         }
-        for ids, top in zip(ids_BL.tolist(), top_BK.tolist())
+        for ids, top, hits in zip(ids_BL.tolist(), top_BK.tolist(), hits_BK.tolist())
     ]

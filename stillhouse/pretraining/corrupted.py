@@ -107,6 +107,16 @@ class Corruptor:
         hidden_BLL = self._hidden(passages, rng) if self.objective.decoder == "enhanced" else None
         return MaskedPassages(passages, masks, standing_in, hidden_BLL, rng)
 
+    def predicted(self, drawn: MaskedPassages) -> dict[str, int]:
+        """How many positions the losses of `encoder` and of `decoder` fall on; 0 where the row has no such loss."""
+        ordinary = int((~drawn.passages.special).sum())
+        places = {"encoder": self.objective.encoder.draw != "none", "decoder": self.objective.decoder != "none"}
+        masks = {"encoder": drawn.masks[0], "decoder": drawn.masks[-1]}
+        return {
+            term: (ordinary if self.objective.predicts_all(term == "decoder") else int(masks[term].sum())) if has else 0
+            for term, has in places.items()
+        }
+
     def batch(self, drawn: MaskedPassages) -> CorruptedBatch:
         """Masked passages on the device, with the generator's tokens where it has some."""
         passages = drawn.passages

@@ -109,12 +109,13 @@ class Corruptor:
 
     def predicted(self, drawn: MaskedPassages) -> dict[str, int]:
         """How many positions the losses of `encoder` and of `decoder` fall on; 0 where the row has no such loss."""
-        ordinary = int((~drawn.passages.special).sum())
-        places = {"encoder": self.objective.encoder.draw != "none", "decoder": self.objective.decoder != "none"}
-        masks = {"encoder": drawn.masks[0], "decoder": drawn.masks[-1]}
+
+        def count(mask_BL: Mask, of_decoder: bool) -> int:
+            return int((~drawn.passages.special if self.objective.predicts_all(of_decoder) else mask_BL).sum())
+
         return {
-            term: (ordinary if self.objective.predicts_all(term == "decoder") else int(masks[term].sum())) if has else 0
-            for term, has in places.items()
+            "encoder": count(drawn.masks[0], of_decoder=False) if self.objective.encoder.draw != "none" else 0,
+            "decoder": count(drawn.masks[-1], of_decoder=True) if self.objective.decoder != "none" else 0,
         }
 
     def batch(self, drawn: MaskedPassages) -> CorruptedBatch:

@@ -106,6 +106,6 @@ def test_a_loss_is_the_mean_over_the_tokens_of_all_parts(
     assert len(training) == 3 * STEPS and len(measured) == 3 * (STEPS + 1)
     assert len({terms[name][1] for terms in training for name in terms}) > 3, "parts differ in tokens"
     for step in range(STEPS):
-        assert float(rows[step + 1]["train_loss"]) == pytest.approx(over_all(training[3 * step :][:3]), rel=1e-6)
+        assert float(rows[step + 1]["train_loss"]) == pytest.approx(over_all(training[3 * step :][:3]), rel=3e-6)
     for number, row in enumerate(rows):
-        assert float(row["heldout_loss"]) == pytest.approx(over_all(measured[3 * number :][:3]), rel=1e-6)
+        assert float(row["heldout_loss"]) == pytest.approx(over_all(measured[3 * number :][:3]), rel=3e-6)

@@ -39,6 +39,7 @@ class Mutant:
 
 
 BATCHES, STEPS = "tests/training/test_batches.py", "tests/training/test_loop.py::test_clipping_and_decay_written_out"
+DECAY = "tests/training/test_weight_decay.py"
 ARTIFACTS, LOSSES = "tests/test_artifacts.py", "tests/retrieval/test_losses.py"
 SEARCH, RUNS = "tests/retrieval/test_exact_search.py", "tests/retrieval/test_runs.py"
 CORRUPTION, MEASURES = "tests/pretraining/test_corruption.py", "tests/evaluation/test_measures.py"
@@ -62,7 +63,20 @@ MUTANTS = (
     ),
     # The optimiser.
     Mutant("gradients are not clipped", "training/loop.py", "config.clip or math.inf", "math.inf", (STEPS,)),
-    Mutant("no weight decay", "training/loop.py", "weight_decay=config.weight_decay", "weight_decay=0.0", (STEPS,)),
+    Mutant(
+        "no weight decay",
+        "training/loop.py",
+        "decay_groups(model, config.weight_decay)",
+        "decay_groups(model, 0.0)",
+        (STEPS,),
+    ),
+    Mutant(
+        "weight decay of biases too",
+        "training/weight_decay.py",
+        'name.endswith("bias") or id(parameter) in of_norms',
+        "id(parameter) in of_norms",
+        (DECAY,),
+    ),
     Mutant("the rate rises a step late", "training/loop.py", "(step + 1) / rise", "step / rise", (STEPS,)),
     # What a power cut would leave.
     Mutant(

@@ -25,7 +25,8 @@ class Outcome:
 
     `test` and `dev`: float64 columns named by the measures, indexed by `query_id`; dev may be empty. `signals`: columns
     `step` (int64), `signal`, `value` (float64), long form. `coverage`: columns `k` (int64), `coverage` (float64).
-    `examples`: for some passages the tokens that its vector ranks first, {passage, tokens: [{token, rank}]}.
+    `examples`: for some passages the tokens that its vector ranks first, {passage, tokens: [{token, rank,
+    in_passage}]}.
     `failure` says why there is nothing of all that. Speed is in passages a second, memory in MiB; 0 = not known.
     """
 
@@ -132,12 +133,20 @@ def read_examples(curves: Path) -> tuple[Mapping[str, Any], ...]:
         return tuple(
             {
                 "passage": str(item["passage"]),
-                "tokens": [{"token": str(token["token"]), "rank": int(token["rank"])} for token in item["tokens"]],
+                "tokens": [_ranked_token(token) for token in item["tokens"]],
             }
             for item in content
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except KeyError as error:  # written by an earlier version, or by another hand
+        raise InputError(f"{path} has no field {error}; run the pre-training that writes {curves} again") from None
+    except (ValueError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error}); run the pre-training that writes {curves} again") from None
+
+
+def _ranked_token(token: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(token["in_passage"], bool):
+        raise ValueError(f"in_passage is {token['in_passage']!r}, not true or false")
+    return {"token": str(token["token"]), "rank": int(token["rank"]), "in_passage": token["in_passage"]}
 
 
 def _csv(path: Path, columns: list[str]) -> pd.DataFrame | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,9 +105,9 @@ def headline(table: Table) -> dict[str, Any]:
 
 
 def token_examples(table: Table, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """For some passages the tokens that each variant's vector ranks first, and which stand in the passage.
+    """For some passages the tokens that each variant's vector ranks first, and which are in the passage.
 
-    A passage is shown with every variant that has it, of the first seed that tells of it.
+    A passage is shown with every variant that has it, of the first seed that has it.
     """
     found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for outcome in outcomes:
@@ -118,25 +117,14 @@ def token_examples(table: Table, outcomes: Sequence[Outcome]) -> list[dict[str, 
     colour = colours(table.sweep)
     shown = []
     for passage in chosen:
-        words = re.findall(r"\w+|[^\w\s]", passage.lower())
         variants = []
         for name, tokens in found[passage].items():
-            told = [
-                {"token": token["token"], "hit": stands_in(token["token"].lower(), words)}
-                for token in sorted(tokens, key=lambda token: token["rank"])
-            ]
-            hits = sum(bool(token["hit"]) for token in told)
-            row = {"title": _title(table, name), "colour": svg.colour(colour[name]), "tokens": told, "hits": hits}
+            ranked = sorted(tokens, key=lambda token: token["rank"])
+            hits = sum(token["in_passage"] for token in ranked)
+            row = {"title": _title(table, name), "colour": svg.colour(colour[name]), "tokens": ranked, "hits": hits}
             variants.append(row)
         shown.append({"passage": passage, "variants": variants})
     return shown
-
-
-def stands_in(token: str, words: Sequence[str]) -> bool:
-    """Whether a word piece is of one of the words: it begins one, or with ## it goes on in one."""
-    if token.startswith("##"):
-        return any(token[2:] in word[1:] for word in words)
-    return any(word.startswith(token) for word in words)
 
 
 def _row(table: Table, row: Row) -> dict[str, Any]:

@@ -107,6 +107,17 @@ class Corruptor:
         hidden_BLL = self._hidden(passages, rng) if self.objective.decoder == "enhanced" else None
         return MaskedPassages(passages, masks, standing_in, hidden_BLL, rng)
 
+    def predicted(self, drawn: MaskedPassages) -> dict[str, int]:
+        """How many positions the losses of `encoder` and of `decoder` fall on; 0 where the row has no such loss."""
+
+        def count(mask_BL: Mask, of_decoder: bool) -> int:
+            return int((~drawn.passages.special if self.objective.predicts_all(of_decoder) else mask_BL).sum())
+
+        return {
+            "encoder": count(drawn.masks[0], of_decoder=False) if self.objective.encoder.draw != "none" else 0,
+            "decoder": count(drawn.masks[-1], of_decoder=True) if self.objective.decoder != "none" else 0,
+        }
+
     def batch(self, drawn: MaskedPassages) -> CorruptedBatch:
         """Masked passages on the device, with the generator's tokens where it has some."""
         passages = drawn.passages

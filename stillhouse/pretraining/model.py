@@ -5,6 +5,7 @@ Shape suffixes: B passages, L tokens, D hidden width, N positions with a loss.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -93,10 +94,16 @@ class BottleneckPretraining(nn.Module):
             self.generator.eval()
         return self
 
-    def forward(self, batch: CorruptedBatch, bag_weight: float = 1.0) -> Tensor:
+    def forward(
+        self, batch: CorruptedBatch, bag_weight: float = 1.0, factors: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """The sum of `parts(batch)`, the bag of words times its weight, other terms times their `factors`, if any."""
         parts = self.parts(batch)
         if "bag_of_words" in parts:
             parts["bag_of_words"] = bag_weight * parts["bag_of_words"]
+        for name, factor in (factors or {}).items():
+            if name in parts:
+                parts[name] = parts[name] * factor.to(parts[name].dtype)
         return torch.stack(list(parts.values())).sum()
 
     def parts(self, batch: CorruptedBatch) -> dict[str, Tensor]:
@@ -166,7 +173,7 @@ class BottleneckPretraining(nn.Module):
         never predicted. Where the row predicts what was replaced, it is the binary cross-entropy of that (001 §5.1); a
         sample equal to the original token counts as original, as in ELECTRA.
         """
-        whole = self.objective.positions == "all" or (corrupted is batch.decoder and self.reads_clean)
+        whole = self.objective.predicts_all(of_decoder=corrupted is batch.decoder)
         wanted_BL = ~batch.special_BL if whole else corrupted.mask_BL
         # Found once: on a GPU, every search for what is true waits for all work handed over before.
         place_N = wanted_BL.flatten().nonzero().squeeze(1)
@@ -184,12 +191,6 @@ class BottleneckPretraining(nn.Module):
         states_NE = self.family.transform(self.model)(states_ND)
         weight_VE, bias_V = output_matrix(self.model)
         return token_cross_entropy(states_NE, weight_VE, bias_V, targets_N, weights_N)
-
-    @property
-    def reads_clean(self) -> bool:
-        """Whether the decoder's input is not corrupted: then it predicts every token."""
-        corruption = self.objective.decoder_corruption
-        return corruption is not None and corruption.draw == "none"
 
     def _weights(self, wanted_BL: Tensor) -> Tensor:
         if self.options.loss_mean == "token":

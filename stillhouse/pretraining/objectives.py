@@ -85,6 +85,11 @@ class Objective:
         """Whether the encoder learns to fill in [MASK], so that its head can be held to that."""
         return self.encoder.draw != "none" and self.encoder.replacement != "generator"
 
+    def predicts_all(self, of_decoder: bool) -> bool:
+        """Whether a loss falls on all tokens; else on the corrupted ones. A decoder that reads them clean has all."""
+        clean = self.decoder_corruption is not None and self.decoder_corruption.draw == "none"
+        return self.positions == "all" or (of_decoder and clean)
+
 
 TABLE: tuple[Objective, ...] = (
     Objective(

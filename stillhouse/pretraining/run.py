@@ -39,13 +39,14 @@ from stillhouse.pretraining.pairs.settings import pair_tasks
 from stillhouse.pretraining.pairs.task import PairMaker, open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import COVERAGE_RANK, COVERAGE_RANKS, Signals
+from stillhouse.pretraining.token_mean import all_tokens, token_factors
 from stillhouse.pretraining.tokens import TokenCache
 from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
 from stillhouse.training.curves import CurveRow, Watch
 from stillhouse.training.loop import train
 from stillhouse.training.precision import autocast
-from stillhouse.training.processes import own_parts
+from stillhouse.training.processes import add_up, own_parts
 
 EXAMPLES = 3
 
@@ -139,18 +140,35 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
             for number, part in ((number, parts[number]) for number in own_parts(len(parts)))
         ]
 
+    over_tokens = config.loss_mean == "token" and objective is not None
+
+    def factors(drawn: Any, share: float, total: Tensor | None) -> dict[str, Any]:
+        return {} if total is None else {"factors": token_factors(make.predicted(drawn), share, total)}
+
     def batch_losses(step: int) -> Iterator[Tensor]:
         weights = {"bag_weight": bag_weight(step, steps, config.bag_weight_end)} if lesson.weighted else {}
-        for number, share, drawn in ahead(step):
+        parts, total = ahead(step), None
+        if over_tokens:
+            total = all_tokens((make.predicted(drawn) for _, _, drawn in parts), device)
+            add_up(total)
+        for number, share, drawn in parts:
             # Dropout is a part's own too, whichever process computes it.
             torch.manual_seed((config.seed * 1_000_003 + step) * 1_009 + number)
-            yield lesson.module(make.batch(drawn), **weights) * share
+            yield lesson.module(make.batch(drawn), **weights, **factors(drawn, share, total)) * share
+
+    def heldout_drawn() -> Iterator[tuple[int, Any]]:
+        return fixed_batches(make.draw, lesson.heldout, config.seed, HELDOUT)
+
+    heldout_total = all_tokens((make.predicted(d) for _, d in heldout_drawn()), device) if over_tokens else None
 
     def heldout_loss() -> float:
-        batches = math.ceil(len(lesson.heldout) / HELDOUT_BATCH)
-        fixed = fixed_batches(make, lesson.heldout, config.seed, HELDOUT)
-        made = context.progress(fixed, "held-out loss", batches, "batch")
-        return sum(size * float(lesson.module(inputs)) for size, inputs in made) / len(lesson.heldout)
+        count = len(lesson.heldout)
+        batches = context.progress(heldout_drawn(), "held-out loss", math.ceil(count / HELDOUT_BATCH), "batch")
+        losses = (
+            size * float(lesson.module(make.batch(drawn), **factors(drawn, size / count, heldout_total)))
+            for size, drawn in batches
+        )
+        return sum(losses) / count
 
     encoder.model.to(device)
     pair_module = lesson.module if isinstance(lesson.module, PairPretraining) else None
@@ -240,13 +258,19 @@ def _pair_lesson(
 
 
 def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[dict[str, Any]]:
-    """A few held-out passages with the tokens that their vectors rank first, for the page of a comparison."""
-    ids_BL, top_BK = signals.nearest_tokens(EXAMPLES, COVERAGE_RANK)
+    """A few held-out passages with the tokens that their vectors rank first, for the page of a comparison.
+
+    `in_passage`: whether the token's id is among the passage's own, which the names of word pieces do not show.
+    """
+    ids_BL, top_BK, hits_BK = signals.nearest_tokens(EXAMPLES, COVERAGE_RANK)
     names = encoder.tokenizer.convert_ids_to_tokens
     return [
         {
             "passage": encoder.tokenizer.decode(ids, skip_special_tokens=True),
-            "tokens": [{"token": token, "rank": rank} for rank, token in enumerate(names(top), start=1)],
+            "tokens": [
+                {"token": token, "rank": rank, "in_passage": hit}
+                for rank, (token, hit) in enumerate(zip(names(top), hits), start=1)
+            ],
         }
-        for ids, top in zip(ids_BL.tolist(), top_BK.tolist())
+        for ids, top, hits in zip(ids_BL.tolist(), top_BK.tolist(), hits_BK.tolist())
     ]

@@ -84,7 +84,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     loss_mean: str = setting(
         "passage",
         "passage = the mean over a passage's positions, then over passages, as in 001 eq. 2; token = over all "
-        "positions of the part of a batch that is computed at once, as in the code of 001",
+        "predicted tokens of a batch, in however many parts; the code of 001 has that of each GPU's part",
         choices=("passage", "token"),
     )
     generator_weight: float = setting(0.2, "weight of the loss of a generator that learns (the code of 001)", minimum=0)

@@ -96,10 +96,18 @@ class Signals:
             passages += len(batch.ids_BL)
         return {rank: total / max(1, passages) for rank, total in totals.items()}
 
-    def nearest_tokens(self, passages: int, rank: int) -> tuple[Tensor, Tensor]:
-        """The ids [B, L] of the first `passages` held-out passages and their vectors' top `rank` tokens [B, K]."""
+    def nearest_tokens(self, passages: int, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The first `passages` held-out passages and the tokens that their vectors rank first.
+
+        Gives the ids of the passages, int64 [B, L], those of their vectors' top `rank` tokens, int64 [B, K], and which
+        of these are among the passage's own, bool [B, K], as `token_coverage` counts them.
+        """
         batch = self.masked[0]
-        return batch.ids_BL[:passages].cpu(), self._project(batch)[:passages].topk(rank, dim=1).indices.cpu()
+        logits_BV = self._project(batch)[:passages]
+        ids_BL, special_BL = batch.ids_BL[:passages], batch.special_BL[:passages]
+        top_BK = logits_BV.topk(rank, dim=1).indices
+        hits_BK = tokens_inside(ids_BL, special_BL, logits_BV.shape[1]).gather(1, top_BK)
+        return ids_BL.cpu(), top_BK.cpu(), hits_BK.cpu()
 
     def _project(self, batch: CorruptedBatch) -> Tensor:
         """The vectors of a batch's passages, read unmasked, in the space of the vocabulary [B, V]."""
@@ -138,11 +146,17 @@ def token_coverage(logits_BV: Tensor, ids_BL: Tensor, special_BL: Tensor, ranks:
 
     002 Algorithm 1; a text's tokens are a set, without special ones. A text without tokens has coverage 0.
     """
-    inside_BV = torch.zeros(logits_BV.shape, dtype=torch.bool, device=logits_BV.device)
-    inside_BV.scatter_(1, ids_BL.masked_fill(special_BL, 0), True)
-    # Special tokens and padding were marked as token 0, which counts only where the text has it.
-    inside_BV[:, 0] = ((ids_BL == 0) & ~special_BL).any(1)
+    inside_BV = tokens_inside(ids_BL, special_BL, logits_BV.shape[1])
     size_B = inside_BV.sum(1).clamp(min=1)
     top_BK = logits_BV.topk(min(max(ranks), logits_BV.shape[1]), dim=1).indices
     hits_BK = inside_BV.gather(1, top_BK).cumsum(1)
     return [hits_BK[:, min(rank, hits_BK.shape[1]) - 1] / size_B for rank in ranks]
+
+
+def tokens_inside(ids_BL: Tensor, special_BL: Tensor, vocabulary: int) -> Tensor:
+    """Which tokens of the vocabulary a text has, bool [B, V]; special tokens and padding do not count."""
+    inside_BV = torch.zeros(len(ids_BL), vocabulary, dtype=torch.bool, device=ids_BL.device)
+    inside_BV.scatter_(1, ids_BL.masked_fill(special_BL, 0), True)
+    # Special tokens and padding were marked as token 0, which counts only where the text has it.
+    inside_BV[:, 0] = ((ids_BL == 0) & ~special_BL).any(1)
+    return inside_BV

@@ -26,6 +26,7 @@ from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.settings import TrainingConfig
 from stillhouse.training.unpadded import leaves_padding_out, without_padding
+from stillhouse.training.weight_decay import decay_groups
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
@@ -53,7 +54,7 @@ def train(
     join(device)
     model.to(device)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
+    optimizer = torch.optim.AdamW(decay_groups(model, config.weight_decay), lr=config.learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
         lambda step: learning_rate_factor(step, steps, config.warmup_steps or math.ceil(config.warmup * steps)),

@@ -26,7 +26,7 @@ class TrainingConfig:
         "stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the end",
         minimum=0,
     )
-    weight_decay: float = setting(0.0, "weight decay of AdamW", minimum=0)
+    weight_decay: float = setting(0.0, "weight decay of AdamW, which leaves out biases and layer norms", minimum=0)
     clip: float = setting(1.0, "gradients are scaled down to this norm; 0 = never", minimum=0)
     heldout_every: int = setting(0, "steps between two held-out losses; 0 = ten times a training", minimum=0)
     precision: str = setting(

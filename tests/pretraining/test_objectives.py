@@ -328,7 +328,7 @@ def test_a_batch_with_a_passage_without_tokens_has_a_finite_loss() -> None:
 
 
 def test_the_mean_over_all_positions_of_the_batch() -> None:
-    """The authors' code of 001: 10 tokens of three passages weigh the same, where eq. 2 weighs passages."""
+    """As the code of 001 on one GPU: 10 tokens of three passages weigh the same, where eq. 2 weighs passages."""
     objective = find_objective("simlm")
     training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(loss_mean="token")).double()
     batch = batch_of(objective)

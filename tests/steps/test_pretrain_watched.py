@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from stillhouse.artifacts import digest_files
 from stillhouse.config import build
@@ -54,6 +55,20 @@ def test_signals_change_nothing(inputs: dict[str, Path], tmp_path: Path) -> None
     assert digest_files(watched)["model.safetensors"] == digest_files(unwatched)["model.safetensors"]
     assert (tmp_path / "True" / "curves" / "signals.csv").exists()
     assert not (tmp_path / "False" / "curves" / "signals.csv").exists()
+
+
+def test_examples_of_coverage_say_which_tokens_the_passage_has(inputs: dict[str, Path], tmp_path: Path) -> None:
+    """A token is in a passage where its id is among those that the tokenizer makes of the passage's text."""
+    encoder = pretrain(inputs, tmp_path, max_steps=1)
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    examples = json.loads((tmp_path / "curves" / "coverage_examples.json").read_text(encoding="utf-8"))
+    expected, found = [], []
+    for example in examples:
+        own = set(tokenizer(example["passage"], add_special_tokens=False)["input_ids"]) - {*tokenizer.all_special_ids}
+        expected += [tokenizer.convert_tokens_to_ids(token["token"]) in own for token in example["tokens"]]
+        found += [token["in_passage"] for token in example["tokens"]]
+    assert len(examples) == 3 and len(found) == 60
+    assert found == expected and {*found} == {True, False}
 
 
 def test_how_often_is_measured_changes_no_training_step(inputs: dict[str, Path], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Two processes on one training make the same model as one that computes the same parts."""
+"""Two processes on one training make the same model as one that computes the same parts; tokens are counted in both."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from stillhouse.steps.tokenize import STEP as TOKENIZE
 
 SETTINGS = {
     "objective": "mlm",
+    "loss_mean": "token",
     "accumulate": 2,
     "max_steps": 6,
     "batch_size": 8,
@@ -64,8 +65,9 @@ def test_two_processes_make_the_model_of_one(tokens: Path, tiny_model: Path, tmp
             continue
         torch.testing.assert_close(weights[1][name], value, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
     curves = [(tmp_path / str(count) / "curves" / "curves.csv").read_text().splitlines() for count in (1, 2)]
-    losses = [[float(row.split(",")[2]) for row in rows[1:]] for rows in curves]
+    trained, losses = ([[float(row.split(",")[column]) for row in rows[1:]] for rows in curves] for column in (1, 2))
     assert losses[0][-1] < losses[0][0]
+    assert trained[1] == pytest.approx(trained[0], abs=1e-4)
     assert losses[1] == pytest.approx(losses[0], abs=1e-4)
     assert read_manifest(both).facts["steps"] == 6
     assert logs[1].count("[pretrain] read") == 1, "one process alone writes and logs"

@@ -81,7 +81,7 @@ def pretrain(
         warmup_steps: the same as a number of steps; 0 = as warmup says.
         last_step: stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the
             end.
-        weight_decay: weight decay of AdamW.
+        weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
@@ -151,7 +151,7 @@ def pretrain(
             = each position takes one of n masks of its passage, as in the code of RetroMAE (256).
         importance_noise: standard deviation of the noise on AMI (003 Algorithm 1).
         loss_mean: passage = the mean over a passage's positions, then over passages, as in 001 eq. 2; token = over
-            all positions of the part of a batch that is computed at once, as in the code of 001.
+            all predicted tokens of a batch, in however many parts; the code of 001 has that of each GPU's part.
         generator_weight: weight of the loss of a generator that learns (the code of 001).
         bag_logits: bag of words: embeddings = the vector times the word embeddings, as in 002 eq. 11; head =
             through the whole language-model head, as in the code of 002.

@@ -64,7 +64,7 @@ def train_retriever(
         warmup_steps: the same as a number of steps; 0 = as warmup says.
         last_step: stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the
             end.
-        weight_decay: weight decay of AdamW.
+        weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
         clip: gradients are scaled down to this norm; 0 = never.
         heldout_every: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.

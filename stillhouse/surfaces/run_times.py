@@ -1,5 +1,7 @@
 """How long uses of steps took on this machine, and what is left of a run by that.
 
+What never ran here is reckoned from its arithmetic (`first_run_times`) once corpus and starting model are there.
+
 Seconds are kept in the work area, never in an artifact: `times/<step>.json` maps a use to the digest of its settings
 to [seconds, passages of the corpus]. They are a convenience; a file that is damaged, that others wrote, or that cannot
 be written changes nothing but the estimates.
@@ -17,9 +19,10 @@ from typing import Any
 from stillhouse.artifacts import digest_json, read_manifest
 from stillhouse.context import device, work_root
 from stillhouse.errors import InputError
-from stillhouse.graph import CORPUS, Use
+from stillhouse.graph import CORPUS, START, Use
 from stillhouse.monitoring.duration import in_words
 from stillhouse.own_files import own_file
+from stillhouse.surfaces.first_run_times import on_processor, predicted_seconds, scale_of
 
 Times = dict[str, dict[str, list[float]]]
 KEPT = 10
@@ -53,10 +56,18 @@ def expected_seconds(use: Use, config: Any, root: Path) -> float | None:
 
 def estimate(uses: Iterable[Use], configs: Mapping[str, Any], root: Path, left: str = "") -> str:
     """The time that uses will take together, as "about 12 min" and the word `left`, or that it is not known."""
+    uses = list(uses)
     expected = [expected_seconds(use, configs[use.name], root) for use in uses]
     known = [seconds for seconds in expected if seconds is not None]
     if len(known) == len(expected):
         return f"about {in_words(sum(known))}{left}"
+    scale = scale_of(root / CORPUS["corpus"], root / START) if on_processor() else None
+    if scale is not None:
+        reckoned = [
+            predicted_seconds(use.step_name, configs[use.name], scale) if seconds is None else seconds
+            for use, seconds in zip(uses, expected)
+        ]
+        return f"about {in_words(sum(reckoned))}{left}, reckoned from the speed of this machine"
     if not known:
         return "no estimate yet, as nothing like it has run here"
     new = f"{len(expected) - len(known)} of {len(expected)}"

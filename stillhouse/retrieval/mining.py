@@ -23,7 +23,7 @@ from stillhouse.retrieval.negatives import SPLITS, training_queries
 from stillhouse.retrieval.relevance import AnswerSets, never_negative
 from stillhouse.retrieval.vector_index import VectorIndex
 
-AMONG = ("corpus", "answers")
+AMONG = ("corpus", "answers", "train_answers")
 QUERIES_AT_ONCE = 4096
 PAIRS_AT_ONCE = 65_536
 DRAWS_AT_ONCE = 2**23
@@ -52,7 +52,8 @@ class MiningQueries:
 
     A right answer (`never_negative`) may not. With `among` "answers" a negative is a passage that answers another query
     of the same split. Where splits divide the passages (by article, say), passages of the other splits are wrong for
-    every train query, and a model that sees them as negatives learns them by heart as wrong. With `without_answers` a
+    every train query, and a model that sees them as negatives learns them by heart as wrong. With "train_answers" that
+    holds for train queries alone, and the dev queries' candidates are of the whole corpus. With `without_answers` a
     passage that holds one of the query's answers (`AnswerMatcher`) may not be its negative, as on NQ in 001 Appendix B.
     Raises `InputError` where there are no answers to look for.
     """
@@ -73,11 +74,15 @@ class MiningQueries:
                     "without_answers: the corpus has no answers of train and dev queries; leave it out, or ingest a "
                     "source with answers"
                 )
-        self._pools: list[Rows] = []
-        if among == "answers":
+        self._pools: list[Pool] = []
+        """Of each split, where not all passages may be negatives of all queries."""
+        if among != "corpus":
             split_R = np.repeat(self._split_Q, np.diff(offsets))
-            self._pools = [np.unique(right[split_R == split]) for split in range(len(SPLITS))]
-            self._in_pools = AnswerSets(np.cumsum([0, *map(len, self._pools)]), np.concatenate(self._pools))
+            limited = SPLITS if among == "answers" else SPLITS[:1]
+            rows = [np.unique(right[split_R == split]) for split in range(len(limited))]
+            self._in_pools = AnswerSets(np.cumsum([0, *map(len, rows)]), np.concatenate(rows))
+            self._pools = [Pool(len(own), own) for own in rows]
+            self._pools += [Pool(self.passages)] * (len(SPLITS) - len(limited))
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -91,10 +96,7 @@ class MiningQueries:
         """Queries that share the passages which may be their negatives, some at a time, and these passages."""
         parts = [(np.arange(len(self)), Pool(self.passages))]
         if self._pools:
-            parts = [
-                (np.flatnonzero(self._split_Q == split), Pool(len(rows), rows))
-                for split, rows in enumerate(self._pools)
-            ]
+            parts = [(np.flatnonzero(self._split_Q == split), pool) for split, pool in enumerate(self._pools)]
         for queries, pool in parts:
             for start in range(0, len(queries), QUERIES_AT_ONCE):
                 yield queries[start : start + QUERIES_AT_ONCE], pool
@@ -102,8 +104,10 @@ class MiningQueries:
     def may_be_negative(self, queries_B: NDArray[np.int64], rows_BK: Rows) -> NDArray[np.bool_]:
         """Whether each row may be a negative of its query; padding may not."""
         may_BK = (rows_BK >= 0) & ~self._answers.hold(queries_B[:, None], rows_BK)
-        if self._pools:
-            may_BK &= self._in_pools.hold(self._split_Q[queries_B][:, None], rows_BK)
+        for split, pool in enumerate(self._pools):
+            if pool.rows is not None:
+                own_B1 = (self._split_Q[queries_B] == split)[:, None]
+                may_BK &= ~own_B1 | self._in_pools.hold(np.full((1, 1), split), rows_BK)
         if self._matcher is not None:
             place_P, column_P = np.nonzero(may_BK)
             may_BK[place_P, column_P] = ~self._matcher.match(queries_B[place_P], rows_BK[place_P, column_P])

@@ -24,8 +24,9 @@ class Config:
     negatives_among: str = setting(
         "corpus",
         "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
-        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong",
-        choices=("corpus", "answers"),
+        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong; "
+        "train_answers = that for train queries alone, so that choices on dev queries are made among all passages",
+        choices=("corpus", "answers", "train_answers"),
     )
 
 

@@ -23,7 +23,7 @@ from stillhouse.retrieval.settings import read_alphas
 
 TRAINED = 3.0
 """A training step's operations, as a multiple of the way forwards."""
-SHARE_OF_SPEED = 0.5
+SHARE_OF_SPEED = 0.7
 """Of a matrix product's speed, what a model reaches."""
 OVERHEAD = 5.0
 """Seconds to start a process, import PyTorch and load what a step reads."""

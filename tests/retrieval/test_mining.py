@@ -69,9 +69,16 @@ def search_of(asked: list[int]):  # type: ignore[no-untyped-def]
     return search
 
 
+def answering(among: str, number: int) -> range:
+    """The passages that may be negatives of query `number`, its own included: 12 train queries, then 6 of dev."""
+    if among == "corpus" or (among == "train_answers" and number >= 12):
+        return range(24)
+    return range(12) if number < 12 else range(12, 18)
+
+
 @pytest.mark.parametrize("limit", [None, 20.0])
 @pytest.mark.parametrize("skip_best", [0, 2])
-@pytest.mark.parametrize("among", ["corpus", "answers"])
+@pytest.mark.parametrize("among", ["corpus", "answers", "train_answers"])
 @pytest.mark.parametrize("depth", [3, 30])
 def test_ranked_negatives_against_a_loop_over_queries(
     small_corpus: Path, among: str, depth: int, skip_best: int, limit: float | None
@@ -84,7 +91,7 @@ def test_ranked_negatives_against_a_loop_over_queries(
     assert rows_QD.shape == (18, depth) and max(asked) <= 24
     dropped = 0
     for number, row in enumerate(rows_QD):
-        answers = range(24) if among == "corpus" else range(12) if number < 12 else range(12, 18)
+        answers = answering(among, number)
         deep = asked[0] if among == "corpus" or number < 12 else asked[1]
         places = [place for place, row in enumerate(ranking(number)[:deep]) if row in answers and row != number]
         low = [place for place in places[skip_best:] if limit is None or 24 - place <= limit]
@@ -121,14 +128,14 @@ def test_blocks_of_queries_make_no_difference(small_corpus: Path, monkeypatch: p
     assert made() == whole
 
 
-@pytest.mark.parametrize("among", ["corpus", "answers"])
+@pytest.mark.parametrize("among", ["corpus", "answers", "train_answers"])
 def test_another_source_is_cleaned_and_filtered(small_corpus: Path, among: str) -> None:
     queries = MiningQueries(Corpus.open(small_corpus), among)
     other = np.array([[*ranking(number)[:10], -1] for number in range(18)], dtype=np.int32)
     rows_QD, dropped = best_of(queries, other, 4, [lambda query_P, row_P: (query_P + row_P) % 3 > 0])
     lost = 0
     for number, row in enumerate(rows_QD):
-        answers = range(24) if among == "corpus" else range(12) if number < 12 else range(12, 18)
+        answers = answering(among, number)
         may = [passage for passage in ranking(number)[:10] if passage in answers and passage != number]
         wanted = [passage for passage in may if (number + passage) % 3][:4]
         lost += sum((number + passage) % 3 == 0 for passage in may)
@@ -136,13 +143,15 @@ def test_another_source_is_cleaned_and_filtered(small_corpus: Path, among: str) 
     assert dropped == lost > 0
 
 
-@pytest.mark.parametrize(("among", "count"), [("corpus", 3), ("corpus", 40), ("answers", 3), ("answers", 40)])
+@pytest.mark.parametrize(
+    ("among", "count"), [(among, count) for among in ("corpus", "answers", "train_answers") for count in (3, 40)]
+)
 def test_random_passages_are_new_wrong_and_seeded(small_corpus: Path, among: str, count: int) -> None:
     queries = MiningQueries(Corpus.open(small_corpus), among)
     taken_QD = np.array([ranking(number)[:5] for number in range(18)], dtype=np.int32)
     rows_QC = random_passages(queries, taken_QD, count, seed=1)
     for number, row in enumerate(rows_QC):
-        answers = set(range(24)) if among == "corpus" else set(range(12) if number < 12 else range(12, 18))
+        answers = set(answering(among, number))
         left = answers - {number} - set(taken_QD[number].tolist())
         drawn = [passage for passage in row.tolist() if passage >= 0]
         assert len(drawn) == min(count, len(left)) and len(set(drawn)) == len(drawn) and set(drawn) <= left
@@ -183,7 +192,7 @@ def test_limits_by_hand(kind: str, expected: list[float]) -> None:
     assert accept(np.array([0, 0, 1, 1]), np.array([3, 5, 2, 3], dtype=np.int32)).tolist() == [True, False, True, False]
 
 
-@pytest.mark.parametrize("among", ["corpus", "answers"])
+@pytest.mark.parametrize("among", ["corpus", "answers", "train_answers"])
 def test_memory_does_not_depend_on_the_corpus(among: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a billion passages nobody holds the rows, nor a bit each."""
     monkeypatch.setattr(Corpus, "passage_count", 10**9)
@@ -195,5 +204,6 @@ def test_memory_does_not_depend_on_the_corpus(among: str, small_corpus: Path, mo
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (rows >= 0).all() and (drawn >= 0).all() and ((drawn > 24).all() or among == "answers")
+    assert (rows >= 0).all() and (drawn >= 0).all()
+    assert [bool((own > 24).all()) for own in drawn] == [len(answering(among, number)) == 24 for number in range(18)]
     assert peak < 30 * 2**20, peak

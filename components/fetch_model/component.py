@@ -10,6 +10,8 @@ def fetch_model(
     encoder: Output[Model],
     metrics: Output[Metrics],
     model: str = "bert-base-uncased",
+    weights: str = "own",
+    weights_seed: int = 42,
     layers: int = 0,
     pooling: str = "own",
     query_length: int = 32,
@@ -22,6 +24,9 @@ def fetch_model(
         metrics: the step's figures.
         model: a model folder, package:NAME of an installed package, or a hub name; none = no model, for a generator
             or a re-ranker that begins as the model that all else starts from.
+        weights: own = the model's; random = its configuration and tokenizer with parameters drawn from
+            weights_seed, as a model without pre-training begins (004 Table 3).
+        weights_seed: weights random alone: the seed of the parameters.
         layers: keep only the first so many Transformer layers; 0 = all.
         pooling: how token states become a vector; own = the model's own, [CLS] if it says nothing.
         query_length: tokens of a query, special tokens included (001 Table 13).

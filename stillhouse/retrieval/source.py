@@ -15,14 +15,15 @@ from stillhouse.errors import InputError, is_full_disk
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.model_folder import CONFIG, load_model, read_config, refuse_unusable
-from stillhouse.retrieval.pooling import POOLINGS, read_settings, write_modules
+from stillhouse.retrieval.model_folder import CONFIG, load_model, random_model, read_config, refuse_unusable
+from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.positions import refuse_longer
 from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
 
 PACKAGE = "package:"
-MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.tiktoken"]
+WEIGHTS = "*.safetensors"
+MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
 """What is fetched of a model on the hub: no pickles, and no code."""
 OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
 """Folders of the hub's models with the same weights once more, for other programs."""
@@ -71,13 +72,15 @@ def _in_package(distribution: str) -> Path:
     raise InputError(f"the package {distribution} carries no model in safetensors form")
 
 
-def downloaded(name: str) -> Path:
+def downloaded(name: str, weights: bool = True) -> Path:
     """The folder of a model of the Hugging Face hub, in the hub's own cache; fetched where it is not there yet.
 
-    Raises `InputError` for a name that the hub does not have, and where the hub cannot be asked.
+    Without `weights` only its other files are fetched. Raises `InputError` for a name that the hub does not have, and
+    where the hub cannot be asked.
     """
+    wanted = [pattern for pattern in MODEL_FILES if weights or pattern != WEIGHTS]
     try:
-        return Path(snapshot_download(name, allow_patterns=MODEL_FILES, ignore_patterns=OTHER_FORMS))
+        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=OTHER_FORMS))
     except Exception as error:  # the hub's errors have no class in common
         if is_full_disk(error):
             raise
@@ -90,26 +93,39 @@ def downloaded(name: str) -> Path:
 
 @doing("fetching the model")
 def fetch(
-    name: str, layers: int, pooling: str, query_length: int, passage_length: int, folder: Path
+    name: str,
+    layers: int,
+    pooling: str,
+    query_length: int,
+    passage_length: int,
+    folder: Path,
+    *,
+    random_from: int | None = None,
 ) -> dict[str, object]:
     """Writes the starting model into `folder`, and returns facts about it.
 
     With `layers` only the first so many Transformer layers are kept. A language-model head comes along where the source
     has one (fact `lm_head` "trained"), else the encoder is written bare ("absent"). Two towers come along as they are.
-    Raises `InputError` when the source cannot be read.
+    With the seed `random_from` the source gives its configuration and tokenizer alone, and a bare encoder's parameters
+    are drawn from the seed. Raises `InputError` when the source cannot be read.
     """
     source = locate(name)
-    place = Path(source) if Path(source).is_dir() else downloaded(source)
+    place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
     settings = read_settings(place)
+    if random_from is not None:
+        _refuse_more_than_a_transformer(name, settings)
     if settings.towers == "separate":
         return _fetch_towers(place, layers, pooling, query_length, passage_length, folder)
     config = read_config(place)
     if layers > config.num_hidden_layers:
         raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
     config.num_hidden_layers = layers or config.num_hidden_layers
-    loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers > 0)
-    headless = loaded.new_head
-    model = load_model(AutoModel, place, config, cut=layers > 0).model if headless else loaded.model
+    if random_from is None:
+        loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers > 0)
+        headless = loaded.new_head
+        model = load_model(AutoModel, place, config, cut=layers > 0).model if headless else loaded.model
+    else:
+        headless, model = True, random_model(place, config, random_from)
     tokenizer = load_tokenizer(place)
     refuse_unusable(place, model, tokenizer)
     refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
@@ -127,6 +143,15 @@ def fetch(
         "pooling": settings.pooling,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
+
+
+def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:
+    """Raises `InputError` for a model whose towers or projection a random start would leave out."""
+    if settings.towers == "separate" or settings.projection:
+        extra = "two towers" if settings.towers == "separate" else "a layer on the pooled vector"
+        raise InputError(
+            f"{name} has {extra}, and a random start is one plain Transformer; name the model that it was trained from"
+        )
 
 
 def _fetch_towers(

@@ -16,6 +16,8 @@ def fetch_model(
     pooling: str = "own",
     query_length: int = 32,
     passage_length: int = 144,
+    query_prompt: str = "own",
+    passage_prompt: str = "own",
 ):
     """Fetches the model that training starts from and freezes it as a folder.
 
@@ -31,6 +33,10 @@ def fetch_model(
         pooling: how token states become a vector; own = the model's own, [CLS] if it says nothing.
         query_length: tokens of a query, special tokens included (001 Table 13).
         passage_length: tokens of a passage, special tokens included (001 Table 13).
+        query_prompt: what stands before every query, as 'query: ' for E5, its last space included; own = the
+            model's own, empty = nothing.
+        passage_prompt: what stands before every passage, as 'passage: ' for E5; own = the model's own, empty =
+            nothing.
     """
     from stillhouse.surfaces.component import run_component
 

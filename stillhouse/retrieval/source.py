@@ -17,8 +17,8 @@ from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
 from stillhouse.retrieval.model_folder import CONFIG, load_model, random_model, read_config, refuse_unusable
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
-from stillhouse.retrieval.positions import refuse_longer
-from stillhouse.retrieval.settings import NO_MODEL
+from stillhouse.retrieval.positions import refuse_long_prompts, refuse_longer
+from stillhouse.retrieval.settings import NO_MODEL, OWN
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
 
 PACKAGE = "package:"
@@ -100,10 +100,13 @@ def fetch(
     passage_length: int,
     folder: Path,
     *,
+    query_prompt: str = OWN,
+    passage_prompt: str = OWN,
     random_from: int | None = None,
 ) -> dict[str, object]:
     """Writes the starting model into `folder`, and returns facts about it.
 
+    `pooling` and the prompts are the model's where they are "own".
     With `layers` only the first so many Transformer layers are kept. A language-model head comes along where the source
     has one (fact `lm_head` "trained"), else the encoder is written bare ("absent"). Two towers come along as they are.
     With the seed `random_from` the source gives its configuration and tokenizer alone, and a bare encoder's parameters
@@ -112,10 +115,17 @@ def fetch(
     source = locate(name)
     place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
     settings = read_settings(place)
+    settings = replace(
+        settings,
+        query_length=query_length,
+        passage_length=passage_length,
+        query_prompt=settings.query_prompt if query_prompt == OWN else query_prompt,
+        passage_prompt=settings.passage_prompt if passage_prompt == OWN else passage_prompt,
+    )
     if random_from is not None:
         _refuse_more_than_a_transformer(name, settings)
     if settings.towers == "separate":
-        return _fetch_towers(place, layers, pooling, query_length, passage_length, folder)
+        return _fetch_towers(place, layers, pooling, settings, folder)
     config = read_config(place)
     if layers > config.num_hidden_layers:
         raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
@@ -129,9 +139,9 @@ def fetch(
     tokenizer = load_tokenizer(place)
     refuse_unusable(place, model, tokenizer)
     refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
-    if pooling != "own":
+    refuse_long_prompts(tokenizer, settings)
+    if pooling != OWN:
         settings = replace(settings, pooling=pooling)
-    settings = replace(settings, query_length=query_length, passage_length=passage_length)
     assert settings.pooling in POOLINGS
     model.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)
@@ -141,6 +151,8 @@ def fetch(
         "layers": int(config.num_hidden_layers),
         "width": int(config.hidden_size),
         "pooling": settings.pooling,
+        "query_prompt": settings.query_prompt,
+        "passage_prompt": settings.passage_prompt,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
 
@@ -155,12 +167,14 @@ def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> Non
 
 
 def _fetch_towers(
-    source: Path, layers: int, pooling: str, query_length: int, passage_length: int, folder: Path
+    source: Path, layers: int, pooling: str, settings: EncoderSettings, folder: Path
 ) -> dict[str, object]:
-    if layers or pooling != "own":
+    if layers or pooling != OWN:
         raise InputError(f"{source} has two towers, which are taken whole; leave layers at 0 and pooling at own")
     torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
-    encoder = BiEncoder.load(source, query_length=query_length, passage_length=passage_length)
+    changed = ("query_length", "passage_length", "query_prompt", "passage_prompt")
+    encoder = BiEncoder.load(source, **{name: getattr(settings, name) for name in changed})
+    refuse_long_prompts(encoder.tokenizer, settings)
     encoder.save(folder)
     config = read_config(folder)
     return {
@@ -168,5 +182,7 @@ def _fetch_towers(
         "layers": int(config.num_hidden_layers),
         "width": int(config.hidden_size),
         "pooling": encoder.settings.pooling,
+        "query_prompt": settings.query_prompt,
+        "passage_prompt": settings.passage_prompt,
         "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
     }

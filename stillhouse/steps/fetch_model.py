@@ -8,7 +8,7 @@ from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.settings import NO_MODEL
+from stillhouse.retrieval.settings import NO_MODEL, OWN
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
@@ -37,6 +37,14 @@ class Config:
     )
     query_length: int = setting(32, "tokens of a query, special tokens included (001 Table 13)", minimum=3)
     passage_length: int = setting(144, "tokens of a passage, special tokens included (001 Table 13)", minimum=3)
+    query_prompt: str = setting(
+        OWN,
+        "what stands before every query, as 'query: ' for E5, its last space included; own = the model's own, empty = "
+        "nothing",
+    )
+    passage_prompt: str = setting(
+        OWN, "what stands before every passage, as 'passage: ' for E5; own = the model's own, empty = nothing"
+    )
 
     def __post_init__(self) -> None:
         if self.model == NO_MODEL and self.weights == "random":
@@ -59,6 +67,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         config.query_length,
         config.passage_length,
         outputs["encoder"],
+        query_prompt=config.query_prompt,
+        passage_prompt=config.passage_prompt,
         random_from=config.weights_seed if random else None,
     )
     name = f"{config.model} with random weights" if random else config.model

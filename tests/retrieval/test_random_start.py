@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -17,16 +16,15 @@ from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
 from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import load_masked_lm
+from stillhouse.retrieval import source
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.source import fetch
 from stillhouse.steps.fetch_model import Config
 
-COMMIT = "0123456789012345678901234567890123456789"
 
-
-def fetched(source: str | Path, folder: Path, seed: int | None, layers: int = 0) -> Path:
+def fetched(model: str | Path, folder: Path, seed: int | None, layers: int = 0) -> Path:
     folder.mkdir()
-    facts = fetch(str(source), layers, "mean", 16, 48, folder, random_from=seed)
+    facts = fetch(str(model), layers, "mean", 16, 48, folder, random_from=seed)
     assert facts["lm_head"] == "absent"
     return folder
 
@@ -50,12 +48,12 @@ def test_the_random_state_stays_as_it_was(tiny_model: Path, tmp_path: Path) -> N
 
 
 def test_the_parameters_are_those_of_the_models_own_initialisation(tiny_model: Path, tmp_path: Path) -> None:
-    source = Path(shutil.copytree(tiny_model, tmp_path / "source"))
-    config = json.loads((source / "config.json").read_text()) | {"initializer_range": 0.05, "dtype": "float16"}
-    (source / "config.json").write_text(json.dumps(config))
-    drawn = load_file(fetched(source, tmp_path / "one", 7) / "model.safetensors")
+    model = Path(shutil.copytree(tiny_model, tmp_path / "source"))
+    config = json.loads((model / "config.json").read_text()) | {"initializer_range": 0.05, "dtype": "float16"}
+    (model / "config.json").write_text(json.dumps(config))
+    drawn = load_file(fetched(model, tmp_path / "one", 7) / "model.safetensors")
     torch.manual_seed(7)
-    made = AutoModel.from_config(AutoConfig.from_pretrained(source), dtype=torch.float32).state_dict()
+    made = AutoModel.from_config(AutoConfig.from_pretrained(model), dtype=torch.float32).state_dict()
     assert drawn.keys() == made.keys() and all(torch.equal(drawn[name], made[name]) for name in drawn)
     # By hand: BERT draws its matrices from a normal distribution; norms begin at one and biases at zero.
     for name, values in drawn.items():
@@ -63,7 +61,7 @@ def test_the_parameters_are_those_of_the_models_own_initialisation(tiny_model: P
             assert (values == ("LayerNorm.weight" in name)).all(), name
         elif values.numel() > 500:
             assert values.std().item() == pytest.approx(0.05, rel=0.1), name
-    own = load_file(source / "model.safetensors")
+    own = load_file(model / "model.safetensors")
     name = "encoder.layer.0.attention.self.query.weight"
     assert not torch.equal(own[name], drawn[name])
 
@@ -85,14 +83,17 @@ def test_its_head_counts_as_untrained(tiny_model: Path, tmp_path: Path) -> None:
 def test_weights_are_not_fetched_from_the_hub(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As from a model of which only a pickle, or nothing but the configuration, is there."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    model = tmp_path / "cache" / "models--somebody--tiny"
-    (model / "refs").mkdir(parents=True)
-    (model / "refs" / "main").write_text(COMMIT)
-    shutil.copytree(tiny_model, model / "snapshots" / COMMIT, ignore=shutil.ignore_patterns("*.safetensors"))
-    here = fetched(tiny_model, tmp_path / "here", 7)
-    assert digest_files(fetched("somebody/tiny", tmp_path / "there", 7)) == digest_files(here)
+    def downloaded(name: str, allow_patterns: list[str], ignore_patterns: list[str]) -> str:
+        wanted = {file for pattern in allow_patterns for file in tiny_model.glob(pattern)}
+        (tmp_path / "hub").mkdir()
+        for file in wanted:
+            shutil.copyfile(file, tmp_path / "hub" / file.name)
+        return str(tmp_path / "hub")
+
+    monkeypatch.setattr(source, "snapshot_download", downloaded)
+    there, here = fetched("somebody/tiny", tmp_path / "there", 7), fetched(tiny_model, tmp_path / "here", 7)
+    assert digest_files(there) == digest_files(here)
+    assert (tmp_path / "hub" / "config.json").is_file() and not list((tmp_path / "hub").glob("*.safetensors"))
 
 
 def test_the_step_says_so_in_its_manifest(tiny_model: Path, run_step: Callable[..., dict[str, Path]]) -> None:
@@ -114,8 +115,8 @@ def test_what_makes_no_sense_is_refused(tiny_model: Path, tmp_path: Path) -> Non
     BiEncoder.load(tiny_model, query_length=16, passage_length=48, towers="separate").save(tmp_path / "towers")
     with pytest.raises(InputError, match="has two towers, and a random start is one plain Transformer"):
         fetched(tmp_path / "towers", tmp_path / "two", 7)
-    source = Path(shutil.copytree(tiny_model, tmp_path / "source"))
-    config = json.loads((source / "config.json").read_text()) | {"num_attention_heads": 5}
-    (source / "config.json").write_text(json.dumps(config))
+    model = Path(shutil.copytree(tiny_model, tmp_path / "source"))
+    config = json.loads((model / "config.json").read_text()) | {"num_attention_heads": 5}
+    (model / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=r"config\.json cannot be read"):
-        fetched(source, tmp_path / "heads", 7)
+        fetched(model, tmp_path / "heads", 7)

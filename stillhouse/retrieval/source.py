@@ -106,11 +106,11 @@ def fetch(
 ) -> dict[str, object]:
     """Writes the starting model into `folder`, and returns facts about it.
 
-    `pooling` and the prompts are the model's where they are "own".
-    With `layers` only the first so many Transformer layers are kept. A language-model head comes along where the source
-    has one (fact `lm_head` "trained"), else the encoder is written bare ("absent"). Two towers come along as they are.
-    With the seed `random_from` the source gives its configuration and tokenizer alone, and a bare encoder's parameters
-    are drawn from the seed. Raises `InputError` when the source cannot be read.
+    Pooling and prompts are the model's where they are "own". With `layers` only the first so many Transformer layers
+    are kept. A language-model head comes along where the source has one (fact `lm_head` "trained"), else the
+    encoder is written bare ("absent"). Two towers come along as they are. With the seed `random_from` the source
+    gives its configuration and tokenizer alone, and a bare encoder's parameters are drawn from the seed. Raises
+    `InputError` when the source cannot be read.
     """
     source = locate(name)
     place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)

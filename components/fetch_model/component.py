@@ -10,10 +10,14 @@ def fetch_model(
     encoder: Output[Model],
     metrics: Output[Metrics],
     model: str = "bert-base-uncased",
+    weights: str = "own",
+    weights_seed: int = 42,
     layers: int = 0,
     pooling: str = "own",
     query_length: int = 32,
     passage_length: int = 144,
+    query_prompt: str = "own",
+    passage_prompt: str = "own",
 ):
     """Fetches the model that training starts from and freezes it as a folder.
 
@@ -22,10 +26,17 @@ def fetch_model(
         metrics: the step's figures.
         model: a model folder, package:NAME of an installed package, or a hub name; none = no model, for a generator
             or a re-ranker that begins as the model that all else starts from.
+        weights: own = the model's; random = its configuration and tokenizer with parameters drawn from
+            weights_seed, as a model without pre-training begins (004 Table 3).
+        weights_seed: weights random alone: the seed of the parameters.
         layers: keep only the first so many Transformer layers; 0 = all.
         pooling: how token states become a vector; own = the model's own, [CLS] if it says nothing.
         query_length: tokens of a query, special tokens included (001 Table 13).
         passage_length: tokens of a passage, special tokens included (001 Table 13).
+        query_prompt: what stands before every query, as 'query: ' for E5, its last space included; own = the
+            model's own, empty = nothing.
+        passage_prompt: what stands before every passage, as 'passage: ' for E5; own = the model's own, empty =
+            nothing.
     """
     from stillhouse.surfaces.component import run_component
 

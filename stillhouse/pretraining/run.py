@@ -79,7 +79,7 @@ class Pretrained:
         if self.towers is None:
             self.encoder.save(folder)
         else:
-            save_towers(self.towers, self.encoder.model, self.encoder.tokenizer, folder)
+            save_towers(self.towers, self.encoder, folder)
 
 
 @dataclass(frozen=True)

@@ -68,15 +68,15 @@ def rank_averages(
 
 
 def refuse_unlike(start: BiEncoder, trained: BiEncoder, folders: tuple[Path, Path]) -> None:
-    """Raises `InputError` for models that differ in towers, pooling, tokenizer, shapes or whole numbers.
+    """Raises `InputError` for models that differ in towers, pooling, prompts, tokenizer, shapes or whole numbers.
 
     `folders` are where they come from.
     """
     names = "{} and {}".format(*folders)
-    for setting in ("towers", "pooling"):
+    for setting in ("towers", "pooling", "query_prompt", "passage_prompt"):
         one, other = getattr(start.settings, setting), getattr(trained.settings, setting)
         if one != other:
-            raise InputError(f"{names} differ in their {setting} ({one} and {other}); {REMEDY}")
+            raise InputError(f"{names} differ in their {setting} ({one!r} and {other!r}); {REMEDY}")
     if _made_of(start.tokenizer) != _made_of(trained.tokenizer):
         raise InputError(f"{names} differ in their tokenizers; {REMEDY}")
     states = start.state_dict(), trained.state_dict()

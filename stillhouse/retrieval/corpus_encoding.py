@@ -48,14 +48,15 @@ Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
 def model_key(encoder: BiEncoder, config: InferenceConfig, context: Context) -> str:
     """The digest of what makes a text a passage's vector, 20 hexadecimal digits.
 
-    That is the passages' tower with its weights, the tokenizer, length, pooling, normalisation, and the precision.
+    That is the passages' tower with its weights, the tokenizer, length, prompt, pooling, normalisation, and the
+    precision.
     """
     tower, settings = encoder.tower("passage"), encoder.settings
     made_of = {
         "weights": {name: _tensor_digest(tensor) for name, tensor in tower.state_dict().items()},
         "tower": [type(tower).__name__, _architecture(tower.encoder) if isinstance(tower, TransformerTower) else {}],
         "tokenizer": tokenizer_digest(encoder.tokenizer),
-        "settings": [settings.pooling, settings.normalize, settings.passage_length],
+        "settings": [settings.pooling, settings.normalize, settings.passage_length, settings.passage_prompt],
         "precision": str(computed_in(config.precision, context.torch_device())),
     }
     return digest_json(made_of)[:20]

@@ -154,9 +154,11 @@ class BiEncoder(nn.Module):
 
     @doing("tokenizing")
     def texts(self, texts: Sequence[str], role: Role) -> EncoderTexts:
-        """Tokenizes texts of a role, each cut to the length that the settings give it."""
-        length = self.settings.query_length if role == "query" else self.settings.passage_length
-        cut = tokenize(self.tokenizer, texts, length)
+        """Tokenizes texts of a role behind its prompt, each cut to the length that the settings give it."""
+        settings = self.settings
+        length = settings.query_length if role == "query" else settings.passage_length
+        prompt = settings.query_prompt if role == "query" else settings.passage_prompt
+        cut = tokenize(self.tokenizer, [prompt + text for text in texts] if prompt else texts, length)
         return EncoderTexts(cut.ids, cut.padding_id, role, length)
 
     def queries(self, texts: Sequence[str]) -> EncoderTexts:

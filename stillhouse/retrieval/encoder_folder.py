@@ -103,7 +103,12 @@ def write_towers(
     passage, query = towers["passage"], towers.get("query")
     _write_tower(folder, "passage", passage, tokenizer, settings, model)
     if query is not None:
-        own = replace(settings, passage_length=settings.query_length, towers="shared")
+        own = replace(
+            settings,
+            passage_length=settings.query_length,
+            passage_prompt=settings.query_prompt,
+            towers="shared",
+        )
         _write_tower(folder, "query", query, tokenizer, own)
         _write_router(folder, {"passage": passage, "query": query}, settings)
     elif isinstance(passage, BagOfWordsTower):

@@ -18,7 +18,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModel,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.model_files import (
@@ -102,6 +109,18 @@ def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None, 
     absent = _refuse_misfit(model, info, folder, weights, cut)
     refuse_not_finite(model.state_dict(), weights)
     return LoadedModel(model, absent)
+
+
+def random_model(folder: Path, config: PreTrainedConfig, seed: int) -> PreTrainedModel:
+    """An encoder in float32, in evaluation mode, whose parameters its own initialisation draws from `seed`.
+
+    `config` is what `read_config(folder)` gave, perhaps changed. The random state of torch stays as it was. Raises
+    `InputError` for a configuration that makes no model.
+    """
+    with reading(folder / CONFIG), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: PreTrainedModel = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    return model.eval()
 
 
 def _refuse_absurd(auto: Any, folder: Path, config: PreTrainedConfig, shapes: dict[str, tuple[int, ...]]) -> None:

@@ -23,7 +23,10 @@ LONGEST = 1_000_000
 """Tokens of a text, whatever the model: a larger number is a mistake."""
 SETTINGS = "stillhouse.json"
 MODULES = "modules.json"
+MODEL = "config_sentence_transformers.json"
 POOLING = "1_Pooling"
+PASSAGE_PROMPTS = ("document", "passage", "corpus")
+"""The names by which sentence-transformers knows a prompt of passages, the first that a model has."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class EncoderSettings:
     """What an encoder folder says beside the Hugging Face files: how a text becomes a vector.
 
     `projection` is the width of the linear layer on the pooled vector; 0 = there is none. `towers` is "shared", or
-    "separate" where queries have an encoder of their own.
+    "separate" where queries have an encoder of their own. Prompts stand before every text of their role, spaces
+    included, and count towards its length.
     """
 
     pooling: str = setting("cls", "how token states become a vector", choices=POOLINGS)
@@ -40,6 +44,8 @@ class EncoderSettings:
     passage_length: int = setting(144, "tokens of a passage", minimum=3, maximum=LONGEST)
     projection: int = setting(0, "width of the layer on the pooled vector", minimum=0)
     towers: str = setting("shared", "whether queries have an encoder of their own", choices=("shared", "separate"))
+    query_prompt: str = setting("", "what stands before every query")
+    passage_prompt: str = setting("", "what stands before every passage")
 
 
 def pool(hidden_BLD: Tensor, mask_BL: Tensor, pooling: str) -> Tensor:
@@ -113,7 +119,7 @@ def write_pooling(folder: Path, width: int, settings: EncoderSettings) -> None:
 
 
 def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
-    """Writes what a folder says as a whole: lengths, similarity, and the settings themselves."""
+    """Writes what a folder says as a whole: lengths, similarity, prompts, and the settings themselves."""
     if settings.normalize:
         # A folder without files would be lost by tools that track files.
         (folder / normalize_path(settings)).mkdir(exist_ok=True)
@@ -122,7 +128,10 @@ def write_sentence_transformer(folder: Path, settings: EncoderSettings) -> None:
         folder / "sentence_bert_config.json", {"max_seq_length": settings.passage_length, "do_lower_case": False}
     )
     similarity = "cosine" if settings.normalize else "dot"
-    write_json(folder / "config_sentence_transformers.json", {"__version__": {}, "similarity_fn_name": similarity})
+    about: dict[str, object] = {"__version__": {}, "similarity_fn_name": similarity}
+    if settings.query_prompt or settings.passage_prompt:
+        about["prompts"] = {"query": settings.query_prompt, PASSAGE_PROMPTS[0]: settings.passage_prompt}
+    write_json(folder / MODEL, about)
     write_json(folder / SETTINGS, asdict(settings))
 
 
@@ -149,7 +158,24 @@ def read_settings(folder: Path) -> EncoderSettings:
     mode = pooling.get("pooling_mode") or "+".join(sorted(modes))
     if mode not in POOLINGS:
         raise InputError(f"{path}: pooling {mode!r} is not supported; {' and '.join(POOLINGS)} are")
-    return EncoderSettings(pooling=mode, normalize="Normalize" in by_kind)
+    query_prompt, passage_prompt = _prompts(folder / MODEL)
+    if (query_prompt or passage_prompt) and pooling.get("include_prompt") is False:
+        raise InputError(
+            f"{path}: include_prompt false leaves the prompts' tokens out of the vector, which is not supported; take "
+            "another model"
+        )
+    return EncoderSettings(
+        pooling=mode, normalize="Normalize" in by_kind, query_prompt=query_prompt, passage_prompt=passage_prompt
+    )
+
+
+def _prompts(path: Path) -> tuple[str, str]:
+    """The prompts of queries and of passages that sentence-transformers' file about a model names; empty for none."""
+    prompts = (json_object(path).get("prompts") if path.is_file() else None) or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise InputError(f"{path}: its prompts are not texts with names; {REMEDY}")
+    passage = next((prompts[name] for name in PASSAGE_PROMPTS if prompts.get(name)), None)
+    return prompts.get("query") or "", passage or ""
 
 
 def _modules_of(path: Path) -> dict[str, str]:

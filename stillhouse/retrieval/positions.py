@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stillhouse.errors import InputError
+from stillhouse.retrieval.pooling import EncoderSettings
 
 TABLE = "position_embeddings"
 """What Hugging Face calls the table in BERT, RoBERTa, MPNet, DistilBERT, ELECTRA and their like."""
@@ -30,3 +31,16 @@ def refuse_longer(model: PreTrainedModel, what: str, **lengths: int) -> None:
     for name, length in lengths.items():
         if longest is not None and length > longest:
             raise InputError(f"{what} reads at most {longest} tokens; lower {name} from {length}")
+
+
+def refuse_long_prompts(tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> None:
+    """Raises `InputError` for a prompt that leaves no room for a text."""
+    for role in ("query", "passage"):
+        prompt, length = getattr(settings, f"{role}_prompt"), getattr(settings, f"{role}_length")
+        # The tokenizer's own call would change how it cuts and pads, which is saved with it.
+        tokens = sum(tokenizer.backend_tokenizer.encode(prompt).attention_mask)
+        if tokens >= length:
+            raise InputError(
+                f"{role}_prompt takes {tokens} tokens, special tokens included, and {role}_length is {length}; raise "
+                "the length, or shorten the prompt"
+            )

@@ -41,7 +41,7 @@ class QueryEncoder(Protocol):
     normalize: bool
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Float32 [Q, D]; a text is cut to the retriever's `query_length`."""
+        """Float32 [Q, D]; a text is cut to the retriever's `query_length`, behind the prompt if it has one."""
 
 
 def open_query_encoder(folder: Path, context: Context) -> QueryEncoder:
@@ -77,6 +77,7 @@ class PlainBert(nn.Module):
         super().__init__()
         config = _json(folder / "config.json")
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
+        self.prompt = settings.query_prompt
         self.device, self.eps = device, float(config["layer_norm_eps"])
         # A model with a head has the encoder's weights under its name.
         read = load_file(folder / "model.safetensors")
@@ -103,7 +104,7 @@ class PlainBert(nn.Module):
     @torch.inference_mode()
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors_QD = np.empty((len(texts), self.width), dtype=np.float32)
-        for number, encoding in enumerate(self.tokenizer.encode_batch(list(texts))):
+        for number, encoding in enumerate(self.tokenizer.encode_batch([self.prompt + text for text in texts])):
             ids_1L = torch.tensor([encoding.ids], device=self.device)
             vector_1D = pool(self(ids_1L), torch.ones_like(ids_1L), self.pooling)
             vectors_QD[number] = (normalized(vector_1D) if self.normalize else vector_1D)[0].cpu().numpy()

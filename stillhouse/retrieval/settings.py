@@ -13,6 +13,8 @@ from stillhouse.training.settings import TrainingConfig
 
 NO_MODEL = "none"
 """What `fetch-model` is asked for where a part of the run begins as the model that all else starts from."""
+OWN = "own"
+"""What a setting of `fetch-model` is left at where the model itself says it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,14 +15,15 @@ from stillhouse.errors import InputError, is_full_disk
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.model_folder import CONFIG, load_model, read_config, refuse_unusable
-from stillhouse.retrieval.pooling import POOLINGS, read_settings, write_modules
-from stillhouse.retrieval.positions import refuse_longer
-from stillhouse.retrieval.settings import NO_MODEL
+from stillhouse.retrieval.model_folder import CONFIG, load_model, random_model, read_config, refuse_unusable
+from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.positions import refuse_long_prompts, refuse_longer
+from stillhouse.retrieval.settings import NO_MODEL, OWN
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
 
 PACKAGE = "package:"
-MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.tiktoken"]
+WEIGHTS = "*.safetensors"
+MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
 """What is fetched of a model on the hub: no pickles, and no code."""
 OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
 """Folders of the hub's models with the same weights once more, for other programs."""
@@ -71,13 +72,15 @@ def _in_package(distribution: str) -> Path:
     raise InputError(f"the package {distribution} carries no model in safetensors form")
 
 
-def downloaded(name: str) -> Path:
+def downloaded(name: str, weights: bool = True) -> Path:
     """The folder of a model of the Hugging Face hub, in the hub's own cache; fetched where it is not there yet.
 
-    Raises `InputError` for a name that the hub does not have, and where the hub cannot be asked.
+    Without `weights` only its other files are fetched. Raises `InputError` for a name that the hub does not have, and
+    where the hub cannot be asked.
     """
+    wanted = [pattern for pattern in MODEL_FILES if weights or pattern != WEIGHTS]
     try:
-        return Path(snapshot_download(name, allow_patterns=MODEL_FILES, ignore_patterns=OTHER_FORMS))
+        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=OTHER_FORMS))
     except Exception as error:  # the hub's errors have no class in common
         if is_full_disk(error):
             raise
@@ -90,32 +93,55 @@ def downloaded(name: str) -> Path:
 
 @doing("fetching the model")
 def fetch(
-    name: str, layers: int, pooling: str, query_length: int, passage_length: int, folder: Path
+    name: str,
+    layers: int,
+    pooling: str,
+    query_length: int,
+    passage_length: int,
+    folder: Path,
+    *,
+    query_prompt: str = OWN,
+    passage_prompt: str = OWN,
+    random_from: int | None = None,
 ) -> dict[str, object]:
     """Writes the starting model into `folder`, and returns facts about it.
 
-    With `layers` only the first so many Transformer layers are kept. A language-model head comes along where the source
-    has one (fact `lm_head` "trained"), else the encoder is written bare ("absent"). Two towers come along as they are.
-    Raises `InputError` when the source cannot be read.
+    Pooling and prompts are the model's where they are "own". With `layers` only the first so many Transformer layers
+    are kept. A language-model head comes along where the source has one (fact `lm_head` "trained"), else the
+    encoder is written bare ("absent"). Two towers come along as they are. With the seed `random_from` the source
+    gives its configuration and tokenizer alone, and a bare encoder's parameters are drawn from the seed. Raises
+    `InputError` when the source cannot be read.
     """
     source = locate(name)
-    place = Path(source) if Path(source).is_dir() else downloaded(source)
+    place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
     settings = read_settings(place)
+    settings = replace(
+        settings,
+        query_length=query_length,
+        passage_length=passage_length,
+        query_prompt=settings.query_prompt if query_prompt == OWN else query_prompt,
+        passage_prompt=settings.passage_prompt if passage_prompt == OWN else passage_prompt,
+    )
+    if random_from is not None:
+        _refuse_more_than_a_transformer(name, settings)
     if settings.towers == "separate":
-        return _fetch_towers(place, layers, pooling, query_length, passage_length, folder)
+        return _fetch_towers(place, layers, pooling, settings, folder)
     config = read_config(place)
     if layers > config.num_hidden_layers:
         raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
     config.num_hidden_layers = layers or config.num_hidden_layers
-    loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers > 0)
-    headless = loaded.new_head
-    model = load_model(AutoModel, place, config, cut=layers > 0).model if headless else loaded.model
+    if random_from is None:
+        loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers > 0)
+        headless = loaded.new_head
+        model = load_model(AutoModel, place, config, cut=layers > 0).model if headless else loaded.model
+    else:
+        headless, model = True, random_model(place, config, random_from)
     tokenizer = load_tokenizer(place)
     refuse_unusable(place, model, tokenizer)
     refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
-    if pooling != "own":
+    refuse_long_prompts(tokenizer, settings)
+    if pooling != OWN:
         settings = replace(settings, pooling=pooling)
-    settings = replace(settings, query_length=query_length, passage_length=passage_length)
     assert settings.pooling in POOLINGS
     model.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)
@@ -125,17 +151,30 @@ def fetch(
         "layers": int(config.num_hidden_layers),
         "width": int(config.hidden_size),
         "pooling": settings.pooling,
+        "query_prompt": settings.query_prompt,
+        "passage_prompt": settings.passage_prompt,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
 
 
+def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:
+    """Raises `InputError` for a model whose towers or projection a random start would leave out."""
+    if settings.towers == "separate" or settings.projection:
+        extra = "two towers" if settings.towers == "separate" else "a layer on the pooled vector"
+        raise InputError(
+            f"{name} has {extra}, and a random start is one plain Transformer; name the model that it was trained from"
+        )
+
+
 def _fetch_towers(
-    source: Path, layers: int, pooling: str, query_length: int, passage_length: int, folder: Path
+    source: Path, layers: int, pooling: str, settings: EncoderSettings, folder: Path
 ) -> dict[str, object]:
-    if layers or pooling != "own":
+    if layers or pooling != OWN:
         raise InputError(f"{source} has two towers, which are taken whole; leave layers at 0 and pooling at own")
     torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
-    encoder = BiEncoder.load(source, query_length=query_length, passage_length=passage_length)
+    changed = ("query_length", "passage_length", "query_prompt", "passage_prompt")
+    encoder = BiEncoder.load(source, **{name: getattr(settings, name) for name in changed})
+    refuse_long_prompts(encoder.tokenizer, settings)
     encoder.save(folder)
     config = read_config(folder)
     return {
@@ -143,5 +182,7 @@ def _fetch_towers(
         "layers": int(config.num_hidden_layers),
         "width": int(config.hidden_size),
         "pooling": encoder.settings.pooling,
+        "query_prompt": settings.query_prompt,
+        "passage_prompt": settings.passage_prompt,
         "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
     }

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.settings import NO_MODEL
+from stillhouse.retrieval.settings import NO_MODEL, OWN
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
@@ -21,6 +22,13 @@ class Config:
         "re-ranker that begins as the model that all else starts from",
         location=True,
     )
+    weights: str = setting(
+        "own",
+        "own = the model's; random = its configuration and tokenizer with parameters drawn from weights_seed, as a "
+        "model without pre-training begins (004 Table 3)",
+        choices=("own", "random"),
+    )
+    weights_seed: int = setting(42, "weights random alone: the seed of the parameters", minimum=0, maximum=2**63 - 1)
     layers: int = setting(0, "keep only the first so many Transformer layers; 0 = all", minimum=0)
     pooling: str = setting(
         "own",
@@ -29,6 +37,20 @@ class Config:
     )
     query_length: int = setting(32, "tokens of a query, special tokens included (001 Table 13)", minimum=3)
     passage_length: int = setting(144, "tokens of a passage, special tokens included (001 Table 13)", minimum=3)
+    query_prompt: str = setting(
+        OWN,
+        "what stands before every query, as 'query: ' for E5, its last space included; own = the model's own, empty = "
+        "nothing",
+    )
+    passage_prompt: str = setting(
+        OWN, "what stands before every passage, as 'passage: ' for E5; own = the model's own, empty = nothing"
+    )
+
+    def __post_init__(self) -> None:
+        if self.model == NO_MODEL and self.weights == "random":
+            raise InputError(
+                "model: none has no configuration for weights: random; name a model, or leave weights at own"
+            )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -37,11 +59,21 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     with doing("loading PyTorch and Transformers"):
         from stillhouse.retrieval.source import fetch
 
+    random = config.weights == "random"
     facts = fetch(
-        config.model, config.layers, config.pooling, config.query_length, config.passage_length, outputs["encoder"]
+        config.model,
+        config.layers,
+        config.pooling,
+        config.query_length,
+        config.passage_length,
+        outputs["encoder"],
+        query_prompt=config.query_prompt,
+        passage_prompt=config.passage_prompt,
+        random_from=config.weights_seed if random else None,
     )
+    name = f"{config.model} with random weights" if random else config.model
     return Report(
-        f"{config.model}: {facts['layers']} layers of width {facts['width']}, {facts['pooling']} pooling, "
+        f"{name}: {facts['layers']} layers of width {facts['width']}, {facts['pooling']} pooling, "
         f"language-model head {facts['lm_head']}",
         facts=facts,
     )

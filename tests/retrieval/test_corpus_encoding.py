@@ -220,6 +220,7 @@ STALE = {
     "length": reloaded(passage_length=29),
     "pooling": reloaded(pooling="cls"),
     "normalisation": reloaded(normalize=False),
+    "prompt": reloaded(passage_prompt="a "),
 }
 
 

@@ -175,10 +175,14 @@ def changed(folder: Path, into: Path, **settings: Any) -> Path:
 
 def test_models_that_are_unlike_are_refused(run_step: Run, made: dict[str, Path], tmp_path: Path) -> None:
     refused = {
-        "differ in their towers \\(separate and shared\\)": changed(
+        "differ in their towers \\('separate' and 'shared'\\)": changed(
             made["start"], tmp_path / "towers", towers="separate"
         ),
-        "differ in their pooling \\(cls and mean\\)": changed(made["start"], tmp_path / "pooling", pooling="cls"),
+        "differ in their pooling \\('cls' and 'mean'\\)": changed(made["start"], tmp_path / "pooling", pooling="cls"),
+        "differ in their query_prompt \\('a ' and ''\\)": changed(made["start"], tmp_path / "asked", query_prompt="a "),
+        "differ in their passage_prompt \\('a ' and ''\\)": changed(
+            made["start"], tmp_path / "read", passage_prompt="a "
+        ),
         "differ in their tokenizers": changed(made["start"], tmp_path / "tokenizer"),
         "differ in shape: towers.passage.encoder.encoder.layer.1.*missing": changed(made["start"], tmp_path / "layers"),
     }

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
+from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.retrieval.encoder_folder import write_towers
 from stillhouse.retrieval.pooling import EncoderSettings
 from stillhouse.retrieval.towers import Role, Tower
 
 
-def save_towers(
-    towers: PairPretraining, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path
-) -> None:
-    """Writes the towers that were trained on `model`, Transformers with its language-model head."""
+def save_towers(towers: PairPretraining, encoder: MaskedLanguageModel, folder: Path) -> None:
+    """Writes the towers that were trained on the Transformer of `encoder`, which has its language-model head."""
     by_role: dict[Role, Tower] = {"passage": towers.passage_tower}
     if towers.query_tower is not towers.passage_tower:
         by_role["query"] = towers.query_tower
-    write_towers(folder, by_role, tokenizer, encoder_settings(towers), model)
+    settings = encoder_settings(towers, encoder.settings)
+    write_towers(folder, by_role, encoder.tokenizer, settings, encoder.model)
 
 
-def encoder_settings(towers: PairPretraining) -> EncoderSettings:
-    """How the trained towers make a text a vector."""
+def encoder_settings(towers: PairPretraining, own: EncoderSettings) -> EncoderSettings:
+    """How the trained towers make a text a vector; `own` are the settings of the encoder that they began as.
+
+    Its prompts stay, for trainings on labelled queries and for the search; pairs are read without them.
+    """
     config = towers.config
     return EncoderSettings(
         pooling=towers.pooling,
@@ -32,4 +33,6 @@ def encoder_settings(towers: PairPretraining) -> EncoderSettings:
         passage_length=config.passage_length,
         projection=config.projection,
         towers=config.towers,
+        query_prompt=own.query_prompt,
+        passage_prompt=own.passage_prompt,
     )

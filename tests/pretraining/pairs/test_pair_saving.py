@@ -13,11 +13,13 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
+from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.saving import save_towers
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 from stillhouse.retrieval.encoder import BiEncoder, encode
+from stillhouse.retrieval.pooling import EncoderSettings, read_settings
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.source import fetch
 
@@ -25,8 +27,13 @@ TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and t
 CONFIG = PairConfig(query_length=16, passage_length=32, projection=6)
 
 
-def saved(tiny_model: Path, folder: Path, config: PairConfig) -> dict[str, np.ndarray]:
-    """Trains nothing, but makes the towers differ; returns the vectors of TEXTS by side."""
+def saved(
+    tiny_model: Path, folder: Path, config: PairConfig, own: EncoderSettings | None = None
+) -> dict[str, np.ndarray]:
+    """Trains nothing, but makes the towers differ; returns the vectors of TEXTS by side.
+
+    `own` are the settings of the model that the towers began as.
+    """
     torch.manual_seed(1)
     model = AutoModelForMaskedLM.from_pretrained(tiny_model)
     tokenizer = AutoTokenizer.from_pretrained(tiny_model, local_files_only=True)
@@ -36,7 +43,7 @@ def saved(tiny_model: Path, folder: Path, config: PairConfig) -> dict[str, np.nd
             for parameter in towers.query_tower.parameters():
                 parameter.add_(0.05 * torch.randn_like(parameter))
     folder.mkdir()
-    save_towers(towers, model, tokenizer, folder)
+    save_towers(towers, MaskedLanguageModel(model, tokenizer, own or EncoderSettings(), True), folder)
     encoded = tokenizer(TEXTS, padding=True, return_tensors="pt")
     arguments = encoded["input_ids"], encoded["attention_mask"].bool()
     with torch.no_grad():
@@ -101,3 +108,11 @@ def test_a_projection_is_never_lost_unsaid(tiny_model: Path, tmp_path: Path) -> 
     (tmp_path / "fetched").mkdir()
     with pytest.raises(InputError, match="linear layer of width 6, which would be lost"):
         fetch(str(tmp_path / "encoder"), 0, "own", 16, 32, tmp_path / "fetched")
+
+
+def test_the_prompts_of_the_model_stay(tiny_model: Path, tmp_path: Path) -> None:
+    own = EncoderSettings(pooling="cls", query_length=5, query_prompt="query: ", passage_prompt="passage: ")
+    saved(tiny_model, tmp_path / "encoder", CONFIG, own)
+    assert read_settings(tmp_path / "encoder") == EncoderSettings(
+        "mean", CONFIG.pair_normalize, 16, 32, 6, "shared", "query: ", "passage: "
+    )

@@ -1,0 +1,122 @@
+"""A random start has a model's configuration and tokenizer, and parameters that its own initialisation draws."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig
+
+from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.config import build
+from stillhouse.errors import InputError
+from stillhouse.pretraining.masked_lm import load_masked_lm
+from stillhouse.retrieval import source
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.source import fetch
+from stillhouse.steps.fetch_model import Config
+
+
+def fetched(model: str | Path, folder: Path, seed: int | None, layers: int = 0) -> Path:
+    folder.mkdir()
+    facts = fetch(str(model), layers, "mean", 16, 48, folder, random_from=seed)
+    assert facts["lm_head"] == "absent"
+    return folder
+
+
+def test_a_seed_decides_the_bytes(tiny_model: Path, tmp_path: Path) -> None:
+    folders = []
+    for number, seed in enumerate([7, 7, 8]):
+        torch.manual_seed(number)  # what was drawn before does not show
+        folders.append(fetched(tiny_model, tmp_path / str(number), seed))
+    first, again, other = map(digest_files, folders)
+    assert first == again
+    assert {name for name in first if first[name] != other[name]} == {"model.safetensors"}
+
+
+def test_the_random_state_stays_as_it_was(tiny_model: Path, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    fetched(tiny_model, tmp_path / "one", 7)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_parameters_are_those_of_the_models_own_initialisation(tiny_model: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(tiny_model, tmp_path / "source"))
+    config = json.loads((model / "config.json").read_text()) | {"initializer_range": 0.05, "dtype": "float16"}
+    (model / "config.json").write_text(json.dumps(config))
+    drawn = load_file(fetched(model, tmp_path / "one", 7) / "model.safetensors")
+    torch.manual_seed(7)
+    made = AutoModel.from_config(AutoConfig.from_pretrained(model), dtype=torch.float32).state_dict()
+    assert drawn.keys() == made.keys() and all(torch.equal(drawn[name], made[name]) for name in drawn)
+    # By hand: BERT draws its matrices from a normal distribution; norms begin at one and biases at zero.
+    for name, values in drawn.items():
+        if "LayerNorm.weight" in name or name.endswith("bias"):
+            assert (values == ("LayerNorm.weight" in name)).all(), name
+        elif values.numel() > 500:
+            assert values.std().item() == pytest.approx(0.05, rel=0.1), name
+    own = load_file(model / "model.safetensors")
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(own[name], drawn[name])
+
+
+def test_the_vocabulary_and_the_sizes_are_the_models(tiny_model: Path, tmp_path: Path) -> None:
+    folder = fetched(tiny_model, tmp_path / "one", 7, layers=1)
+    one, own = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(tiny_model)
+    assert one.get_vocab() == own.get_vocab() and one("Birds [SEP] sing") == own("Birds [SEP] sing")
+    config: PreTrainedConfig = AutoConfig.from_pretrained(folder)
+    assert (config.num_hidden_layers, config.hidden_size, config.vocab_size) == (1, 32, len(own))
+    assert BiEncoder.load(folder).width == 32
+
+
+def test_its_head_counts_as_untrained(tiny_model: Path, tmp_path: Path) -> None:
+    loaded = load_masked_lm(fetched(tiny_model, tmp_path / "one", 7), seed=1)
+    assert not loaded.head_trained
+
+
+def test_weights_are_not_fetched_from_the_hub(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def downloaded(name: str, allow_patterns: list[str], ignore_patterns: list[str]) -> str:
+        wanted = {file for pattern in allow_patterns for file in tiny_model.glob(pattern)}
+        (tmp_path / "hub").mkdir()
+        for file in wanted:
+            shutil.copyfile(file, tmp_path / "hub" / file.name)
+        return str(tmp_path / "hub")
+
+    monkeypatch.setattr(source, "snapshot_download", downloaded)
+    there, here = fetched("somebody/tiny", tmp_path / "there", 7), fetched(tiny_model, tmp_path / "here", 7)
+    assert digest_files(there) == digest_files(here)
+    assert (tmp_path / "hub" / "config.json").is_file() and not list((tmp_path / "hub").glob("*.safetensors"))
+
+
+def test_the_step_says_so_in_its_manifest(tiny_model: Path, run_step: Callable[..., dict[str, Path]]) -> None:
+    settings = {"model": str(tiny_model), "query_length": 16, "passage_length": 48}
+    random = run_step("fetch-model", {}, into="random", **settings, weights="random", weights_seed=7)["encoder"]
+    own = run_step("fetch-model", {}, into="own", **settings)["encoder"]
+    config = read_manifest(random).config
+    assert (config["weights"], config["weights_seed"]) == ("random", 7)
+    weights = [load_file(folder / "model.safetensors") for folder in (tiny_model, own, random)]
+    name = "embeddings.word_embeddings.weight"
+    assert torch.equal(weights[0][name], weights[1][name]) and not torch.equal(weights[0][name], weights[2][name])
+
+
+def test_what_makes_no_sense_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="model: none has no configuration for weights: random"):
+        build(Config, {"model": "none", "weights": "random"}, "fetch_model")
+    with pytest.raises(InputError, match="has 2 layers, 3 cannot be kept"):
+        fetched(tiny_model, tmp_path / "layers", 7, layers=3)
+    BiEncoder.load(tiny_model, query_length=16, passage_length=48, towers="separate").save(tmp_path / "towers")
+    with pytest.raises(InputError, match="has two towers, and a random start is one plain Transformer"):
+        fetched(tmp_path / "towers", tmp_path / "two", 7)
+    model = Path(shutil.copytree(tiny_model, tmp_path / "source"))
+    config = json.loads((model / "config.json").read_text()) | {"num_attention_heads": 5}
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"config\.json cannot be read"):
+        fetched(model, tmp_path / "heads", 7)

@@ -39,7 +39,8 @@ def lexical(
         skip_best: leave out the best so many wrong passages: they may be right after all.
         negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
-            by heart as wrong.
+            by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
+            among all passages.
     """
     from stillhouse.surfaces.component import run_component
 

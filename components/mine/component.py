@@ -45,7 +45,8 @@ def mine(
         negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
         negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
-            by heart as wrong.
+            by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
+            among all passages.
         without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (001
             Appendix B).
         skip_best: leave out the best so many wrong passages: they may be right after all.

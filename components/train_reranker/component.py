@@ -76,7 +76,8 @@ def train_reranker(
         patience: stop after so many measurements in a row without a better one; 0 = never.
         heldout_share: with heldout_every 0, measurements read at most this share of what the training reads, where
             a text that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on
-            fewer dev queries; 0 = 0.1 where a ranking chooses, no limit where the loss does.
+            fewer dev queries, and below 50 of these at fewer moments again; 0 = 0.1 where a ranking chooses, no
+            limit where the loss does.
         loss: listwise = the positive among its query's candidates (001 eq. 4); bce = binary cross-entropy of each
             pair by itself, where a positive counts as often as its query has negatives.
         negatives_per_query: negatives that a query is trained on each time it is seen.

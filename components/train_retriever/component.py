@@ -79,7 +79,8 @@ def train_retriever(
         patience: stop after so many measurements in a row without a better one; 0 = never.
         heldout_share: with heldout_every 0, measurements read at most this share of what the training reads, where
             a text that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on
-            fewer dev queries; 0 = 0.1 where a ranking chooses, no limit where the loss does.
+            fewer dev queries, and below 50 of these at fewer moments again; 0 = 0.1 where a ranking chooses, no
+            limit where the loss does.
         temperature: scores are divided by it.
         alpha: weight of the contrastive loss beside the teacher's (001 eq. 5).
         contrastive: where negatives come from: simlm = beside the query and beside its positive (001 eq. 3);

@@ -13,6 +13,8 @@ READS_OF_TRAINING = 3
 """The texts that are read in the time in which one is trained on: a backward pass takes two forward passes."""
 MOST, FEWEST = 10, 5
 """Measurements after the start. Fewer leave room for more queries, as long as there are so many to choose from."""
+ENOUGH = 50
+"""Queries, below which measurements are given up, down to one at the end, before more queries are: a few say nothing."""
 SHARE = 0.1
 """The part of a training that its measurements take where a ranking chooses."""
 
@@ -34,7 +36,8 @@ def within(share: float, trained: float, steps: int, queries: int, reads: Callab
 
     `trained` is what the training reads, in texts that are only read; `queries` is how many held-out ones there are,
     and `reads(n)` what a measurement of n of them reads, which never falls. All queries are measured on, at ten moments
-    or down to five, where these are within the share; else as many as five moments leave room for, and one at least.
+    or down to five, where these are within the share; else as many as five moments leave room for. Where that is fewer
+    than `ENOUGH`, there are fewer moments, down to the end alone; one query at least is measured on.
     """
     assert steps > 0 and queries > 0, (steps, queries)
     allowed = share * trained
@@ -42,6 +45,11 @@ def within(share: float, trained: float, steps: int, queries: int, reads: Callab
         made = Measurements(-(-steps // moments), queries)
         if made.count(steps) * reads(queries) <= allowed:
             return made
-    made = Measurements(-(-steps // FEWEST), 1)
-    fitting = [n for n in range(1, queries + 1) if made.count(steps) * reads(n) <= allowed]
-    return Measurements(made.every, max(fitting, default=1))
+    made = Measurements(steps, 1)
+    for moments in range(FEWEST, 0, -1):
+        every = -(-steps // moments)
+        room = allowed / Measurements(every, 1).count(steps)
+        made = Measurements(every, max((n for n in range(1, queries + 1) if reads(n) <= room), default=1))
+        if made.queries >= min(queries, ENOUGH):
+            break
+    return made

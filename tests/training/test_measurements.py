@@ -36,16 +36,19 @@ def test_measurements_stay_within_their_share_and_leave_no_room(
     assert made.count(steps) * reads(made.queries) <= allowed or made.queries == 1
     if made.queries < queries:  # one query more would be too many, and there are as few moments as there may be
         assert made.count(steps) * reads(made.queries + 1) > allowed
-        assert made.count(steps) <= 6
+        assert made.count(steps) <= (6 if made.queries >= 50 else 2)
     else:
         assert made.count(steps) <= 11
 
 
 def test_a_reranker_that_read_six_times_as_much_to_measure_as_to_train() -> None:
-    """221,000 pairs in 31 measurements of 64 each beside 34,000 trained on: now 34,000 x 3 / 10 at the most."""
+    """221,000 pairs in 31 measurements of 64 each beside 34,000 trained on: now 34,000 x 3 / 10 at the most.
+
+    Five moments after the start leave room for 26 queries, which are too few to choose by; two leave room for 53.
+    """
     made = within(0.1, 3 * 531 * 64, 531, 111, lambda queries: 64 * queries)
-    assert made == Measurements(every=107, queries=26)
-    assert made.count(531) * 64 * 26 == 6 * 1664 == 9984 <= 34_000 * 3 / 10
+    assert made == Measurements(every=266, queries=53)
+    assert made.count(531) * 64 * 53 == 3 * 3392 == 10_176 <= 34_000 * 3 / 10
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,8 @@ def test_a_reranker_that_read_six_times_as_much_to_measure_as_to_train() -> None
         (10, Measurements(10, 10)),  # 11 x 10 of 120
         (12, Measurements(12, 12)),  # 10 x 12 of 120: nine moments beside the start
         (20, Measurements(20, 20)),  # 6 x 20 of 120
-        (21, Measurements(20, 20)),
+        (21, Measurements(25, 21)),  # 5 x 21 of 120: 21 are fewer than 50, so that a moment goes
+        (200, Measurements(100, 60)),  # 2 x 60 of 120; with two moments there would be 40
     ],
 )
 def test_moments_go_before_queries(queries: int, expected: Measurements) -> None:

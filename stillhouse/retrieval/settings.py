@@ -114,7 +114,8 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
         0.0,
         "with heldout_every 0, measurements read at most this share of what the training reads, where a text that is "
         f"trained on counts {READS_OF_TRAINING} times: at {MOST} moments beside the start or, down to {FEWEST}, fewer, "
-        f"then on fewer dev queries, and below {ENOUGH} of these at fewer moments again; 0 = {SHARE:g} where a ranking chooses, no limit where the loss does",
+        f"then on fewer dev queries, and below {ENOUGH} of these at fewer moments again; 0 = {SHARE:g} where a ranking "
+        "chooses, no limit where the loss does",
         minimum=0,
         maximum=1,
     )

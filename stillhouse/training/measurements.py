@@ -14,7 +14,7 @@ READS_OF_TRAINING = 3
 MOST, FEWEST = 10, 5
 """Measurements after the start. Fewer leave room for more queries, as long as there are so many to choose from."""
 ENOUGH = 50
-"""Queries, below which measurements are given up, down to one at the end, before more queries are: a few say nothing."""
+"""Queries below which moments are given up, down to the end alone, before more queries are: a few say nothing."""
 SHARE = 0.1
 """The part of a training that its measurements take where a ranking chooses."""
 

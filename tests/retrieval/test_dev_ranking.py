@@ -258,8 +258,8 @@ def test_a_training_stops_when_its_ranking_gets_no_better(tmp_path: Path, small_
         ({"heldout_share": 0.1}, 11, 6),
         ({"metric_for_best_model": "rr10"}, 11, 6),  # 11 x 6 x (3 + 9) <= 10 x 4 x 3000 / 10
         ({"metric_for_best_model": "rr10", "heldout_share": 0.006}, 6, 6),  # 6 x 72 <= 720 < 11 x 72
-        ({"metric_for_best_model": "rr10", "heldout_share": 0.002}, 6, 3),  # 6 x 3 x 12 <= 240 < 6 x 4 x 12
-        ({"heldout_share": 0.0005}, 6, 3),  # 6 x 3 x 3 <= 60 < 6 x 4 x 3
+        ({"metric_for_best_model": "rr10", "heldout_share": 0.002}, 3, 6),  # 3 x 6 x 12 <= 240 < 4 x 6 x 12
+        ({"heldout_share": 0.0005}, 3, 6),  # 3 x 6 x 3 <= 60 < 4 x 6 x 3
         ({"metric_for_best_model": "rr10", "heldout_share": 0.002, "heldout_every": 1}, 11, 6),
         ({"metric_for_best_model": "rr10", "eval_queries": 2}, 11, 2),
     ],

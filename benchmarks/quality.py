@@ -4,8 +4,8 @@
 
 A cell is a corpus, the number of its labels that are used, and a seed. In each, `stillhouse new` chooses the recipe and
 `stillhouse run` does it; then the recipe of sentence-transformers trains from the same start on the same questions for
-as much processor time. All systems are searched and measured alike, on the same test questions. What a cell gave is
-written to quality.measured.json beside this when the cell is done, so that the command goes on where it was; the page
+as much processor time. All systems are searched and measured alike, on the same test questions. What a side of a cell
+gave is written to quality.measured.json beside this when it is done, so that the command goes on where it was; the page
 quality.md is written from that file. Needs `pip install datasets accelerate`.
 """
 
@@ -16,12 +16,15 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from machine import machine
 from notes import write_page
 from quality_cells import CELLS, Cell, Size, write_source
 from quality_page import page_lines
-from quality_run import run_cell
+from quality_run import PEER, run_ours, run_peer
+
+from stillhouse.artifacts import write_whole
 
 HERE = Path(__file__).resolve().parent
 MEASURED = HERE / "quality.measured.json"
@@ -32,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="where sources and artifacts go")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--only", nargs="+", metavar="CELL", choices=[cell.name for cell in CELLS], help="these cells")
+    parser.add_argument("--no-peer", action="store_true", help="leave sentence-transformers to another time")
     parser.add_argument("--again", action="store_true", help="cells that are done, too")
     parser.add_argument(
         "--passages", type=int, default=2000, help="passages of a corpus, or more, where its questions need"
@@ -43,19 +47,30 @@ def main(argv: list[str] | None = None) -> int:
     size = Size(arguments.passages, arguments.dev_queries, arguments.test_queries)
     found = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.is_file() else {}
     for cell in CELLS:
-        wanted = cell.name in arguments.only if arguments.only else True
-        if not wanted or (cell.name in found and not arguments.again):
+        if arguments.only and cell.name not in arguments.only:
+            continue
+        own = {} if arguments.again else found.get(cell.name, {})
+        if own and (cell.labels == "none" or arguments.no_peer or PEER in own["ranks"]):
             continue
         if not (arguments.data / cell.corpus).is_dir():
             print(f"skipped {cell.name}: {arguments.data / cell.corpus} is not here; name its parent with --data")
             continue
         folder = arguments.folder.resolve() / cell.name
         prepare(cell, size, arguments.data.resolve(), folder)
-        found[cell.name] = run_cell(cell, folder, arguments.length) | {"machine": machine("torch", "transformers")}
-        MEASURED.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        if not own:
+            own = run_ours(cell, folder, arguments.length) | {"machine": machine("torch", "transformers")}
+            keep(found, cell, own)
+        if cell.labels != "none" and not arguments.no_peer:
+            own["ranks"] |= run_peer(cell, folder)
+            keep(found, cell, own)
     if found:
         write_page(HERE / "quality.md", page_lines(found, size, arguments.length))
     return 0
+
+
+def keep(found: dict[str, Any], cell: Cell, own: dict[str, Any]) -> None:
+    found[cell.name] = own
+    write_whole(MEASURED, json.dumps(found, sort_keys=True).replace('], "', '],\n"') + "\n")
 
 
 def prepare(cell: Cell, size: Size, data: Path, folder: Path) -> None:

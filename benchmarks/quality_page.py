@@ -51,13 +51,12 @@ def about(found: Cells, size: Size, length: int) -> str:
 def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """A corpus with some of its labels."""
     first = cells[0]
-    train, dev = first["queries"]["train"], first["queries"]["dev"]
-    said = "no labels" if labels == "none" else f"{train:,} train questions"
+    said = "no labels" if labels == "none" else f"{first['queries']['train']:,} train questions"
     lines = [f"## {title}, {said}", ""]
     seeds = "1 seed" if len(cells) == 1 else f"{len(cells)} seeds"
     minutes = np.mean([cell["seconds"] for cell in cells]) / 60
     winners = ", ".join(sorted({cell["winner"] for cell in cells}))
-    counts = f"{first['passages']:,} passages, {dev:,} dev questions, {seeds}"
+    counts = f"{first['passages']:,} passages, {first['queries']['dev']:,} labelled dev questions, {seeds}"
     lines += [f"{counts}; {minutes:.0f} minutes of the processor a run. Winner: {winners}.", ""]
     values = {name: mean_Q(cells, name) for name in systems(first)}
     lines += [f"| system | {MEASURE} |", "|---|---|"]

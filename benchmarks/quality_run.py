@@ -1,4 +1,4 @@
-"""One cell of `quality.py`: the run of Stillhouse, its peer at equal processor time, and the figures of both."""
+"""One cell of `quality.py`: the run of Stillhouse, that of its peer at equal processor time, and their figures."""
 
 from __future__ import annotations
 
@@ -25,46 +25,62 @@ from stillhouse.steps.registry import find_step
 MEASURE = "RR@10"
 PEER = "sentence-transformers"
 TEACHER = "teacher"
+SECONDS = "seconds"
+"""The file with the processor time of a run."""
 TRAININGS = ("retriever_1", "retriever_2", "distilled", "reranker")
 NAMES = {"lexical": "bm25", "zero_shot_run": "start", "zero_shot_hybrid_run": "start + bm25", "best_run": "winner"}
 """The systems whose names on the page are not those of their uses."""
 
 
-def run_cell(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
-    """Its figures: `{"ranks": {system: reciprocal rank of each test query}, "seconds": …}`."""
+def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
+    """The figures of Stillhouse: `{"ranks": {system: reciprocal rank of each test question}, "seconds": …}`."""
     ours = folder / "ours"
     if not (ours / "params.yaml").is_file():
         stillhouse("new", str(ours), "--source", str(folder / "source"))
         fit(ours / "params.yaml", cell, length)
-    seconds = folder / "seconds"
+    seconds = folder / SECONDS
     if not seconds.is_file():
         spent = timed(lambda: stillhouse("run", "--params", "params.yaml", cwd=ours))
         seconds.write_text(str(spent))  # a run that was stopped and goes on counts its last part alone
-    artifacts = ours / "artifacts"
-    os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(folder / "work"), "1"
+    artifacts, given = ours / "artifacts", read_yaml(ours / "params.yaml")
+    set_work(folder)
     runs = runs_of(artifacts)
-    given = read_yaml(ours / "params.yaml")
-    stages = given.get("stages", {})
-    if "bm25" in (stages.get("teacher") or {}):
+    if "bm25" in (given.get("stages", {}).get("teacher") or {}):
         runs[TEACHER] = teacher_run(artifacts, folder / "teacher")
-    if cell.labels != "none":
-        start = artifacts / "fetch_model" / "encoder"
-        model = train_peer(
-            artifacts / "ingest" / "corpus", start, folder / "peer", float(seconds.read_text()), cell.seed
-        )
-        runs[PEER] = run_of(artifacts, model, folder / "peer_run")
     corpus = Corpus.open(artifacts / "ingest" / "corpus")
-    measured = measure_runs(corpus, runs, "test", parse_measures(MEASURE))
-    test = next(part for part in measured if not part.synthetic)
     winner = (artifacts / "best" / "retriever" / "manifest.json").read_text(encoding="utf-8")
     return {
-        "recipe": given["ingest"].get("queries", "source"),
         "passages": len(corpus.passages),
-        "queries": {split: len(corpus.queries_of(split)) for split in ("train", "dev", "test")},
-        "ranks": {name: [round(value, 6) for value in test.values[name][MEASURE]] for name in runs},
+        "queries": {split: labelled(corpus, split) for split in ("train", "dev", "test")},
+        "ranks": ranks_of(corpus, runs),
         "seconds": float(seconds.read_text()),
         "winner": yaml.safe_load(winner)["facts"]["winner"],
     }
+
+
+def run_peer(cell: Cell, folder: Path) -> dict[str, list[float]]:
+    """The ranks of sentence-transformers, trained for as long as the run took here."""
+    artifacts = folder / "ours" / "artifacts"
+    set_work(folder)
+    corpus, start = artifacts / "ingest" / "corpus", artifacts / "fetch_model" / "encoder"
+    model = train_peer(corpus, start, folder / "peer", float((folder / SECONDS).read_text()), cell.seed)
+    return ranks_of(Corpus.open(corpus), {PEER: run_of(artifacts, model, folder / "peer_run")})
+
+
+def labelled(corpus: Corpus, split: str) -> int:
+    """How many questions of a split people wrote."""
+    return int((corpus.queries_of(split)["origin"] == "source").sum())
+
+
+def set_work(folder: Path) -> None:
+    os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(folder / "work"), "1"
+
+
+def ranks_of(corpus: Corpus, runs: Mapping[str, Path]) -> dict[str, list[float]]:
+    """Of each system the reciprocal rank of every labelled test question."""
+    measured = measure_runs(corpus, runs, "test", parse_measures(MEASURE))
+    test = next(part for part in measured if not part.synthetic)
+    return {name: [round(value, 6) for value in test.values[name][MEASURE]] for name in runs}
 
 
 def stillhouse(*words: str, cwd: Path | None = None) -> None:

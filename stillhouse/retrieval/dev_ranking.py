@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stillhouse.evaluation.measures import per_query
 from stillhouse.retrieval.groups import GroupSampler
-from stillhouse.retrieval.runs import order_by_score
+from stillhouse.retrieval.rankings import order_by_score
 from stillhouse.retrieval.settings import RANKINGS
 from stillhouse.training.curves import DEV
 

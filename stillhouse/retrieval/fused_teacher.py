@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.retrieval.fusion import fit_weights
-from stillhouse.retrieval.runs import order_by_score
+from stillhouse.retrieval.rankings import order_by_score
 
 CROSS_ENCODER, RETRIEVER, BM25, FUSED = "cross_encoder", "retriever", "bm25", "fused"
 CUTOFF = 10

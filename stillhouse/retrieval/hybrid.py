@@ -17,8 +17,7 @@ from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.retrieval.bm25 import BM25
 from stillhouse.retrieval.fusion import convex_combination, fit_weights, fuse, reciprocal_ranks
-from stillhouse.retrieval.mining import first_kept, repeated
-from stillhouse.retrieval.runs import order_by_score
+from stillhouse.retrieval.rankings import first_kept, order_by_score, repeated
 from stillhouse.retrieval.vector_index import VectorIndex
 
 FILE, INDEX = "hybrid.json", "bm25"
@@ -124,8 +123,8 @@ def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
 
 
 def unfitted(method: str, depth: int) -> Fusion:
-    """A fusion that needs no judged query: `convex` or `ranks`."""
-    return Fusion(method, 1.0 - SHARE, SHARE, depth) if method == "convex" else Fusion(method, depth=depth)
+    """The fusion of a method that needs no judged query: `ranks`, or `convex`, which `auto` means then."""
+    return Fusion("ranks", depth=depth) if method == "ranks" else Fusion("convex", 1.0 - SHARE, SHARE, depth)
 
 
 def fit_fusion(found: Candidates, positive_QK: NDArray[np.bool_], known_QK: NDArray[np.bool_], depth: int) -> Fusion:

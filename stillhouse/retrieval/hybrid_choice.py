@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stillhouse.retrieval.hybrid import Fusion, HybridIndex, fit_fusion, fused_scores, unfitted
 from stillhouse.retrieval.judged_queries import JudgedQueries
-from stillhouse.retrieval.runs import order_by_score
+from stillhouse.retrieval.rankings import order_by_score
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def measure_rankings(
     if method == "weights" or (method == "auto" and judged.labelled):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
     else:
-        fusion = unfitted("convex" if method == "auto" else method, depth)
+        fusion = unfitted(method, depth)
     scores = {
         "bm25": np.where(found.ranks_QKF[:, :, 0] > 0, -found.ranks_QKF[:, :, 0], -np.inf),
         "dense": np.where(found.ranks_QKF[:, :, 1] > 0, -found.ranks_QKF[:, :, 1], -np.inf),

@@ -20,6 +20,7 @@ from stillhouse.retrieval import rotation
 from stillhouse.retrieval.answer_matching import AnswerMatcher
 from stillhouse.retrieval.false_negatives import Accept
 from stillhouse.retrieval.negatives import SPLITS, training_queries
+from stillhouse.retrieval.rankings import Rows, first_kept, repeated
 from stillhouse.retrieval.relevance import AnswerSets, never_negative
 from stillhouse.retrieval.vector_index import VectorIndex
 
@@ -27,9 +28,6 @@ AMONG = ("corpus", "answers", "train_answers")
 QUERIES_AT_ONCE = 4096
 PAIRS_AT_ONCE = 65_536
 DRAWS_AT_ONCE = 2**23
-
-Rows = NDArray[np.int32]
-"""Passage rows int32 [Q, D], best first, padded with -1."""
 
 Search = Callable[[NDArray[np.int64], int], tuple[Rows, NDArray[np.float32]]]
 """`search(queries_B, depth)`: rows and scores [B, K] of the best passages of the queries of these numbers."""
@@ -112,15 +110,6 @@ class MiningQueries:
             place_P, column_P = np.nonzero(may_BK)
             may_BK[place_P, column_P] = ~self._matcher.match(queries_B[place_P], rows_BK[place_P, column_P])
         return may_BK
-
-
-def first_kept(rows_QK: Rows, keep_QK: NDArray[np.bool_], depth: int) -> Rows:
-    """The first `depth` rows that are kept of each query, moved together, padded with -1."""
-    place_QK = np.cumsum(keep_QK, axis=1, dtype=np.int32) - 1
-    query_P, column_P = np.nonzero(keep_QK & (place_QK < depth))
-    rows_QD = np.full((len(rows_QK), depth), -1, dtype=np.int32)
-    rows_QD[query_P, place_QK[query_P, column_P]] = rows_QK[query_P, column_P]
-    return rows_QD
 
 
 @doing("choosing hard negatives")
@@ -214,17 +203,6 @@ def interleaved(sources: Sequence[Rows]) -> Rows:
         rows_BD = np.concatenate([rows[part] for rows in sources], axis=1)[:, order]
         rows_QD[part] = first_kept(rows_BD, (rows_BD >= 0) & ~repeated(rows_BD), len(order))
     return rows_QD
-
-
-def repeated(rows_BK: Rows) -> NDArray[np.bool_]:
-    """Whether each row stands further left too, in the same query."""
-    order_BK = np.argsort(rows_BK, axis=1, kind="stable")
-    sorted_BK = np.take_along_axis(rows_BK, order_BK, axis=1)
-    same_BK = np.zeros(rows_BK.shape, dtype=np.bool_)
-    same_BK[:, 1:] = sorted_BK[:, 1:] == sorted_BK[:, :-1]
-    result_BK = np.empty_like(same_BK)
-    np.put_along_axis(result_BK, order_BK, same_BK, axis=1)
-    return result_BK
 
 
 class DenseRanking:

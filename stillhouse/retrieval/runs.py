@@ -22,6 +22,7 @@ from pyarrow import csv
 
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
+from stillhouse.retrieval.rankings import order_by_score
 
 COLUMNS = ("query_id", "q0", "passage_id", "rank", "score", "system")
 LINE = "%s Q0 %s %d %.9g %s\n"  # nine significant digits tell any two float32 values apart
@@ -32,20 +33,6 @@ KEPT = ("query_id", "passage_id", "rank", "score")
 TEXT = pa.dictionary(pa.int32(), pa.string())
 MAGNITUDE = 0x7FFFFFFF
 LARGEST = int(np.finfo(np.float32).max.view(np.int32))
-
-
-def order_by_score(scores_QK: np.ndarray, rows_QK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorts every ranking by score, best first; equal scores stand in corpus order and padding (-1) at the end.
-
-    Returns `(scores_QK, rows_QK)` as new arrays: float32, with -inf under padded rows, and int32.
-    """
-    assert scores_QK.shape == rows_QK.shape and rows_QK.ndim == 2, (scores_QK.shape, rows_QK.shape)
-    rows_QK = np.asarray(rows_QK, dtype=np.int32)
-    padded_QK = rows_QK < 0
-    scores_QK = np.where(padded_QK, np.float32(-np.inf), np.asarray(scores_QK, dtype=np.float32))
-    assert not np.isnan(scores_QK).any(), "a score is NaN"
-    order_QK = np.lexsort((rows_QK, -scores_QK, padded_QK), axis=1)
-    return np.take_along_axis(scores_QK, order_QK, axis=1), np.take_along_axis(rows_QK, order_QK, axis=1)
 
 
 def reordered(rows_QK: np.ndarray, query_P: np.ndarray, rank_P: np.ndarray, scores_P: np.ndarray) -> np.ndarray:

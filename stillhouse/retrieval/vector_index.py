@@ -26,6 +26,7 @@ from stillhouse.retrieval.embeddings import Embeddings
 from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
 from stillhouse.retrieval.gpu_search import blocks_of, gpu_search, on_gpu
 from stillhouse.retrieval.index_kinds import build, open_flat, write_built, write_flat
+from stillhouse.retrieval.rankings import order_by_score
 from stillhouse.retrieval.settings import IndexConfig
 
 FILE, IDS, ABOUT = "index.faiss", "ids.parquet", "index.json"
@@ -171,8 +172,6 @@ class VectorIndex:
                 return exact_search(queries_QD, self.blocks(), depth)
             device = torch.device(GPU)
             return gpu_search(queries_QD, blocks_of(self._vectors_on_gpu, device), depth, device)
-        from stillhouse.retrieval.runs import order_by_score  # imports pandas, which exact search starts without
-
         options = {}
         if self.kind == "hnsw":
             options["params"] = faiss.SearchParametersHNSW(efSearch=max(depth, self._index.hnsw.efSearch))  # type: ignore[attr-defined]

@@ -46,7 +46,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         )
     hybrid = HybridIndex(bm25, index)
     if not len(judged):
-        fusion = unfitted("convex" if config.method == "auto" else config.method, config.depth)
+        fusion = unfitted(config.method, config.depth)
         write_hybrid(outputs["hybrid"], fusion, bm25)
         return Report(f"no dev queries: {fusion}")
     vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, judged.texts, context, config)

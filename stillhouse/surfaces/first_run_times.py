@@ -20,6 +20,7 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.context import device
 from stillhouse.errors import InputError
 from stillhouse.retrieval.settings import read_alphas
+from stillhouse.surfaces.recipe_choice import TOKENS_A_WORD
 
 TRAINED = 3.0
 """A training step's operations, as a multiple of the way forwards."""
@@ -27,7 +28,6 @@ SHARE_OF_SPEED = 0.7
 """Of a matrix product's speed, what a model reaches."""
 OVERHEAD = 5.0
 """Seconds to start a process, import PyTorch and load what a step reads."""
-TOKENS_A_WORD = 1.35
 QUERY_TOKENS = 20
 PASSAGES_READ = 1000
 """Of which the mean length is taken."""
@@ -104,33 +104,30 @@ def _queries(*splits: str) -> Callable[[Any, Scale], float]:
     return lambda config, scale: _asked(scale, *splits) * QUERY_TOKENS
 
 
-def _groups(config: Any, scale: Scale) -> float:
-    """A training on a query, its positive and its negatives."""
+def _examples(config: Any, count: int) -> float:
+    """The examples of all steps of a training on `count` of them, three times."""
     from stillhouse.training.batches import steps_for
 
-    count = max(1, _asked(scale, "train"))
-    batch = min(config.batch_size, count)
+    count = max(1, count)
+    steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
+    return TRAINED * steps * min(config.batch_size, count)
+
+
+def _groups(config: Any, scale: Scale) -> float:
+    """A training on a query, its positive and its negatives."""
     read = QUERY_TOKENS + (1 + config.negatives_per_query) * scale.tokens
-    return TRAINED * steps_for(count, config.batch_size, config.epochs, config.max_steps) * batch * read
+    return _examples(config, _asked(scale, "train")) * read
 
 
 def _pairs(config: Any, scale: Scale) -> float:
     """A training of a cross-encoder on the same groups, each candidate read with the query."""
-    from stillhouse.training.batches import steps_for
-
-    count = max(1, _asked(scale, "train"))
-    steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
-    read = min(config.max_length, QUERY_TOKENS + scale.tokens)
-    return TRAINED * steps * min(config.batch_size, count) * (1 + config.negatives_per_query) * read
+    read = (1 + config.negatives_per_query) * min(config.max_length, QUERY_TOKENS + scale.tokens)
+    return _examples(config, _asked(scale, "train")) * read
 
 
 def _pretraining(config: Any, scale: Scale) -> float:
     """Half as much again for the decoder and the head."""
-    from stillhouse.training.batches import steps_for
-
-    steps = steps_for(scale.passages, config.batch_size, config.epochs, config.max_steps)
-    batch = min(config.batch_size, scale.passages)
-    return 1.5 * TRAINED * steps * batch * min(config.max_length, scale.tokens)
+    return 1.5 * _examples(config, scale.passages) * min(config.max_length, scale.tokens)
 
 
 def _scored(*splits: str) -> Callable[[Any, Scale], float]:

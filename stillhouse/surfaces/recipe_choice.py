@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stillhouse.corpus.first_look import FirstLook
 from stillhouse.corpus.sources.built_in import SAMPLE
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
 
 AUTO = "auto"
 LABELLED, UNLABELLED = "labelled", "unlabelled"
+FITTED = (LABELLED, UNLABELLED)
+"""The recipes whose passage length is set by the corpus."""
 TOKENS_A_WORD = 1.35
 """Word pieces of BERT's English vocabulary for a word of ordinary text."""
 SHORTEST, LONGEST, STEP = 64, 256, 32
@@ -31,7 +35,7 @@ def passage_length(look: FirstLook) -> int:
 
 def fitted(recipe: str, look: FirstLook | None) -> Mapping[str, Mapping[str, Any]]:
     """The settings, by section, that `new` changes in a recipe of its choice."""
-    if recipe not in (LABELLED, UNLABELLED) or look is None or not look.words:
+    if recipe not in FITTED or look is None or not look.words:
         return {}
     return {"fetch_model": {"passage_length": passage_length(look)}}
 
@@ -41,5 +45,4 @@ def describe(recipe: str, look: FirstLook) -> str:
     number = f"{look.passages:,} passages" if look.whole else f"at least {look.passages:,} passages"
     questions = "training questions" if look.labelled else "no training questions"
     line = f"read as {look.format}: {number}, 95 % of them of at most {look.words} words, {questions}; recipe {recipe}"
-    fits = recipe in (LABELLED, UNLABELLED)
-    return line + (f", passages cut at {passage_length(look)} tokens" if fits else "")
+    return line + (f", passages cut at {passage_length(look)} tokens" if recipe in FITTED else "")

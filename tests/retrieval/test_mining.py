@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from stillhouse.corpus.store import Corpus
 from stillhouse.retrieval import mining
 from stillhouse.retrieval.false_negatives import below, limits
-from stillhouse.retrieval.mining import MiningQueries, best_of, first_kept, interleaved, random_passages, ranked
+from stillhouse.retrieval.mining import MiningQueries, best_of, interleaved, random_passages, ranked
+from stillhouse.retrieval.rankings import first_kept, repeated
 
 ROWS = st.lists(st.lists(st.integers(-1, 9), min_size=5, max_size=5), min_size=1, max_size=4)
 
@@ -33,7 +34,7 @@ def test_first_kept_against_a_loop(rows: list[list[int]], depth: int, bits: int)
 @given(ROWS)
 def test_repeated_against_a_loop(rows: list[list[int]]) -> None:
     wanted = [[value in row[:place] for place, value in enumerate(row)] for row in rows]
-    assert mining.repeated(np.array(rows, dtype=np.int32)).tolist() == wanted
+    assert repeated(np.array(rows, dtype=np.int32)).tolist() == wanted
 
 
 def test_sources_are_spread_evenly_and_a_passage_stands_once() -> None:

@@ -150,22 +150,28 @@ def test_a_bag_of_words_and_a_projection_are_read_by_the_bi_encoder(tiny_model: 
         assert np.allclose(found.vectors(QUESTIONS), theirs(encoder, QUESTIONS), rtol=1e-5, atol=1e-6)
 
 
-def test_a_first_answer_imports_neither_transformers_nor_pandas(
+@pytest.mark.parametrize("hybrid, unneeded", [(False, "scipy"), (True, "scipy.optimize")], ids=["dense", "hybrid"])
+def test_a_first_answer_imports_only_what_it_needs(
+    hybrid: bool,
+    unneeded: str,
     small_corpus: Path,
     tiny_model: Path,
     tmp_path: Path,
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]],
 ) -> None:
-    """They take most of the time that a first answer may take; the figures are in benchmarks/first_answer.md."""
+    """Imports take most of the time that a first answer may take; the figures are in benchmarks/first_answer.md."""
     retriever = saved(BiEncoder.load(tiny_model, pooling="mean", query_length=16), tmp_path / "retriever")
-    index = runs_of_steps(tmp_path)("index", {"corpus": small_corpus, "retriever": retriever}, precision="fp32")[
-        "index"
-    ]
-    words = ["search", "where", "does", "the", "red", "bird", "sing", "--corpus", str(small_corpus), "--json"]
-    words += ["--retriever", str(retriever), "--index", str(index)]
+    inputs = {"corpus": small_corpus, "retriever": retriever}
+    step = runs_of_steps(tmp_path)
+    inputs |= step("index", inputs, precision="fp32")
+    if hybrid:
+        lexical = {"bm25": step("lexical", {"corpus": small_corpus})["bm25"]}
+        inputs |= step("hybrid", inputs | lexical, method="convex")
+    words = ["search", "where", "does", "the", "red", "bird", "sing", "--json"]
+    words += [word for name, folder in inputs.items() for word in (f"--{name}", str(folder))]
     code = (
         "import sys; from stillhouse import cli; assert cli.main(sys.argv[1:]) == 0; "
-        "print([name for name in ('transformers', 'pandas', 'scipy', 'sympy') if name in sys.modules])"
+        f"print([name for name in ('transformers', 'pandas', 'sympy', {unneeded!r}) if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     answer, imported = done.stdout.splitlines()

@@ -14,7 +14,8 @@ from hypothesis.extra.numpy import arrays
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
 from stillhouse.evaluation.measures import parse_measures, per_query
-from stillhouse.retrieval.runs import order_by_score, read_run, reordered, strictly_falling, top_rows, write_run
+from stillhouse.retrieval.rankings import order_by_score
+from stillhouse.retrieval.runs import read_run, reordered, strictly_falling, top_rows, write_run
 
 QRELS = ["query_id", "passage_id", "relevance"]
 PASSAGES = PassageIds(["p0", "p1", "p2", "p3"])

@@ -278,7 +278,9 @@ def test_what_somebody_saved_under_a_false_name_is_no_use(pod: Pod, runs: Runs, 
 
 @pytest.fixture
 def volume(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A volume of unfinished work whose run cache the pod has, as the shipped placements say."""
+    """A volume of unfinished work whose run cache the pod has, as the shipped placements say; it has room."""
+    room = shutil.disk_usage(pod.folder)._replace(total=1 << 40, used=1 << 39, free=1 << 39)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: room)
     monkeypatch.setenv("STILLHOUSE_WORK", str(pod.folder / "volume"))
     pod.cache = pod.folder / "volume" / "run-cache"
     return pod.folder / "volume"

@@ -1,0 +1,22 @@
+"""Steps that a benchmark runs in its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from stillhouse.config import build
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+
+
+def step(name: str, inputs: Mapping[str, Path], outputs: Mapping[str, Path], **settings: object) -> None:
+    """Runs the step `name` with these settings."""
+    found = find_step(name)
+    execute(found, build(found.config, settings, name), dict(inputs), dict(outputs))
+
+
+def step_once(name: str, inputs: Mapping[str, Path], outputs: Mapping[str, Path], **settings: object) -> None:
+    """The same, unless all its outputs are there."""
+    if not all(place.is_dir() for place in outputs.values()):
+        step(name, inputs, outputs, **settings)

@@ -1,8 +1,10 @@
-"""A short look at a source: how long its passages are and whether it has training questions."""
+"""A short look at a source: how many passages it has, how long they are, and how many questions of each split."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,43 +13,52 @@ from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage, Qrel
 
 PASSAGES_MEASURED = 2_000
-ROWS_AT_ONCE = 10_000
-SECONDS = 20.0
+ROWS_AT_ONCE = 1_000
+SECONDS = 9.0
 
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What was seen: the format, how many passages, and the words that 95 % of the measured ones have at most.
+    """What was seen: the format, how many passages, the words of the first of them, and the judged questions by split.
 
-    `labelled` says whether there is a judged training question. `whole` is False where the look ended before the
-    source did; then `passages` is what was read, and a source without a training question so far counts as labelled
-    when it has judged questions of any split.
+    `whole` is False where the look ended before the source did; the numbers are then of what was read.
     """
 
     format: str
     passages: int
-    words: int
-    labelled: bool
+    lengths: tuple[int, ...]
+    questions: Mapping[str, int]
     whole: bool
+
+    @property
+    def words(self) -> int:
+        """The words that 95 % of the measured passages have at most; 0 without passages."""
+        return int(np.quantile(self.lengths, 0.95)) if self.lengths else 0
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there are training questions; where the look ended early, any judged question lets hope for them."""
+        return bool(self.questions.get("train") or (self.questions and not self.whole))
 
 
 def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
-    """Reads a source until it has seen a training question, its end, or for so many seconds.
+    """Reads a source to its end, or for so many seconds.
 
     Raises `InputError` for a source that cannot be opened.
     """
     opened, started = open_source(source), time.monotonic()
     lengths: list[int] = []
-    passages, judged, labelled, whole = 0, False, False, True
+    judged: dict[str, set[str]] = defaultdict(set)
+    passages, whole = 0, True
     for number, row in enumerate(opened.rows()):
         if isinstance(row, Passage):
             passages += 1
             if len(lengths) < PASSAGES_MEASURED:
                 lengths.append(len(row.title.split()) + len(row.text.split()))
         elif isinstance(row, Qrel):
-            judged, labelled = True, row.split == "train"
-        if labelled or (number % ROWS_AT_ONCE == 0 and time.monotonic() - started > seconds):
+            judged[row.split].add(row.query_id)
+        if number % ROWS_AT_ONCE == 0 and time.monotonic() - started > seconds:
             whole = False
             break
-    words = int(np.quantile(lengths, 0.95)) if lengths else 0
-    return FirstLook(opened.format, passages, words, labelled or (judged and not whole), whole)
+    questions = {split: len(queries) for split, queries in judged.items()}
+    return FirstLook(opened.format, passages, tuple(lengths), questions, whole)

@@ -104,30 +104,33 @@ def _queries(*splits: str) -> Callable[[Any, Scale], float]:
     return lambda config, scale: _asked(scale, *splits) * QUERY_TOKENS
 
 
-def _examples(config: Any, count: int) -> float:
-    """The examples of all steps of a training on `count` of them, three times."""
+def steps_of(step: str, config: Any, scale: Scale) -> int:
+    """The steps of a training."""
     from stillhouse.training.batches import steps_for
 
-    count = max(1, count)
-    steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
-    return TRAINED * steps * min(config.batch_size, count)
+    return steps_for(TRAININGS[step](scale), config.batch_size, config.epochs, config.max_steps)
+
+
+def _examples(step: str, config: Any, scale: Scale) -> float:
+    """The examples of all steps of a training, three times."""
+    return TRAINED * steps_of(step, config, scale) * min(config.batch_size, TRAININGS[step](scale))
 
 
 def _groups(config: Any, scale: Scale) -> float:
     """A training on a query, its positive and its negatives."""
     read = QUERY_TOKENS + (1 + config.negatives_per_query) * scale.tokens
-    return _examples(config, _asked(scale, "train")) * read
+    return _examples("train-retriever", config, scale) * read
 
 
 def _pairs(config: Any, scale: Scale) -> float:
     """A training of a cross-encoder on the same groups, each candidate read with the query."""
     read = (1 + config.negatives_per_query) * min(config.max_length, QUERY_TOKENS + scale.tokens)
-    return _examples(config, _asked(scale, "train")) * read
+    return _examples("train-reranker", config, scale) * read
 
 
 def _pretraining(config: Any, scale: Scale) -> float:
     """Half as much again for the decoder and the head."""
-    return 1.5 * _examples(config, scale.passages) * min(config.max_length, scale.tokens)
+    return 1.5 * _examples("pretrain", config, scale) * min(config.max_length, scale.tokens)
 
 
 def _scored(*splits: str) -> Callable[[Any, Scale], float]:
@@ -148,6 +151,12 @@ def _averages(config: Any, scale: Scale) -> float:
     return len(read_alphas(config.alphas)) * read
 
 
+TRAININGS: Mapping[str, Callable[[Scale], int]] = {
+    "train-retriever": lambda scale: max(1, _asked(scale, "train")),
+    "train-reranker": lambda scale: max(1, _asked(scale, "train")),
+    "pretrain": lambda scale: max(1, scale.passages),
+}
+"""How many examples each training has."""
 TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
     "index": _passages,
     "encode": _passages,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.corpus.sources.ir_datasets_id import SCHEME
@@ -12,6 +14,12 @@ from stillhouse.surfaces.parser import Parser, output_folder, source_text
 from stillhouse.surfaces.recipe_choice import describe, fitted, recipe_for
 from stillhouse.surfaces.workspace import make_workspace, refuse_missing, refuse_taken
 from stillhouse.terminal import show
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
+
+Settings = Mapping[str, Mapping[str, Any]]
+NOTHING: Settings = {}
 
 
 def new_parser() -> Parser:
@@ -22,9 +30,10 @@ def new_parser() -> Parser:
         "  stillhouse new trial --source sample\n"
         "  stillhouse new manuals --source ~/manuals\n"
         "  stillhouse new msmarco --source ~/msmarco --recipe 001-msmarco\n"
+        "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && dvc repro\n\n"
         "Without --recipe it looks at the source: `labelled` where there are training questions, `unlabelled` where\n"
-        "there are none, `sample` for the built-in sample.",
+        "there are none. It says how long the run will take on this machine's processor.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to make")
     parser.add_argument(
@@ -36,31 +45,58 @@ def new_parser() -> Parser:
     parser.add_argument(
         "--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file (default: what fits the source)"
     )
+    parser.add_argument(
+        "--hours",
+        metavar="H",
+        type=positive,
+        help="train so much less that the whole run takes at most H hours on this machine",
+    )
     return parser
+
+
+def positive(text: str) -> float:
+    """A number above 0. Raises `ArgumentTypeError` for another text."""
+    with suppress(ValueError):
+        if 0 < (number := float(text)) < float("inf"):
+            return number
+    raise argparse.ArgumentTypeError(f"must be a number above 0, as 0.5 or 3, not {text!r}")
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
-    if arguments.recipe:
-        make_workspace(arguments.folder, arguments.source, arguments.recipe)
-    else:
-        refuse_taken(arguments.folder)
-        recipe, own = chosen_recipe(arguments.source)
-        make_workspace(arguments.folder, arguments.source, recipe, own)
+    refuse_taken(arguments.folder)
+    recipe, own, time = arguments.recipe, NOTHING, ""
+    if not recipe or arguments.hours:
+        look = first_look(arguments.source)
+        recipe = recipe or recipe_for(look)
+        own = NOTHING if arguments.recipe else fitted(recipe, look)
+        if look is not None:
+            show(describe(recipe, look))
+        own, time = timed(recipe, own, look, arguments.hours)
+    make_workspace(arguments.folder, arguments.source, recipe, own)
     folder = shlex.quote(str(arguments.folder))
-    show(f"made {folder}; the settings are in params.yaml there. Next:")
+    show(f"made {folder}; the settings are in params.yaml there", *([time] if time else []), "Next:")
     show(f"    cd {folder} && dvc repro")
     return 0
 
 
-def chosen_recipe(source: str | None) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
-    """The recipe that fits a source, and the settings that it needs there. Says what was seen."""
-    if source is None or source == SAMPLE or source.startswith(SCHEME):
-        return recipe_for(source, None), {}  # a data set of ir_datasets is fetched by `ingest`, not here
+def first_look(source: str | None) -> FirstLook | None:
+    """What can be seen of a source in a few seconds; None of a data set of ir_datasets, which `ingest` fetches."""
     from stillhouse.corpus.first_look import look_at
 
-    refuse_missing(source)
-    look = look_at(source)
-    recipe = recipe_for(source, look)
-    show(describe(recipe, look))
-    return recipe, fitted(recipe, look)
+    if source is not None and source.startswith(SCHEME):
+        return None
+    if source is not None:
+        refuse_missing(source)
+    return look_at(source or SAMPLE)
+
+
+def timed(recipe: str, own: Settings, look: FirstLook | None, hours: float | None) -> tuple[Settings, str]:
+    """The settings, `own` among them, with which a run fits into `hours`, and a line on the time that it will take."""
+    from stillhouse.surfaces.recipes import find_recipe, load_recipe
+    from stillhouse.surfaces.run_forecast import fit_into, forecast, with_settings
+
+    whole = with_settings(load_recipe(find_recipe(recipe)), own)
+    shorter = fit_into(hours, whole, look) if hours else NOTHING
+    found = forecast(with_settings(whole, shorter), look)
+    return with_settings(own, shorter), str(found) if found else ""

@@ -49,8 +49,8 @@ def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
     assert recipe["ingest"]["queries"] == "pairs" and recipe["fetch_model"]["passage_length"] == 160
 
 
-def test_the_sample_has_its_own(here: Path) -> None:
-    assert made("sample")["lm_head"]["trainable"] == "head"
+def test_the_sample_gets_that_of_labelled_questions(here: Path) -> None:
+    assert made("sample")["teacher"]["kind"] == "best"
 
 
 def test_a_recipe_that_is_named_is_taken_as_it_is(here: Path) -> None:
@@ -60,9 +60,9 @@ def test_a_recipe_that_is_named_is_taken_as_it_is(here: Path) -> None:
 
 
 def test_the_look_ends_soon(here: Path) -> None:
-    """At the first training question, or when the time is over."""
-    seen = look_at(str(beir(here / "one", 5, ("train",))))
-    assert seen.labelled and seen.passages == 40
+    """When the time is over; until then it counts."""
+    seen = look_at(str(beir(here / "one", 5, ("train", "test"))))
+    assert seen.labelled and seen.whole and seen.passages == 40 and seen.questions == {"train": 1, "test": 1}
     seen = look_at(str(beir(here / "two", 5, ("test",), passages=20_100)), seconds=0.0)
     assert not seen.whole and seen.passages < 20_100
 
@@ -78,6 +78,6 @@ def test_an_empty_and_a_one_passage_corpus(here: Path, capsys: pytest.CaptureFix
 
 def test_lengths_stay_within_what_the_start_reads() -> None:
     for words in range(0, 2000, 7):
-        length = passage_length(FirstLook("beir", 1, words, True, True))
+        length = passage_length(FirstLook("beir", 1, (words,), {"train": 1}, True))
         assert 64 <= length <= 256 and length % 32 == 0
         assert length >= min(256, words * 1.35)

@@ -5,7 +5,7 @@ Every rung's steps are tasks; a rung that is not climbed is skipped, and where n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,8 @@ from pipelines.placement_table import PlacementTable
 from pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
 from pipelines.tasks import GATE, Pods, make_task
 from stillhouse.config import field_types
-from stillhouse.graph import Use
-from stillhouse.refresh.graph import BEFORE, CHAMPION, uses_of
+from stillhouse.graph import Use, graph_of
+from stillhouse.refresh.graph import BEFORE, CHAMPION, Ladder
 from stillhouse.refresh.parameters import SOURCE, Parameters, write_recipe
 from stillhouse.refresh.plan import Rung
 from stillhouse.surfaces.recipes import Recipe, configs
@@ -40,6 +40,7 @@ def build_refresh(
     setting that is unknown or ill-typed.
     """
     settings = configs(recipe, where)
+    ladder = Ladder.of(graph_of(recipe, where))
     text = write_recipe(recipe)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
@@ -60,7 +61,7 @@ def build_refresh(
         for rung in CLIMBED:
             # kfp's local runner finds a condition's value by no other name than Output, that of a returned value.
             with dsl.If(planned.outputs["Output"] == str(rung), name=str(rung).replace("_", "-")):
-                made = _climb(rung, settings, dict(tasks), pods)
+                made = _climb(ladder.uses_of(rung), rung, settings, dict(tasks), pods)
                 done = release_refresh(planned=planned.outputs["refreshed"], recipe=text, **asked, **made)
                 pods.place(done, "release-refresh", "promote")
 
@@ -68,9 +69,11 @@ def build_refresh(
     return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards)
 
 
-def _climb(rung: Rung, settings: Mapping[str, Any], tasks: dict[str, PipelineTask], pods: Pods) -> dict[str, Any]:
+def _climb(
+    uses: Iterable[Use], rung: Rung, settings: Mapping[str, Any], tasks: dict[str, PipelineTask], pods: Pods
+) -> dict[str, Any]:
     """The tasks of a rung; what they and those before made, by the names of the inputs of `release_refresh`."""
-    for use in uses_of(rung):
+    for use in uses:
         # What the champion's retriever encodes is what is new: little. A challenger's vectors are all new.
         known = rung == Rung.INDEX or use.name.startswith(CHAMPION)
         tasks[use.name] = make_task(use, _settings(use, settings), tasks, pods.unsharded if known else pods)

@@ -97,6 +97,9 @@ def release_refresh(
     randomisation_samples: int,
     again: bool,
     champion_index: Input[Dataset] = None,
+    champion_best_retriever: Input[Model] = None,
+    champion_best_index: Input[Dataset] = None,
+    champion_best_hybrid: Input[Dataset] = None,
     champion_run: Input[Dataset] = None,
     lexical_run: Input[Dataset] = None,
     lexical_negatives: Input[Dataset] = None,
@@ -105,6 +108,9 @@ def release_refresh(
     teacher: Input[Dataset] = None,
     challenger: Input[Model] = None,
     challenger_curves: Input[Dataset] = None,
+    challenger_best_retriever: Input[Model] = None,
+    challenger_best_index: Input[Dataset] = None,
+    challenger_best_hybrid: Input[Dataset] = None,
     tokens: Input[Dataset] = None,
     importance: Input[Dataset] = None,
     encoder: Input[Model] = None,
@@ -122,14 +128,20 @@ def release_refresh(
         summary: the same for a person.
         metrics: 1 for a release, 0 for a refusal.
         champion_index: the index that the released retriever makes of the corpus.
+        champion_best_retriever: the same retriever, with how BM25 ranks beside it.
+        champion_best_index: its index.
+        champion_best_hybrid: how BM25 ranks beside it.
         champion_run: its run.
         lexical_run: the run of BM25.
         lexical_negatives: its negatives.
         lexical_bm25: its index.
         negatives: negatives of the released retriever.
-        teacher: the re-ranker's scores of them.
+        teacher: the teacher's scores of them.
         challenger: the retriever that was trained.
         challenger_curves: its losses.
+        challenger_best_retriever: the better one of both retrievers.
+        challenger_best_index: its index.
+        challenger_best_hybrid: how BM25 ranks beside it.
         tokens: the token arrays.
         importance: the token importance.
         encoder: the encoder that was pre-trained again.

@@ -1,27 +1,26 @@
-"""The uses of steps on every rung of a refresh, and where each rung leaves what it releases.
+"""What a release holds, and the uses of steps on every rung of a refresh.
 
 The released artifacts of the champion lie in `artifacts/champion/<name>`, as if a use of that name had made them. Uses
-that the whole run does not have take the settings of the one that they stand in for.
+that the whole run does not have take the settings of the one that they stand in for. Where the recipe's run ends in a
+choice among its systems (`select-best`), a refresh does too: what it trained replaces the champion's retriever only
+where the dev queries show it to be better, and BM25 is fused anew with what was chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from stillhouse.graph import CORPUS, GATE, Use
 from stillhouse.refresh.plan import Rung
+from stillhouse.uses import used
 
 CHAMPION = "champion"
-FULL = {
-    "corpus": "ingest/corpus",
-    "retriever": "distilled/retriever",
-    "index": "distilled_index/index",
-    "run": "distilled_run/run",
-    "encoder": "pretraining/encoder",
-    "reranker": "reranker/reranker",
-    "generator": "fetch_generator/encoder",
-}
-"""What a release holds, and which use and output of a whole run it is."""
+OWN = f"{CHAMPION}/retriever"
+CHOSEN = {"retriever": "best/retriever", "index": "best/index", "hybrid": "best/hybrid", "run": "best_run/run"}
+DISTILLED = {"retriever": "distilled/retriever", "index": "distilled_index/index", "run": "distilled_run/run"}
+STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "generator": "fetch_generator/encoder"}
+"""What later refreshes start from, where the recipe's run makes it."""
 NEEDED = {
     Rung.INDEX: ("corpus", "retriever"),
     Rung.FINE_TUNE: ("corpus", "retriever"),
@@ -33,59 +32,117 @@ BEFORE = (Use("ingest", "ingest"), Use("validate", "validate", CORPUS))
 """What comes before the rung is known."""
 
 
-def _dense(system: str, retriever: str) -> tuple[Use, Use]:
-    index = Use(f"{system}_index", "index", CORPUS | GATE | {"retriever": retriever}, "distilled_index")
-    inputs = CORPUS | {"retriever": retriever, "index": f"{system}_index/index"}
-    return index, Use(f"{system}_run", "retrieve", inputs, "distilled_run")
+def _index(system: str, retriever: str) -> Use:
+    return Use(f"{system}_index", "index", CORPUS | GATE | {"retriever": retriever}, "distilled_index")
 
 
-def uses_of(rung: Rung, released: Collection[str] = tuple(FULL)) -> tuple[Use, ...]:
-    """The uses of a rung after `BEFORE`. `released` are the champion's artifacts; without a re-ranker none distils."""
-    own = f"{CHAMPION}/retriever"
-    if rung == Rung.NOTHING:
-        return ()
-    if rung == Rung.INDEX:
-        return _dense("challenger", own)
-    encoder, before = own, list(_dense(CHAMPION, own))
-    if rung == Rung.PRETRAIN:
-        encoder = "refreshed_pretraining/encoder"
-        start = {"init": f"{CHAMPION}/encoder"}
-        if "generator" in released:
+def _chooses(whole: Collection[Use]) -> bool:
+    return any(use.name == "best" for use in whole)
+
+
+def released_of(whole: Collection[Use]) -> dict[str, str]:
+    """What a release of a whole run holds: names, and the use and output that each is."""
+    made = {use.name for use in whole}
+    system = CHOSEN if _chooses(whole) else DISTILLED
+    return {"corpus": "ingest/corpus"} | system | {name: of for name, of in STARTS.items() if used(of) in made}
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The rungs for a champion that holds `released`, by a recipe whose own run has the uses `whole`."""
+
+    whole: Collection[Use]
+    released: Collection[str]
+
+    @classmethod
+    def of(cls, whole: Collection[Use]) -> Ladder:
+        """For the release of a whole run of the recipe."""
+        return cls(whole, tuple(released_of(whole)))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the dev queries choose what is released."""
+        return _chooses(self.whole)
+
+    def uses_of(self, rung: Rung) -> tuple[Use, ...]:
+        """The uses of a rung after `BEFORE`, inputs first."""
+        if rung == Rung.NOTHING:
+            return ()
+        lexical = Use("lexical", "lexical", CORPUS | GATE)
+        if rung == Rung.INDEX:
+            first = [lexical] if self.chooses else []
+            return (*first, _index("challenger", OWN), *self._run("challenger", {"challenger": OWN}))
+        pretraining = self._pretraining() if rung == Rung.PRETRAIN else ()
+        retrievers = {CHAMPION: OWN, "challenger": "challenger/retriever"}
+        return (
+            lexical,
+            _index(CHAMPION, OWN),
+            *self._run(CHAMPION, {CHAMPION: OWN}),
+            *pretraining,
+            *self._training("refreshed_pretraining/encoder" if pretraining else OWN),
+            _index("challenger", "challenger/retriever"),
+            *self._run("challenger", retrievers if self.chooses else {"challenger": "challenger/retriever"}),
+        )
+
+    def _run(self, system: str, retrievers: Mapping[str, str]) -> Iterator[Use]:
+        """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 where that is better.
+
+        Without a choice there is one of them.
+        """
+        if not self.chooses:
+            [(name, retriever)] = retrievers.items()
+            inputs = {"retriever": retriever, "index": f"{name}_index/index"}
+            yield Use(f"{system}_run", "retrieve", CORPUS | inputs, "distilled_run")
+            return
+        compared = {f"candidates/{name}": retriever for name, retriever in retrievers.items()}
+        compared |= {f"indexes/{name}": f"{name}_index/index" for name in retrievers}
+        yield Use(f"{system}_best", "select-best", CORPUS | {"bm25": "lexical/bm25"} | compared, "best")
+        chosen = {port: f"{system}_best/{port}" for port in ("retriever", "index", "hybrid")}
+        yield Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run")
+
+    def _pretraining(self) -> tuple[Use, ...]:
+        """Pre-training that goes on from the champion's encoder."""
+        encoder = f"{CHAMPION}/encoder"
+        start = {"init": encoder}
+        if "generator" in self.released:
             start["generator"] = f"{CHAMPION}/generator"
-        before += [
-            Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": f"{CHAMPION}/encoder"}),
-            Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": f"{CHAMPION}/encoder"}),
-            Use(
-                "refreshed_pretraining",
-                "pretrain",
-                {"tokens": "tokenize/tokens", "importance": "importance/importance"} | start,
-                "pretraining",
-            ),
-        ]
-    negatives = {"negatives": "refreshed_negatives/negatives"}
-    mined = {"retriever": own, "index": f"{CHAMPION}_index/index", "others": "lexical/negatives"}
-    before += [
-        Use("lexical", "lexical", CORPUS | GATE),
-        Use("refreshed_negatives", "mine", CORPUS | mined, "mine_2"),
-    ]
-    teacher = {}
-    if "reranker" in released:
-        reranker = {"reranker": f"{CHAMPION}/reranker"}
-        before.append(Use("refreshed_teacher", "score", CORPUS | negatives | reranker, "teacher"))
-        teacher = {"teacher": "refreshed_teacher/teacher"}
-    trained = Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | negatives | teacher, "distilled")
-    return (*before, trained, *_dense("challenger", "challenger/retriever"))
+        tokens = {"tokens": "tokenize/tokens", "importance": "importance/importance"}
+        return (
+            Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": encoder}),
+            Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": encoder}),
+            Use("refreshed_pretraining", "pretrain", tokens | start, "pretraining"),
+        )
 
+    def _training(self, encoder: str) -> Iterator[Use]:
+        """The champion's hard negatives, their scores by what teaches in the recipe, and the training upon both."""
+        searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
+        yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "lexical/negatives"}, "mine_2")
+        learned = {"negatives": "refreshed_negatives/negatives"}
+        if teacher := self._teacher(searched):
+            yield Use("refreshed_teacher", "score", CORPUS | learned | teacher, "teacher")
+            learned["teacher"] = "refreshed_teacher/teacher"
+        yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
 
-def released_by(rung: Rung, released: Collection[str] = tuple(FULL)) -> dict[str, str]:
-    """Where a rung leaves what it releases: name -> `use/output`. What it does not make stays the champion's."""
-    places = {name: f"{CHAMPION}/{name}" for name in released}
-    places |= {"corpus": "ingest/corpus", "index": "challenger_index/index", "run": "challenger_run/run"}
-    if rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
-        places["retriever"] = "challenger/retriever"
-    if rung == Rung.PRETRAIN:
-        places["encoder"] = "refreshed_pretraining/encoder"
-    return places
+    def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:
+        """The inputs of the recipe's teacher; none where its re-ranker alone is to teach and the champion has none."""
+        asked = next((use.inputs for use in self.whole if use.name == "teacher"), {})
+        found = {"bm25": "lexical/bm25", **searched}
+        if "reranker" in self.released:
+            found["reranker"] = f"{CHAMPION}/reranker"
+        found = {port: source for port, source in found.items() if port in asked}
+        return found if {"reranker", "bm25"} & found.keys() else {}
+
+    def released_by(self, rung: Rung) -> dict[str, str]:
+        """Where a rung leaves what it releases: name -> `use/output`. What it does not make stays the champion's."""
+        places = {name: f"{CHAMPION}/{name}" for name in self.released if name != "hybrid"}
+        places |= {"corpus": "ingest/corpus", "index": "challenger_index/index", "run": "challenger_run/run"}
+        if rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
+            places["retriever"] = "challenger/retriever"
+        if self.chooses:
+            places |= {port: f"challenger_best/{port}" for port in ("retriever", "index", "hybrid")}
+        if rung == Rung.PRETRAIN:
+            places["encoder"] = "refreshed_pretraining/encoder"
+        return places
 
 
 def runs_of(rung: Rung) -> dict[str, str]:

@@ -18,9 +18,9 @@ import yaml
 
 from stillhouse.artifacts import write_whole, write_whole_json
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, find_uses
+from stillhouse.graph import ARTIFACTS, find_uses, graph_of
 from stillhouse.markdown import as_text
-from stillhouse.refresh.graph import CHAMPION, FULL, uses_of
+from stillhouse.refresh.graph import CHAMPION, Ladder
 from stillhouse.refresh.parameters import SOURCE, Parameters
 from stillhouse.refresh.plan import Rung
 from stillhouse.refresh.run import Decision, decide, release
@@ -82,7 +82,7 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Map
             return Planned(Rung.NOTHING, champion.name, decision.refused)
         if rung != Rung.NOTHING:
             refuse_changed(git, _made_from(git, recipe), git.commit_of("HEAD"), champion, _branch(git, parameters))
-        names = taken_from_champion(rung)
+        names = taken_from_champion(Ladder.of(graph_of(load_recipe(git.folder / PARAMS))), rung)
         for name in names:
             if name not in champion.paths:
                 raise InputError(
@@ -96,9 +96,9 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Map
         return Planned(rung, champion.name, decision.plan.reason)
 
 
-def taken_from_champion(rung: Rung) -> tuple[str, ...]:
+def taken_from_champion(ladder: Ladder, rung: Rung) -> tuple[str, ...]:
     """The champion's artifacts that the steps of a rung read."""
-    read = {source for use in uses_of(rung) for source in use.inputs.values()}
+    read = {source for use in ladder.uses_of(rung) for source in use.inputs.values()}
     return tuple(sorted(source.partition("/")[2] for source in read if source.startswith(f"{CHAMPION}/")))
 
 
@@ -116,7 +116,7 @@ def release_refresh(parameters: Parameters, recipe: str, version: str, made: Map
         root = git.folder / ARTIFACTS
         for source, folder in made.items():
             shutil.copytree(folder, root / source)
-        decision = _decide(git, champion, root / FULL["corpus"], parameters)
+        decision = _decide(git, champion, root / "ingest" / "corpus", parameters)
         branch, base = _branch(git, parameters), _made_from(git, recipe)
         return release(git, decision, champion, parameters.rules, branch, base)
 

@@ -12,9 +12,9 @@ from stillhouse.artifacts import digest_json, read_manifest, write_json
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, graph_of
 from stillhouse.lock import only_process
-from stillhouse.refresh.graph import BEFORE, CHAMPION, NEEDED, released_by, runs_of, uses_of
+from stillhouse.refresh.graph import BEFORE, CHAMPION, NEEDED, Ladder, runs_of
 from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, plan
-from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone, set_source, write_stages
+from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone, write_settings, write_stages
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
@@ -90,7 +90,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
             "(`dvc repro`), then `stillhouse release promote`"
         )
     root = request.folder / ARTIFACTS
-    set_source(request.folder, request.source)
+    write_settings(request.folder, {"ingest": request.source})
     recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
     settings = configs(recipe, f"{request.folder / PARAMS}")
     log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
@@ -112,7 +112,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
         return Refreshed(planned, Outcome(REFUSED, champion, decision.refused))
     if planned.rung == Rung.NOTHING or request.plan_only:
         return Refreshed(planned)
-    uses = uses_of(planned.rung, champion.paths)
+    uses = Ladder(graph_of(recipe), champion.paths).uses_of(planned.rung)
     run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
     branch = request.branch or git("symbolic-ref", "--short", "HEAD")
     return Refreshed(planned, release(git, decision, champion, verdict_config, branch))
@@ -160,9 +160,11 @@ def release(git: Git, decision: Decision, champion: Release, judge: Any, branch:
     `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's.
     """
     folder, rung = git.folder, decision.plan.rung
-    write_stages(folder, (*BEFORE, *uses_of(rung, champion.paths)), champion, load_recipe(folder / PARAMS))
+    recipe = load_recipe(folder / PARAMS)
+    ladder = Ladder(graph_of(recipe), champion.paths)
+    write_stages(folder, (*BEFORE, *ladder.uses_of(rung)), champion, recipe)
     outcome = promote(
-        replace(_candidate(folder, decision.plan, champion, decision.changed.plain()), base=base),
+        replace(_candidate(folder, decision.plan, champion, ladder, decision.changed.plain()), base=base),
         lambda against: _judge(folder / ARTIFACTS, rung, judge, champion, against),
         branch,
         recorded=False,
@@ -174,8 +176,8 @@ def release(git: Git, decision: Decision, champion: Release, judge: Any, branch:
     return outcome
 
 
-def _candidate(folder: Path, planned: Plan, champion: Release, changed: dict[str, Any]) -> Candidate:
-    places = released_by(planned.rung, champion.paths)
+def _candidate(folder: Path, planned: Plan, champion: Release, ladder: Ladder, changed: dict[str, Any]) -> Candidate:
+    places = ladder.released_by(planned.rung)
     return Candidate(
         folder=folder,
         paths={name: (ARTIFACTS / place).as_posix() for name, place in places.items()},

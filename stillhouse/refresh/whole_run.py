@@ -10,19 +10,19 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.config import build
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, graph_of
-from stillhouse.refresh.graph import FULL, uses_of
+from stillhouse.refresh.graph import Ladder, released_of
 from stillhouse.refresh.plan import Rung
 from stillhouse.refresh.workspace import PARAMS, bring_champion
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.recipes import configs, load_recipe, moved
-from stillhouse.uses import used
+from stillhouse.uses import needed, used
 from stillhouse.versions.git import Git
 from stillhouse.versions.promotion import Candidate, Outcome, promote
 from stillhouse.versions.releases import Release
 
-COMPARED = ("champion_index", "champion_run")
+COMPARED = "champion_run"
 HELD = ("corpus", "retriever", "index", "run")
 """What every release holds; a recipe may leave out what made the rest."""
 
@@ -35,21 +35,22 @@ def promote_whole_run(
     judge: Mapping[str, Any] | None = None,
     log: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
-    """Releases the distilled retriever of a workspace, unless it is worse than the champion on its test queries.
+    """Releases what a workspace's run chose as best, or else distilled, unless it is worse than the champion on test.
 
     The champion's retriever is fetched and indexes the workspace's corpus for the comparison.
     """
     config: Any = build(find_step("judge").config, judge or {}, "judge")
     root = folder / ARTIFACTS
     recipe = load_recipe(folder / PARAMS)
-    made = {use.name for use in graph_of(recipe, str(folder / PARAMS))}
+    whole = graph_of(recipe, str(folder / PARAMS))
+    made, places = {use.name for use in whole}, released_of(whole)
     for name in HELD:
-        if used(FULL[name]) not in made:
+        if used(places[name]) not in made:
             raise InputError(
-                f"{folder / PARAMS} leaves {used(FULL[name])} out, and a release holds its {name}; take it back into "
+                f"{folder / PARAMS} leaves {used(places[name])} out, and a release holds its {name}; take it back into "
                 "`stages`"
             )
-    paths = {name: (ARTIFACTS / place).as_posix() for name, place in FULL.items() if used(place) in made}
+    paths = {name: (ARTIFACTS / place).as_posix() for name, place in places.items()}
     for path in paths.values():
         if not (folder / path / "manifest.json").is_file():
             raise InputError(f"{folder / path} is not there; run the pipeline (`dvc repro`), then promote")
@@ -59,16 +60,16 @@ def promote_whole_run(
     def compare(champion: Release) -> dict[str, Any]:
         git = Git.of(folder)
         bring_champion(git, champion)
-        uses = [use for use in uses_of(Rung.FINE_TUNE, champion.paths) if use.name in COMPARED]
+        uses = needed(Ladder(whole, champion.paths).uses_of(Rung.FINE_TUNE), [COMPARED])
         run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
         inputs = {
-            "corpus": root / FULL["corpus"],
-            "champion": root / "champion_run" / "run",
-            "challenger": root / FULL["run"],
+            "corpus": root / places["corpus"],
+            "champion": root / COMPARED / "run",
+            "challenger": root / places["run"],
         }
         execute(find_step("judge"), config, inputs, {"verdict": root / "judge" / "verdict"})
         return dict(read_manifest(root / "judge" / "verdict").facts)
 
-    passages = read_manifest(root / FULL["corpus"], verify=False).facts.get("passages", "?")
+    passages = read_manifest(root / places["corpus"], verify=False).facts.get("passages", "?")
     summary = f"a whole run on {passages} passages"
     return promote(Candidate(folder, paths, bump, summary, {"rung": "whole_run"}), compare, branch)

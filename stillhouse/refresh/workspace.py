@@ -163,6 +163,7 @@ def _digest(folder: Path) -> str:
 def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe: Recipe) -> None:
     """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as they were run here."""
     (folder / "dvc.lock").unlink(missing_ok=True)  # it holds the stages of the champion
+    write_settings(folder, {use.section: {} for use in uses})  # DVC wants every section that a stage names
     held = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
     fetched: dict[str, Any] = {
         "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",
@@ -173,17 +174,18 @@ def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe:
     (folder / "dvc.yaml").write_text(text, encoding="utf-8")
 
 
-def set_source(folder: Path, changes: Mapping[str, Any]) -> None:
-    """Writes where the corpus comes from into params.yaml, whose comments stay."""
+def write_settings(folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Writes settings, by section, into params.yaml, whose comments stay. Sections that it lacks are added."""
     from ruamel.yaml import YAML
 
-    if not changes:
-        return
     editor = YAML()
     editor.preserve_quotes = True
     content = editor.load((folder / PARAMS).read_text(encoding="utf-8")) or {}
-    content.setdefault("ingest", {})
-    content["ingest"] = content["ingest"] or {}
-    content["ingest"].update(changes)
+    before = {name: dict(values or {}) for name, values in content.items()}
+    if all(name in before and {**before[name], **values} == before[name] for name, values in changes.items()):
+        return
+    for name, values in changes.items():
+        content[name] = content.get(name) or {}
+        content[name].update(values)
     with (folder / PARAMS).open("w", encoding="utf-8") as file:
         editor.dump(content, file)

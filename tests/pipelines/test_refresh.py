@@ -15,8 +15,8 @@ from pipelines.refresh import build_refresh
 from pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.graph import find_uses
-from stillhouse.refresh.graph import uses_of
+from stillhouse.graph import USES, find_uses
+from stillhouse.refresh.graph import Ladder
 from stillhouse.refresh.on_cluster import Planned, taken_from_champion, tell
 from stillhouse.refresh.parameters import Parameters
 from stillhouse.refresh.plan import Rung
@@ -24,6 +24,7 @@ from stillhouse.surfaces.recipes import find_recipe, load_recipe
 from stillhouse.surfaces.refresh_component import MADE, TAKEN
 from stillhouse.versions.promotion import Outcome
 
+LADDER = Ladder.of(USES)
 REPOSITORY = "https://git.example/search/releases.git"
 Tasks = dict[str, dict[str, Any]]
 
@@ -78,10 +79,12 @@ def test_every_rung_has_its_steps_and_a_promotion(compiled: dict[str, Any]) -> N
     found = groups(compiled)
     assert set(found) == {"index", "fine_tune", "pretrain"}
     for rung, tasks in found.items():
-        own = {use.name for use in uses_of(Rung(rung))}
+        own = {use.name for use in LADDER.uses_of(Rung(rung))}
         sharded = {"challenger_index_vectors", "challenger_index-shards"} if rung != "index" else set()
         sharded |= {f"{name}{end}" for name in own & {"importance"} for end in ("_counts", "-shards")}
-        assert own | {"promote"} <= set(tasks) and len(tasks) == len(own | sharded) + 1, set(tasks)
+        gathered = {f"{name}_inputs" for name in own if name.endswith("_best")}
+        assert own | gathered | {"promote"} <= set(tasks), set(tasks)
+        assert len(tasks) == len(own | sharded | gathered) + 1, set(tasks)
 
 
 def test_nothing_is_compared_before_the_corpus_has_passed(compiled: dict[str, Any]) -> None:
@@ -95,21 +98,21 @@ def test_nothing_is_compared_before_the_corpus_has_passed(compiled: dict[str, An
 
 def test_the_promotion_is_handed_all_that_its_rung_made(compiled: dict[str, Any]) -> None:
     for rung, tasks in groups(compiled).items():
-        made = {f"{use.name}/{port.name}" for use in uses_of(Rung(rung)) for port in use.step.outputs}
+        made = {f"{use.name}/{port.name}" for use in LADDER.uses_of(Rung(rung)) for port in use.step.outputs}
         given = set(tasks["promote"]["inputs"]["artifacts"]) - {"planned"}
         assert {MADE[name] for name in given} == made | {"ingest/corpus", "validate/validation"}
 
 
 @pytest.mark.parametrize("rung", ["index", "fine_tune", "pretrain"])
 def test_every_folder_of_a_rung_has_a_name_in_the_components(rung: str) -> None:
-    made = {f"{use.name}/{port.name}" for use in uses_of(Rung(rung)) for port in use.step.outputs}
-    assert made <= set(MADE.values()) and set(taken_from_champion(Rung(rung))) <= set(TAKEN)
+    made = {f"{use.name}/{port.name}" for use in LADDER.uses_of(Rung(rung)) for port in use.step.outputs}
+    assert made <= set(MADE.values()) and set(taken_from_champion(LADDER, Rung(rung))) <= set(TAKEN)
 
 
 def test_a_rung_takes_no_more_of_the_release_than_it_reads() -> None:
-    assert taken_from_champion(Rung.NOTHING) == () and taken_from_champion(Rung.INDEX) == ("retriever",)
-    assert taken_from_champion(Rung.FINE_TUNE) == ("reranker", "retriever")
-    assert set(taken_from_champion(Rung.PRETRAIN)) == set(TAKEN)
+    assert taken_from_champion(LADDER, Rung.NOTHING) == () and taken_from_champion(LADDER, Rung.INDEX) == ("retriever",)
+    assert taken_from_champion(LADDER, Rung.FINE_TUNE) == ("reranker", "retriever")
+    assert set(taken_from_champion(LADDER, Rung.PRETRAIN)) == set(TAKEN)
 
 
 def test_the_key_of_git_is_in_the_pods_that_need_it_alone(whole: Compiled) -> None:

@@ -14,9 +14,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
 from repositories import call, dvc, make_repository
 
 from stillhouse import cli
+from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.graph import ARTIFACTS, USES, needed
-from stillhouse.refresh.graph import FULL
+from stillhouse.refresh.graph import released_of
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, stage
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
@@ -78,15 +79,26 @@ class Source:
         return call(self.folder, "git", "rev-parse", "HEAD").strip()
 
 
+def weights(model: Path) -> dict[str, str]:
+    """The digests of a model's files of weights."""
+    files = read_manifest(model).files
+    return {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
+
+
+FULL = released_of(USES)
+"""What the release of a whole run holds."""
+
+
 def first_release(folder: Path, source: Source, shelf: Path, places: Mapping[str, str] = FULL) -> Path:
     """A workspace whose run, of the uses that a release of `places` needs, was promoted."""
     make_repository(folder, shelf)
     recipe = dict(yaml.safe_load(find_recipe("micro").read_text()))
     recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
     recipe["lm_head"] = recipe["lm_head"] | {"epochs": 40, "max_steps": 40}
+    uses = needed(USES, [place.split("/")[0] for place in places.values()])
+    recipe = {use.section: {} for use in uses} | recipe
     (folder / "params.yaml").write_text(yaml.safe_dump(recipe))
     recipe = load_recipe(folder / "params.yaml")
-    uses = needed(USES, [place.split("/")[0] for place in places.values()])
     stages = ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder) for use in uses}
     (folder / "dvc.yaml").write_text(HEADER + yaml.safe_dump({"stages": stages}))
     call(folder, "git", "add", "--all")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from release_repositories import ARTICLES, Source, first_release
+from release_repositories import ARTICLES, Source, first_release, weights
 from repositories import call, dvc
 
 from stillhouse import cli
@@ -55,7 +55,9 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     passages, encoded = map(int, re.search(r"(\d+) passages as vectors .* (\d+) of them encoded now", said).groups())
     assert 0 < encoded < passages / 4
     record = found.outcome.release.record
-    assert record["artifacts"]["retriever"]["digest"] == read_record(work, "v1.0.0")["artifacts"]["retriever"]["digest"]
+    was, now = (tmp_path / "refreshed" / "artifacts" / use / "retriever" for use in ("champion", "challenger_best"))
+    assert weights(now) == weights(was), "the retriever stays the champion's"
+    assert read_manifest(now).digest == record["artifacts"]["retriever"]["digest"]
     assert record["source"]["commit"] == little and encoded == record["difference"]["new_texts"]
     assert again(little).plan.rung == Rung.NOTHING, "the second time there is nothing to do"
 

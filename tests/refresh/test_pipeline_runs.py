@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
-from release_repositories import ARTICLES, LIGHT, Source, first_release
+from release_repositories import ARTICLES, FULL, LIGHT, Source, first_release, weights
 
 from pipelines.catalog import RESULTS
 from pipelines.local import find_result, run_pipeline
 from pipelines.refresh import build_refresh
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
-from stillhouse.refresh.graph import FULL
 from stillhouse.refresh.parameters import Parameters
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
 from stillhouse.surfaces.refresh_component import MADE, run_release
@@ -33,6 +32,8 @@ LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}
 """What two steps of training do is chance."""
 BEFORE = {"check-refresh", "ingest", "validate", "gate"}
+INDEXED = {"lexical", "index", "gather-inputs", "select-best", "retrieve"}
+"""Tasks of the rung `index`, the fusion with BM25 included."""
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Repositories:
         """Runs the pipeline of the recipe `micro`, changed by `recipe`, on a revision of the corpus."""
         sections = load_recipe(find_recipe("micro")) | {"ingest": {}}
         for name, values in (recipe or {}).items():
-            sections[name] = sections[name] | values
+            sections[name] = sections.get(name, {}) | values
         workspace = self.volume.with_name(f"run-{len(self.runs)}")
         self.runs.append(workspace)
         values = {"releases": str(self.work.with_suffix(".git")), "repo": str(self.source.folder), "source": "corpus"}
@@ -125,9 +126,9 @@ def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.
     assert "nothing to do" in run.told["reason"] and light.champion.name == "v1.0.0"
     assert not [path for name in ("retriever", "encoder") for path in run.output("plan-refresh", name)]
 
-    first, little = light.champion, light.source.rewrite(1, "as was found later")
+    little = light.source.rewrite(1, "as was found later")
     run = light.refresh(little)
-    assert run.done == BEFORE | {"plan-refresh", "index", "retrieve", "release-refresh", "report-end"}
+    assert run.done == BEFORE | INDEXED | {"plan-refresh", "release-refresh", "report-end"}
     assert (run.told["rung"], run.told["outcome"], run.told["release"]) == ("index", "released", "v1.0.1")
     assert "refresh: succeeded" in run.end
     champion = light.champion
@@ -137,9 +138,10 @@ def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.
     assert json.loads(metrics.read_text())["encoded"] == changed["new_texts"]
     assert 0 < changed["new_texts"] < passages / 4
     assert champion.name == "v1.0.1" and champion.record["source"]["commit"] == little
-    assert champion.record["artifacts"]["retriever"] == first.record["artifacts"]["retriever"] | {
-        "path": "artifacts/champion/retriever"
-    }
+    [retriever] = run.output("select-best", "retriever")
+    assert read_manifest(retriever).digest == champion.record["artifacts"]["retriever"]["digest"]
+    [was] = run.output("plan-refresh", "retriever")
+    assert weights(retriever) == weights(was), "the retriever stays the champion's"
 
     # The release is a workspace that says where its corpus came from, and its data are there for everybody.
     git = Git.of(light.work)
@@ -163,6 +165,7 @@ def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.
 def handed(run: Run) -> dict[str, str]:
     """The inputs of the promotion of the rung `index`, as folders of a run."""
     steps = {"ingest": "ingest", "validate": "validate", "challenger_index": "index", "challenger_run": "retrieve"}
+    steps |= {"lexical": "lexical", "challenger_best": "select-best"}
     found = {"planned": "plan-refresh/refreshed"}
     for port, place in MADE.items():
         use, output = place.split("/")
@@ -186,7 +189,7 @@ def test_worse(whole: Repositories) -> None:
     """A training that goes wrong: it finds less on the same test queries than the release does, and is not released."""
     before = whole.champion
     more = whole.source.rewrite(5, "which surprised many")
-    wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
+    wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}, "stages": {"best": "none"}}
     run = whole.refresh(more, wrong)
     assert (run.told["rung"], run.told["outcome"]) == ("fine_tune", "refused"), run.told
     assert f"{before.name} stays" in run.told["why"] and whole.champion == before
@@ -203,6 +206,22 @@ def test_worse(whole: Repositories) -> None:
     run = whole.refresh(more, wrong)
     assert run.told["rung"] == "nothing" and "was refused before" in run.told["reason"]
     assert run.done == BEFORE | {"plan-refresh", "report-end"}, "it is not trained again"
+
+
+def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> None:
+    """The dev queries keep the champion's retriever, which is released with its index of the corpus as it is now."""
+    before = whole.champion
+    wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
+    run = whole.refresh(whole.source.rewrite(5, "which nobody noticed"), wrong, **LENIENT)
+    assert (run.told["rung"], run.told["outcome"]) == ("fine_tune", "released"), run.told
+    [was] = run.output("plan-refresh", "retriever")
+    [trained] = run.output("train-retriever", "retriever")
+    chosen = whole.champion.record["artifacts"]["retriever"]
+    [kept] = [path for path in run.output("select-best", "retriever") if read_manifest(path).digest == chosen["digest"]]
+    assert chosen["path"] == "artifacts/challenger_best/retriever"
+    assert weights(kept) == weights(was) != weights(trained)
+    assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0
+    assert whole.champion.name == before.name
 
 
 @pytest.mark.long

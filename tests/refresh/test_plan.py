@@ -9,12 +9,25 @@ import pytest
 
 from stillhouse.corpus.difference import Difference
 from stillhouse.errors import InputError
-from stillhouse.graph import find_uses
-from stillhouse.refresh.graph import BEFORE, FULL, NEEDED, released_by, runs_of, uses_of
+from stillhouse.graph import USES, graph_of, known_uses
+from stillhouse.refresh.graph import BEFORE, NEEDED, Ladder, released_of, runs_of
 from stillhouse.refresh.plan import BUMPS, Rung, Thresholds, plan
 from stillhouse.refresh.whole_run import promote_whole_run
+from stillhouse.steps.spec import named
+from stillhouse.surfaces.recipes import find_recipe, load_recipe
 
 LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
+PRETRAINED = ("corpus", "retriever", "index", "run", "encoder")
+LADDERS = {
+    "the papers' run": Ladder.of(USES),
+    "a champion without a re-ranker": Ladder(USES, PRETRAINED),
+    "no choice": Ladder.of(graph_of({"stages": {"best": "none"}})),
+    "no choice after one": Ladder(graph_of({"stages": {"best": "none"}}), tuple(released_of(USES))),
+    **{name: Ladder.of(graph_of(load_recipe(find_recipe(name)))) for name in ("labelled", "unlabelled")},
+}
+ALL_USES = {
+    use.name: use for name in ("simlm", "labelled") for use in known_uses(load_recipe(find_recipe(name))).values()
+}
 
 
 def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = False, old: int = 100) -> Difference:
@@ -53,7 +66,7 @@ def test_a_recipe_without_pre_training_ends_on_the_rung_below() -> None:
 
 
 def test_a_release_of_a_whole_run_needs_its_retriever(tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text("stages: {distilled: none}\n")
+    (tmp_path / "params.yaml").write_text("stages: {best: none, distilled: none}\n")
     with pytest.raises(InputError, match="leaves distilled out, and a release holds its retriever"):
         promote_whole_run(tmp_path)
     (tmp_path / "params.yaml").write_text("stages: {pretraining: none}\n")
@@ -66,31 +79,59 @@ def test_a_ladder_goes_up() -> None:
         Thresholds(fine_tune_above=0.3, pretrain_above=0.1)
 
 
+@pytest.mark.parametrize("name", LADDERS)
 @pytest.mark.parametrize("rung", BUMPS)
-@pytest.mark.parametrize("released", [tuple(FULL), ("corpus", "retriever", "index", "run", "encoder")])
-def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, released: tuple[str, ...]) -> None:
-    known = {f"champion/{name}" for name in released}
-    for use in (*BEFORE, *uses_of(rung, released)):
+def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, name: str) -> None:
+    ladder = LADDERS[name]
+    if rung == Rung.PRETRAIN and "encoder" not in ladder.released:
+        pytest.skip("a recipe without pre-training ends on the rung below")
+    known = {f"champion/{name}" for name in ladder.released}
+    for use in (*BEFORE, *ladder.uses_of(rung)):
         ports = {port.name: port.optional for port in use.step.inputs}
-        assert set(use.inputs) <= set(ports), use.name
-        assert {name for name, optional in ports.items() if not optional} <= set(use.inputs), use.name
+        given = {key.partition("/")[0] for key in use.inputs}
+        assert given <= set(ports), use.name
+        assert {name for name, optional in ports.items() if not optional} <= given, use.name
         assert set(use.inputs.values()) <= known, use.name
         known |= {f"{use.name}/{port.name}" for port in use.step.outputs}
-        assert find_uses()[use.section].step_name == use.step_name, "the settings are of the same step"
-    assert set(released_by(rung, released).values()) <= known
+        assert ALL_USES[use.section].step_name == use.step_name, "the settings are of the same step"
+    places = ladder.released_by(rung)
+    assert set(places.values()) <= known
     assert set(runs_of(rung).values()) <= known
-    assert set(released_by(rung, released)) == set(released) and set(NEEDED[rung]) <= set(released)
+    assert set(places) - {"hybrid"} == set(ladder.released) - {"hybrid"} and set(NEEDED[rung]) <= set(ladder.released)
+    assert ("hybrid" in places) == ladder.chooses, "BM25 of the corpus as it was is never released"
 
 
-def test_a_whole_run_makes_what_a_release_holds() -> None:
-    for place in FULL.values():
+@pytest.mark.parametrize("name", LADDERS)
+def test_a_whole_run_makes_what_a_release_holds(name: str) -> None:
+    whole = {use.name: use for use in LADDERS[name].whole}
+    for place in released_of(whole.values()).values():
         use, output = place.split("/")
-        assert output in [port.name for port in find_uses()[use].step.outputs]
+        assert output in [port.name for port in whole[use].step.outputs]
+
+
+def test_what_teaches_in_a_refresh_is_what_teaches_in_the_recipe() -> None:
+    taught = {
+        name: [set(use.inputs) for use in ladder.uses_of(Rung.FINE_TUNE) if use.step_name == "score"]
+        for name, ladder in LADDERS.items()
+    }
+    assert taught["the papers' run"] == [{"corpus", "negatives", "reranker"}]
+    assert taught["labelled"] == [{"corpus", "negatives", "retriever", "index", "bm25"}]
+    assert taught["a champion without a re-ranker"] == taught["unlabelled"] == []
+
+
+def test_what_was_trained_competes_with_the_champion() -> None:
+    [choice] = [use for use in LADDERS["labelled"].uses_of(Rung.FINE_TUNE) if use.name == "challenger_best"]
+    assert named(choice.inputs, "candidates") == {
+        "champion": "champion/retriever",
+        "challenger": "challenger/retriever",
+    }
+    assert list(named(choice.inputs, "candidates")) == ["champion", "challenger"], "the first stays unless it is beaten"
 
 
 def test_only_much_pretrains_and_only_training_judges_two_runs() -> None:
-    steps = {rung: [use.step_name for use in uses_of(rung)] for rung in Rung}
-    assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["index", "retrieve"]
+    steps = {rung: [use.step_name for use in LADDERS["the papers' run"].uses_of(rung)] for rung in Rung}
+    assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["lexical", "index", "select-best", "retrieve"]
+    assert [use.step_name for use in LADDERS["no choice"].uses_of(Rung.INDEX)] == ["index", "retrieve"]
     assert "train-retriever" in steps[Rung.FINE_TUNE] and "pretrain" not in steps[Rung.FINE_TUNE]
     assert "pretrain" in steps[Rung.PRETRAIN]
     assert len(set(runs_of(Rung.INDEX).values())) == 1 and len(set(runs_of(Rung.FINE_TUNE).values())) == 2

@@ -16,7 +16,7 @@ from stillhouse.config import build, field_types, from_text, nearest
 from stillhouse.errors import InputError
 from stillhouse.graph import graph_of
 from stillhouse.refresh.parameters import Parameters
-from stillhouse.surfaces.compare_plan import Plan, make_plan
+from stillhouse.surfaces.compare_plan import make_plan
 from stillhouse.surfaces.judge_flags import REFUSED_CODE
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 from stillhouse.surfaces.run_parameters import (
@@ -49,6 +49,8 @@ RESULTS: Mapping[str, Result] = {
     zero_shot.NAME: Result(("gather-zero-shot",), "zero_shot", "zero_shot.html", validated=False),
     refresh.NAME: Result(("release-refresh", "plan-refresh"), "refreshed", "refresh.md"),
 }
+RECIPES: Mapping[str, str] = {train.NAME: "labelled", compare.NAME: "simlm", refresh.NAME: "labelled"}
+"""The recipes that pipelines are compiled from unless another is named; comparisons are of pre-training."""
 CONFIGS: Mapping[str, type] = {zero_shot.NAME: ZeroShotConfig, refresh.NAME: Parameters}
 """The pipelines whose parameters are settings of their own; those of the others fill settings of steps."""
 
@@ -58,7 +60,8 @@ class Request:
     """Which pipeline, and what is fixed when it is compiled: its recipe and, for a comparison, its sweep."""
 
     pipeline: str
-    recipe: str = "sample"
+    recipe: str = ""
+    """A shipped recipe or a file; "" = the pipeline's own of `RECIPES`."""
     sweep: str = "all-objectives"
     shards: int = 0
     """In how many parts `train` and `refresh` encode a corpus; 0 = as many as the placements say."""
@@ -71,12 +74,10 @@ class Request:
         """The pipeline, with tasks where `table` says. Raises `InputError` for a recipe or sweep that is wrong."""
         if self.pipeline == zero_shot.NAME:
             return zero_shot.build_zero_shot(table)
-        path = find_recipe(self.recipe)
         if self.pipeline == compare.NAME:
-            return compare.build_comparison(self._plan(), table)
-        if self.pipeline == refresh.NAME:
-            return refresh.build_refresh(load_recipe(path), str(path), table, self.shards)
-        return train.build_pipeline(load_recipe(path), str(path), table, self.shards)
+            return compare.build_comparison(make_plan(find_sweep(self.sweep), *self._recipe()), table)
+        build_of = refresh.build_refresh if self.pipeline == refresh.NAME else train.build_pipeline
+        return build_of(*self._recipe(), table, self.shards)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuses parameters as the run's own tasks would: types, choices, ranges, and what does not go together."""
@@ -84,8 +85,7 @@ class Request:
             build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
         check_parameters(self.pipeline, values)
-        path = find_recipe(self.recipe)
-        with_parameters(self._parameters(), configs(load_recipe(path), str(path)), values)
+        with_parameters(self._parameters(), configs(*self._recipe()), values)
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The parameters of `given`, as text from a command line, in their types."""
@@ -105,8 +105,7 @@ class Request:
         """Those of a pipeline whose parameters fill settings of steps; a whole run's are of the recipe's stages."""
         if self.pipeline != train.NAME:
             return TABLES[self.pipeline]
-        path = find_recipe(self.recipe)
-        return train_parameters(graph_of(load_recipe(path), str(path)))
+        return train_parameters(graph_of(*self._recipe()))
 
     def exit_code(self, result: Path) -> int:
         """That of a refresh whose challenger was refused, as `stillhouse refresh` has it; else 0."""
@@ -115,6 +114,7 @@ class Request:
         told = json.loads((result / "refresh.json").read_text(encoding="utf-8"))
         return REFUSED_CODE if told.get("outcome") == "refused" else 0
 
-    def _plan(self) -> Plan:
-        path = find_recipe(self.recipe)
-        return make_plan(find_sweep(self.sweep), load_recipe(path), str(path))
+    def _recipe(self) -> tuple[dict[str, Any], str]:
+        """The recipe, and the file that it is from. Raises `InputError` for one that is wrong."""
+        path = find_recipe(self.recipe or RECIPES[self.pipeline])
+        return load_recipe(path), str(path)

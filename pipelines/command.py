@@ -39,7 +39,7 @@ examples:
   stillhouse pipeline submit train --placements gpu --parameter source=/volume/corpora/mine --wait
   stillhouse pipeline run-local train --recipe micro --folder trial
   stillhouse pipeline submit refresh --parameter releases=https://git.example/search/releases.git --wait
-  stillhouse pipeline compile train --recipe sample --output train.yaml
+  stillhouse pipeline compile train --recipe labelled --output train.yaml
 """
 
 
@@ -57,7 +57,12 @@ def _parser(action: str, description: str) -> Parser:
     several = action == "compile"
     note = "; without one, all of them" if several else " (default: train)"
     parser.add_argument("pipeline", nargs="?", default="" if several else "train", help=f"see above{note}")
-    parser.add_argument("--recipe", metavar="NAME|FILE", default="sample", help="a shipped recipe, or a file")
+    parser.add_argument(
+        "--recipe",
+        metavar="NAME|FILE",
+        default="",
+        help="a shipped recipe, or a file (default: labelled for train, simlm for the others)",
+    )
     parser.add_argument("--sweep", metavar="NAME|FILE", default="all-objectives", help="of compare-objectives")
     return parser
 

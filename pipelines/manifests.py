@@ -1,6 +1,6 @@
 """The pipelines that lie compiled under manifests/pipelines, for an API server that keeps them as resources.
 
-    manifests/pipelines/cpu/    without accelerators, from recipes of the sample's size
+    manifests/pipelines/cpu/    without accelerators, from recipes that two cores get through
     manifests/pipelines/gpu/    the papers' recipes on GPUs
 
 A test compares the files with what the code compiles. The image is `components.image.DEFAULT`, whatever the environment
@@ -21,8 +21,8 @@ from stillhouse.artifacts import refuse_file_above, write_whole
 from stillhouse.errors import InputError
 from stillhouse.own_files import make_folder
 
-SOURCES: Mapping[str, tuple[str, str]] = {"cpu": ("sample", "all-objectives"), "gpu": ("001-msmarco", "001-table7")}
-"""The recipe and the sweep that the pipelines of each table of placements are compiled from."""
+SOURCES: Mapping[str, tuple[str, str]] = {"cpu": ("", "all-objectives"), "gpu": ("001-msmarco", "001-table7")}
+"""The recipe and the sweep that pipelines of each table of placements are compiled from; "" = each pipeline's own."""
 FIRST_LINE = "# Compiled by `stillhouse pipeline compile`; change the pipeline's code, not this file.\n"
 
 

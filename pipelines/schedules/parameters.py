@@ -14,6 +14,9 @@ from pipelines.submit import check_pod_parameters
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 
+EVERY_STAGE = "simlm"
+"""A recipe with every stage: which one the pipeline of a cluster was compiled from is not known here."""
+
 
 def refuse_parameters(wanted: Schedules) -> None:
     """Raises `InputError` for a parameter that its pipeline has not, or would refuse in its first task.
@@ -43,7 +46,7 @@ def refuse_default_image(entry: Schedule | Watch, version: Version) -> None:
 def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> None:
     if pipeline not in RESULTS:
         return
-    request = Request(pipeline)
+    request = Request(pipeline, EVERY_STAGE)
     own, pods = request.kinds(), pod_parameters()
     for name in parameters:
         if name not in own and name not in pods:

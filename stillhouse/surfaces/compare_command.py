@@ -27,10 +27,10 @@ retrievers on the same queries. What they have in common (corpus, tokens, negati
 skipped when the same command is given again; a variant that fails is shown with its reason and the others go on.
 
 examples:
-  stillhouse compare --objectives none,mlm,simlm,bow --seeds 1,2,3 --recipe sample --folder compare/objectives
-  stillhouse compare --objectives bow --vary pretraining.encoder_mask=0.15,0.3,0.45 --recipe sample
+  stillhouse compare --objectives none,mlm,simlm,bow --seeds 1,2,3 --recipe simlm --folder compare/objectives
+  stillhouse compare --objectives bow --vary pretraining.encoder_mask=0.15,0.3,0.45 --recipe simlm
   stillhouse compare --list
-  stillhouse compare --sweep 001-table7 --recipe sample --source articles/
+  stillhouse compare --sweep 001-table7 --recipe simlm --source articles/
   stillhouse compare --sweep 001-table7 --dvc        (in a workspace that git tracks: queues DVC experiments)"""
 
 

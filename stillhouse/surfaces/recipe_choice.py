@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.corpus.sources.built_in import SAMPLE
-
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
@@ -20,10 +18,8 @@ SHORTEST, LONGEST, STEP = 64, 256, 32
 """Tokens of a passage that are read, at least and at most; all-MiniLM-L6-v2 was trained on up to 256."""
 
 
-def recipe_for(source: str | None, look: FirstLook | None) -> str:
-    """The shipped recipe for a source: that of the sample, of labelled questions, or of none."""
-    if source is None or source == SAMPLE:
-        return SAMPLE
+def recipe_for(look: FirstLook | None) -> str:
+    """The shipped recipe for a source, by whether it has training questions; one that nobody looked at has them."""
     return UNLABELLED if look is not None and not look.labelled else LABELLED
 
 

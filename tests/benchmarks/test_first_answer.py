@@ -31,7 +31,8 @@ def test_there_is_a_row_for_every_start(monkeypatch: pytest.MonkeyPatch, tmp_pat
     small = ["--folder", str(tmp_path), "--passages", "50", "--rounds", "1", "--model", str(tiny_model)]
     assert first_answer.main([*small, "--page", str(tmp_path / "page.md")]) == 0
     table = [line.split("|") for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("|")][2:]
-    assert [row[1].strip() for row in table] == ["the sample"] * 3 + ["the sample, with BM25"] * 3 + ["50 passages"] * 3 + ["none"]
+    corpora = [corpus for corpus in ("the sample", "the sample, with BM25", "50 passages") for _ in range(3)]
+    assert [row[1].strip() for row in table] == [*corpora, "none"]
     assert [row[3].strip() for row in table] == ["1.00"] * 10
     of_each = [(False, False), (True, False), (True, True)]
     assert started == [*of_each, *of_each, *of_each, (True, False)]

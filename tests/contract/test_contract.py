@@ -23,16 +23,23 @@ from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step, named
 from stillhouse.surfaces.component_views import views_of
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, render
-from stillhouse.surfaces.recipes import configs, load_recipe, location_fields
+from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, location_fields
 from stillhouse.surfaces.run_parameters import TRAIN, filled, value_of
 from stillhouse.surfaces.step_command import COMMON_FLAGS, flag_of, given_inputs, step_parser
 
 ROOT = Path(__file__).resolve().parents[2]
+WHOLE = "simlm"
+"""A recipe with every use of the graph."""
 STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
 USE_CASES = [pytest.param(use, id=use.name) for use in USES]
 IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
 CONTROL = {"check_parameters", "gate", "best_inputs", "evaluate_inputs"}
 """Tasks of the pipeline that are no uses of steps."""
+
+
+@cache
+def recipe() -> dict[str, Any]:
+    return load_recipe(find_recipe(WHOLE))
 
 
 @cache
@@ -50,8 +57,8 @@ def _compiled(component: Any) -> dict[str, Any]:
 
 @cache
 def pipeline_ir() -> dict[str, Any]:
-    """The pipeline of params.yaml as compiled."""
-    return _compiled(build_pipeline(load_recipe(ROOT / "params.yaml"), "params.yaml"))
+    """The pipeline of the papers' whole run as compiled."""
+    return _compiled(build_pipeline(recipe(), WHOLE))
 
 
 def pipeline_tasks() -> dict[str, dict[str, Any]]:
@@ -62,7 +69,8 @@ def pipeline_tasks() -> dict[str, dict[str, Any]]:
 
 @cache
 def dvc_stages() -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    """The stages of the papers' whole run, as a workspace has them."""
+    return yaml.safe_load(render(recipe(), ROOT))["stages"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -136,11 +144,6 @@ def test_dvc_file_is_up_to_date() -> None:
     )
 
 
-def test_recipe_has_a_section_for_every_use() -> None:
-    """DVC wants every section that a stage names, an empty one too."""
-    assert set(load_recipe(ROOT / "params.yaml")) == set(find_uses())
-
-
 @pytest.mark.parametrize("use", USE_CASES)
 def test_stage_is_the_use_of_the_graph(use: Use) -> None:
     stage = dvc_stages()[use.name]
@@ -209,7 +212,7 @@ def sources_of(task: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("use", USE_CASES)
 def test_task_has_the_settings_of_the_recipe(use: Use) -> None:
-    settings = configs(load_recipe(ROOT / "params.yaml"), "params.yaml")
+    settings = configs(recipe(), WHOLE)
     chosen = {pair: name for name, pairs in filled(TRAIN, settings).items() for pair in pairs}
     expected: dict[str, Any] = {}
     for field in field_types(use.step.config):
@@ -221,7 +224,7 @@ def test_task_has_the_settings_of_the_recipe(use: Use) -> None:
 
 
 def test_pipeline_parameters_default_to_the_recipe() -> None:
-    settings = configs(load_recipe(ROOT / "params.yaml"), "params.yaml")
+    settings = configs(recipe(), WHOLE)
     declared = pipeline_ir()["root"]["inputDefinitions"]["parameters"]
     expected = {
         name: (IR_TYPES[parameter.kind], value_of(settings, parameter.fills[0])) for name, parameter in TRAIN.items()

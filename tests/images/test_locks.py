@@ -75,8 +75,8 @@ def test_the_cpu_variant_has_nothing_of_a_gpu() -> None:
 
 
 def test_the_steps_have_the_model_of_the_sample() -> None:
-    """The recipes `sample` and `micro` run on any cluster, so their model is in the image."""
-    for recipe in ("sample", "micro"):
+    """The recipes `labelled` and `micro` run on any cluster, so their model is in the image."""
+    for recipe in ("labelled", "simlm", "micro"):
         model = load_recipe(find_recipe(recipe))["fetch_model"]["model"]
         assert model.removeprefix("package:") in lock("sample")
 

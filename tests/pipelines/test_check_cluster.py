@@ -28,7 +28,7 @@ CASES = [("cpu", name) for name in RESULTS] + [("gpu", "train"), ("gpu", "zero-s
 
 
 def compiled(table: str, pipeline: str) -> Compiled:
-    return compile_small(Request(pipeline, "sample").build(find_table(table)))
+    return compile_small(Request(pipeline, "simlm").build(find_table(table)))
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(case))
@@ -110,7 +110,7 @@ def test_a_pipeline_without_trainings_asks_for_no_node_of_theirs(tmp_path: Path)
     table = read_table(tmp_path / "mine.yaml")
     sizes = {}
     for name in ("zero-shot", "train"):
-        made = compile_small(Request(name, "sample").build(table))
+        made = compile_small(Request(name, "simlm").build(table))
         wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
         sizes[name] = {kind.memory for kind in wanted.pods}
     assert sizes == {"zero-shot": {"2Gi"}, "train": {"2Gi", "900Gi"}}
@@ -141,7 +141,7 @@ def test_which_secrets_the_look_is_given() -> None:
 
 
 def test_a_training_on_several_nodes_is_looked_at_as_its_nodes() -> None:
-    made = compile_small(Request("train", "sample").build(find_table("gpu").on_nodes(4)))
+    made = compile_small(Request("train", "simlm").build(find_table("gpu").on_nodes(4)))
     wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
     several = [kind for kind in wanted.pods if kind.nodes == 4]
     assert {task for kind in several for task in kind.tasks} == {"pretrain", "train-retriever"}

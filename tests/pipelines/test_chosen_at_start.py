@@ -59,7 +59,7 @@ def tasks(compiled: Compiled) -> Iterator[Task]:
 
 @pytest.fixture(scope="module", params=["train", "refresh", "compare-objectives"])
 def on_gpus(request: pytest.FixtureRequest) -> list[Task]:
-    return list(tasks(compile_small(Request(request.param, "sample").build(find_table("gpu")))))
+    return list(tasks(compile_small(Request(request.param, "simlm").build(find_table("gpu")))))
 
 
 def test_every_pod_with_a_preflight_of_gpus_is_told_the_count_of_its_run(on_gpus: list[Task]) -> None:
@@ -82,7 +82,7 @@ DATA = {"data_secret": "AWS_ACCESS_KEY_ID,AWS_SECRET_ACCESS_KEY,AWS_ENDPOINT_URL
 
 @pytest.mark.parametrize("name", shipped_tables())
 def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: str) -> None:
-    made = list(tasks(compile_small(Request("refresh", "sample").build(find_table(name)))))
+    made = list(tasks(compile_small(Request("refresh", "simlm").build(find_table(name)))))
     with_keys = [task.name for task in made if task.secrets().keys() & KEYS.keys()]
     assert sorted(with_keys) == ["check_parameters", "ingest", "plan", "promote", "promote", "promote"]
     bare = {"check_cluster", "report_end"}
@@ -119,7 +119,7 @@ def with_own_image(folder: Path, image: str) -> Path:
 
 def test_a_kind_with_an_image_of_its_own_takes_it_from_a_parameter_of_its_own(tmp_path: Path) -> None:
     table = read_table(with_own_image(tmp_path, f'{{parameter: corpus_image, name: "{OWN_IMAGE}"}}'))
-    compiled = compile_small(Request("train", "sample").build(table))
+    compiled = compile_small(Request("train", "simlm").build(table))
     assert compiled.spec["root"]["inputDefinitions"]["parameters"]["corpus_image"]["defaultValue"] == OWN_IMAGE
     for task in tasks(compiled):
         own = task.name in ("tokenize", "validate")

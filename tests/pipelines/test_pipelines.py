@@ -220,7 +220,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_parameters_out_of_range_are_refused_before_anything_starts(case: str) -> None:
     pipeline, given, message = BAD[case]
-    request = Request(pipeline)
+    request = Request(pipeline, "simlm")
     with pytest.raises(InputError, match=message):
         request.check(request.read(given))
 

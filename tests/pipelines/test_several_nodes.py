@@ -51,7 +51,7 @@ def test_the_pod_that_waits_is_small() -> None:
 
 @pytest.fixture(scope="module")
 def compiled() -> Compiled:
-    return compile_small(Request("train", "sample").build(find_table("gpu").on_nodes(4)))
+    return compile_small(Request("train", "simlm").build(find_table("gpu").on_nodes(4)))
 
 
 def executor(compiled: Compiled, component: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -100,7 +100,7 @@ def test_the_runs_accelerator_reaches_the_step(compiled: Compiled) -> None:
         assert {channel: given[channel] for channel in wanted} == {
             channel: {"componentInputParameter": channel} for channel in wanted
         }
-    alone = compile_small(Request("train", "sample").build(find_table("gpu")))
+    alone = compile_small(Request("train", "simlm").build(find_table("gpu")))
     before, after = (task_of(one, "pretraining")["inputs"]["parameters"].keys() for one in (alone, compiled))
     assert before == after, (
         "the same inputs as a pod that asks for the accelerator itself, which Kubeflow is known to take"
@@ -116,7 +116,7 @@ def test_other_steps_stay_as_they_were(compiled: Compiled) -> None:
 
 def test_a_training_in_a_loop_is_told_of_its_nodes_too() -> None:
     """Every group between the pipeline and the task hands the run's accelerator down."""
-    made = compile_small(Request("compare-objectives", "sample").build(find_table("gpu").on_nodes(2)))
+    made = compile_small(Request("compare-objectives", "simlm").build(find_table("gpu").on_nodes(2)))
     dags = {name: component["dag"] for name, component in made.spec["components"].items() if "dag" in component}
     wanted = {"pipelinechannel--accelerator_type", "pipelinechannel--accelerator_count"}
     containers = made.spec["deploymentSpec"]["executors"]

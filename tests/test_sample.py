@@ -36,7 +36,7 @@ def content_words(text: str) -> set[str]:
 
 def test_it_is_as_large_as_promised_and_nothing_is_rejected(corpus: Corpus) -> None:
     assert corpus.passages["article_id"].nunique() == 44
-    assert len(corpus.passages) == 257 and len(corpus.queries) == 523 and len(corpus.rejected) == 0
+    assert len(corpus.passages) == 257 and len(corpus.queries) == 655 and len(corpus.rejected) == 0
 
 
 def test_every_article_has_sections_and_links(corpus: Corpus) -> None:

@@ -143,6 +143,7 @@ USES: tuple[Use, ...] = (
 
 APART: tuple[Use, ...] = (
     Use("count", "count", {"tokens": "tokenize/tokens"}),
+    Use("read_negatives", "read-negatives", CORPUS | GATE),
     Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
     Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
     Use(

@@ -18,6 +18,7 @@ MODULES = (
     "importance",
     "pretrain",
     "lexical",
+    "read_negatives",
     "train_retriever",
     "average",
     "encode",

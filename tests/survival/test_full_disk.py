@@ -48,7 +48,7 @@ class Run:
         folders = {name: root / source for name, source in self.inputs.items()} | self.places(outputs)
         words = [self.step, *(word for name, folder in folders.items() for word in step.argument(name, str(folder)))]
         words += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
-        return words + [f"--{name}={root / name}" for name in ("model", "source") if name == self.begins]
+        return words + [f"--{name}={root / name}" for name in ("model", "source", "file") if name == self.begins]
 
     def places(self, outputs: Path) -> dict[str, Path]:
         return {port.name: outputs / port.name for port in find_step(self.step).outputs}
@@ -72,6 +72,7 @@ RUNS = {
     "importance of words": Run("importance", TOKENS | {"counts": "count/counts"}, {"unit": "words"}),
     "pretrain": Run("pretrain", TOKENS | {"init": INIT}, FEW | {"objective": "mlm", "max_length": 32}),
     "lexical": Run("lexical", CORPUS, {"negatives_depth": 8}),
+    "read-negatives": Run("read-negatives", CORPUS, {"negatives_depth": 8}, "file"),
     "index": Run("index", INDEX),
     "index hnsw": Run("index", INDEX, {"kind": "hnsw"}),
     "index ivfpq": Run("index", INDEX, {"kind": "ivfpq"}),
@@ -153,6 +154,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     root = tmp_path_factory.mktemp("made")
     beir(root / "source")
     (root / "model").symlink_to(tiny_model)
+    (root / "file").write_text("".join(f"q{query}\tp{query}\tp{query + 60}\n" for query in range(40)))
     for name, run in RUNS.items():
         code = end_of(run.words(root, root / name), root / "work", root / "log")
         assert code == 0, f"{name}: {(root / 'log').read_text()}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from release_repositories import ARTICLES, FULL, LIGHT, Source, first_release, weights
+from release_repositories import ARTICLES, LIGHT, Source, first_release, weights
 
 from pipelines.catalog import RESULTS
 from pipelines.local import find_result, run_pipeline
@@ -96,7 +96,7 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
     yield from make(tmp_path_factory.mktemp("light"), LIGHT)
 
 
-def make(place: Path, places: Mapping[str, str]) -> Iterator[Repositories]:
+def make(place: Path, places: Mapping[str, str] | None = None) -> Iterator[Repositories]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STILLHOUSE_WORK", str(place / "volume"))
         source = Source(place / "source", place / "source-shelf")
@@ -108,7 +108,7 @@ def make(place: Path, places: Mapping[str, str]) -> Iterator[Repositories]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
     """A whole run's release, to be trained on."""
-    yield from make(tmp_path_factory.mktemp("whole"), FULL)
+    yield from make(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(autouse=True)

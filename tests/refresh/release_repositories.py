@@ -90,7 +90,7 @@ LABELLED = {
     "stages": load_recipe(find_recipe("labelled"))["stages"],
     "teacher": {"kind": "best", "depth": 4},
 }
-"""What the recipe micro takes from the recipe for labelled corpora: its stages, and BM25 with a retriever as teacher."""
+"""What the recipe micro takes from `labelled`: its stages, and BM25 with a retriever as the teacher."""
 
 
 def first_release(

@@ -17,7 +17,7 @@ def select_best(
     metrics: Output[Metrics],
     precision: str = "auto",
     batch_tokens: int = 8192,
-    standard_errors: float = 0.5,
+    standard_errors: float = 0.0,
     fusion: str = "auto",
     depth: int = 100,
 ):
@@ -37,7 +37,7 @@ def select_best(
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         standard_errors: a later system replaces an earlier one where its mean RR@10 on the dev queries leads by
-            more than so many standard errors of the paired difference; 0 = the highest mean.
+            more than so many standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md).
         fusion: auto = each retriever competes alone and with BM25; never = alone.
         depth: candidates that BM25 and the retriever each bring.
     """

@@ -18,6 +18,7 @@ MODULES = (
     "importance",
     "pretrain",
     "lexical",
+    "generate_queries",
     "train_retriever",
     "average",
     "encode",

@@ -34,7 +34,6 @@ def before(whole: Collection[Use]) -> tuple[Use, ...]:
     return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS))
 
 
-
 def _index(system: str, retriever: str) -> Use:
     return Use(f"{system}_index", "index", CORPUS | GATE | {"retriever": retriever}, "distilled_index")
 

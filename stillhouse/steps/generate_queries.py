@@ -79,9 +79,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if not config.model.strip():
         raise InputError(f"no model is named; give by --model the name that {config.address} has for it")
     if ("retriever" in inputs) != ("index" in inputs):
-        raise InputError(
-            "a retriever needs its index, and the index its retriever; give both, or neither"
-        )
+        raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
     corpus = Corpus.open(inputs["corpus"])
     rows = chosen_rows(corpus, config.max_passages, config.seed)
     asking = Asking(

@@ -17,7 +17,7 @@ def generate_queries(
     batch_tokens: int = 8192,
     address: str = "http://localhost:11434/v1",
     model: str = "",
-    prompt: str = "Below is a passage. Write {number} questions that somebody may type into a search engine and that this passage answers.\nEach question must be understandable without the passage, and must not copy its sentences. Write one question on each line and nothing else.\n\n{title}\n\n{text}",
+    prompt: str = "",
     queries_per_passage: int = 3,
     max_passages: int = 0,
     temperature: float = 0.7,
@@ -42,7 +42,8 @@ def generate_queries(
         address: a server with OpenAI's chat API: requests go to ADDRESS/chat/completions; its key, where it wants
             one, comes from the environment, $STILLHOUSE_CHAT_KEY.
         model: the model's name on that server.
-        prompt: what is asked about a passage; {title}, {text} and {number}, of questions, are filled in.
+        prompt: what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; empty =
+            the built-in prompt, for questions that somebody may type into a search engine.
         queries_per_passage: at most so many questions of a passage.
         max_passages: ask about at most so many passages, a seeded sample; 0 = all.
         temperature: how freely the model chooses words; 0 = always the likeliest.

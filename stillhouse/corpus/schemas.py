@@ -66,7 +66,7 @@ SPARSE: Mapping[str, pa.Schema] = {
 TABLES = {**SCHEMAS, **SPARSE}
 
 SOURCE = "source"
-"""The origin of a query that came with the source; every other origin is of synthetic ones: a pair task, `GENERATED`."""
+"""The origin of a query that came with the source; all others are of synthetic ones: a pair task, or `GENERATED`."""
 GENERATED = "generated"
 """The origin of a question that a chat model made of a passage, and what its id begins with."""
 

@@ -42,16 +42,21 @@ class Config(InferenceConfig):
     )
     model: str = setting("", "the model's name on that server")
     prompt: str = setting(
-        PROMPT, "what is asked about a passage; {title}, {text} and {number}, of questions, are filled in"
+        "",
+        "what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; empty = the "
+        "built-in prompt, for questions that somebody may type into a search engine",
     )
     queries_per_passage: int = setting(3, "at most so many questions of a passage", minimum=1, maximum=100)
     max_passages: int = setting(0, "ask about at most so many passages, a seeded sample; 0 = all", minimum=0)
     temperature: float = setting(0.7, "how freely the model chooses words; 0 = always the likeliest", minimum=0)
     max_tokens: int = setting(512, "tokens that an answer may have", minimum=1)
     at_once: int = setting(4, "requests side by side", minimum=1, maximum=256)
-    timeout_s: float = setting(120.0, "seconds after which a request is given up", minimum=0.1)
+    timeout_s: float = setting(120.0, "seconds after which a request is given up", minimum=0.1, maximum=86_400)
     tries: int = setting(
-        5, "requests for a passage until there is a usable answer; without one the passage is left out", minimum=1
+        5,
+        "requests for a passage until there is a usable answer; without one the passage is left out",
+        minimum=1,
+        maximum=100,
     )
     seed: int = setting(42, "seed of the sample and, where the server takes one, of the model", minimum=0)
     round_trip_depth: int = setting(
@@ -62,7 +67,7 @@ class Config(InferenceConfig):
 
     def __post_init__(self) -> None:
         checked_address(self.address)
-        if "{text}" not in self.prompt:
+        if self.prompt and "{text}" not in self.prompt:
             raise InputError("prompt does not hold {text}, the place of the passage's text; put it in")
         if not is_unicode(self.prompt + self.model):
             raise InputError("prompt or model is not valid Unicode; write it in UTF-8")
@@ -84,7 +89,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     rows = chosen_rows(corpus, config.max_passages, config.seed)
     asking = Asking(
         model=config.model,
-        prompt=config.prompt,
+        prompt=config.prompt or PROMPT,
         number=config.queries_per_passage,
         temperature=config.temperature,
         max_tokens=config.max_tokens,
@@ -117,6 +122,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         metrics={"queries": float(len(chosen)), "answered_before": float(found.kept), "broken": float(found.broken)},
         facts={
             "passages_digest": read_manifest(inputs["corpus"], verify=False).files["passages.parquet"],
+            "prompt": asking.prompt,
             "passages_asked": found.passages,
             "passages_left_out": found.broken,
             "made": len(queries) + found.repeated,

@@ -144,6 +144,7 @@ USES: tuple[Use, ...] = (
 APART: tuple[Use, ...] = (
     Use("generated", "generate-queries", CORPUS | {"bm25": "lexical/bm25"}),
     Use("count", "count", {"tokens": "tokenize/tokens"}),
+    Use("read_negatives", "read-negatives", CORPUS | GATE),
     Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
     Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
     Use(

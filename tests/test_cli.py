@@ -134,7 +134,7 @@ BAD = {
     "no output": (["mine", "--corpus", "corpus"], "needs --negatives"),
     "search without artifacts": (["search", "why"], "`dvc repro`"),
     "search for none": (["search", "--top", "0", "why"], "--top must be at least 1"),
-    "unknown recipe": (["run", "--recipe", "sampel"], "did you mean 'sample'?"),
+    "unknown recipe": (["run", "--recipe", "labeled"], "did you mean 'labelled'?"),
     "unknown action": (["pipeline", "compil"], "did you mean 'compile'?"),
     "new without folder": (["new"], "FOLDER"),
 }

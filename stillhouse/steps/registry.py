@@ -19,6 +19,7 @@ MODULES = (
     "pretrain",
     "lexical",
     "generate_queries",
+    "read_negatives",
     "train_retriever",
     "average",
     "encode",

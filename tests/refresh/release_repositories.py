@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -16,7 +17,7 @@ from repositories import call, dvc, make_repository
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.sources.built_in import sample_folder
-from stillhouse.graph import ARTIFACTS, USES, needed
+from stillhouse.graph import ARTIFACTS, graph_of, needed
 from stillhouse.refresh.graph import released_of
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, stage
 from stillhouse.surfaces.in_process import run_uses
@@ -85,17 +86,26 @@ def weights(model: Path) -> dict[str, str]:
     return {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
 
 
-FULL = released_of(USES)
-"""What the release of a whole run holds."""
+LABELLED = {
+    "stages": load_recipe(find_recipe("labelled"))["stages"],
+    "teacher": {"kind": "best", "depth": 4},
+}
+"""What the recipe micro takes from `labelled`: its stages, and BM25 with a retriever as the teacher."""
 
 
-def first_release(folder: Path, source: Source, shelf: Path, places: Mapping[str, str] = FULL) -> Path:
-    """A workspace whose run, of the uses that a release of `places` needs, was promoted."""
+def first_release(
+    folder: Path, source: Source, shelf: Path, places: Mapping[str, str] | None = None, **changes: Any
+) -> Path:
+    """A workspace whose run was promoted: the whole run, or the uses that a release of `places` needs.
+
+    `changes` are sections in the place of those of the recipe micro.
+    """
     make_repository(folder, shelf)
-    recipe = dict(yaml.safe_load(find_recipe("micro").read_text()))
+    recipe = dict(yaml.safe_load(find_recipe("micro").read_text())) | changes
+    whole = graph_of(recipe)
     recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
     recipe["lm_head"] = recipe["lm_head"] | {"epochs": 40, "max_steps": 40}
-    uses = needed(USES, [place.split("/")[0] for place in places.values()])
+    uses = needed(whole, [place.split("/")[0] for place in (places or released_of(whole)).values()])
     recipe = {use.section: {} for use in uses} | recipe
     (folder / "params.yaml").write_text(yaml.safe_dump(recipe))
     recipe = load_recipe(folder / "params.yaml")
@@ -107,7 +117,7 @@ def first_release(folder: Path, source: Source, shelf: Path, places: Mapping[str
     run_uses(uses, configs(recipe, "recipe"), folder / ARTIFACTS)
     assert cli.main(["environment", str(folder / ENVIRONMENT)]) == 0
     data.record(folder)
-    if places is FULL:
+    if places is None:
         assert cli.main(["release", "promote", "--folder", str(folder), "--quiet"]) == 0
         return folder
     paths = {name: (ARTIFACTS / place).as_posix() for name, place in places.items()}

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from release_repositories import ARTICLES, Source, first_release, weights
+from release_repositories import ARTICLES, LABELLED, Source, first_release, weights
 from repositories import call, dvc
 
 from stillhouse import cli
@@ -112,6 +112,30 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     dvc(laptop, "pull")
     data.refuse_unfinished(laptop)
     assert (laptop / "artifacts" / "challenger_index" / "index" / "index.faiss").is_file()
+
+
+def test_the_recipe_for_labelled_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BM25 and the released retriever teach, the dev queries choose, and how both rank together is released."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
+    source = Source(tmp_path / "source", tmp_path / "source-shelf")
+    work = first_release(tmp_path / "work", source, tmp_path / "shelf", **LABELLED)
+    assert set(read_record(work, "v1.0.0")["artifacts"]) == {"corpus", "retriever", "index", "hybrid", "run"}
+    more = source.rewrite(5, "which surprised many")
+    request = Request(str(tmp_path / "work.git"), tmp_path / "refreshed", source={"revision": more}, judge=LENIENT)
+    found = refresh(request)
+    assert (found.plan.rung, found.outcome.kind) == (Rung.FINE_TUNE, "released"), found.sentence
+    made = tmp_path / "refreshed" / "artifacts"
+    taught = read_manifest(made / "refreshed_teacher" / "teacher").inputs
+    assert taught["retriever"] == read_record(work, "v1.0.0")["artifacts"]["retriever"]["digest"]
+    assert taught["bm25"] == read_manifest(made / "lexical" / "bm25").digest and "reranker" not in taught
+    record = read_record(work, "v1.1.0")["artifacts"]
+    for name in ("retriever", "index", "hybrid"):
+        assert record[name]["digest"] == read_manifest(made / "challenger_best" / name).digest
+    words = ["search", "bees", "--json"]
+    for name in ("corpus", "retriever", "index", "hybrid"):
+        words += [f"--{name}", str(tmp_path / "had" / name)]
+    assert cli.main(["release", "fetch", "--folder", str(work), "--target", str(tmp_path / "had")]) == 0
+    assert cli.main(words) == 0, "what was fetched can be searched"
 
 
 def read_record(work: Path, version: str) -> dict:

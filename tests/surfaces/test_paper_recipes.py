@@ -68,6 +68,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
         "pretraining": {"max_steps": 200_000, "batch_size": 2048, "max_length": 144, "warmup_steps": 4000},
         "fetch_model": {"query_length": 32, "passage_length": 192},
         "retriever_2": {"max_steps": 20_000, "learning_rate": 5e-6, "batch_size": 64, "temperature": 0.02},
+        "lexical": {"without_answers": True},
         "mine_2": {"search_depth": 100, "without_answers": True},
     },
     "002-wikipedia": {  # §4.1

@@ -46,11 +46,14 @@ TOO_FAST = {"reranker": {"learning_rate": 1e-2}}
 """Its held-out loss does not go on falling: a killed run must know which parameters were the best, and have them."""
 
 
-def settings_of(use: Use) -> Any:
-    """A use's section of the recipe micro, in fp32; trainings are looked at on their way."""
+def settings_of(use: Use, root: Path) -> Any:
+    """A use's section of the recipe micro, in fp32; trainings are looked at on their way.
+
+    Negatives of others are what BM25 found below `root`.
+    """
     recipe = find_recipe("micro")
     config: Any = configs(load_recipe(recipe), str(recipe)).get(use.name) or use.step.config()
-    changes = EXACT | TRAINED | TOO_FAST.get(use.name, {})
+    changes = EXACT | TRAINED | {"file": str(root / "lexical" / "run" / "dev.trec")} | TOO_FAST.get(use.name, {})
     if use.step_name == "generate-queries":
         changes |= {"address": address_of_this_process(), "model": "stand-in"}
     return replace(config, **{name: value for name, value in changes.items() if hasattr(config, name)})
@@ -64,7 +67,7 @@ def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:
 
     loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     [use] = [use for use in RUN_USES if use.name == name]
-    execute(use.step, settings_of(use), use.input_paths(root), use.output_paths(outputs))
+    execute(use.step, settings_of(use, root), use.input_paths(root), use.output_paths(outputs))
 
 
 def begin(use: Use, root: Path, outputs: Path, work: Path) -> BaseProcess:

@@ -51,7 +51,7 @@ class Run:
         words += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
         if self.begins == "address":
             return [*words, f"--address={address_of_this_process()}"]
-        return words + [f"--{name}={root / name}" for name in ("model", "source") if name == self.begins]
+        return words + [f"--{name}={root / name}" for name in ("model", "source", "file") if name == self.begins]
 
     def places(self, outputs: Path) -> dict[str, Path]:
         return {port.name: outputs / port.name for port in find_step(self.step).outputs}
@@ -78,6 +78,7 @@ RUNS = {
     "generate-queries": Run(
         "generate-queries", CORPUS | {"bm25": "lexical/bm25"}, {"model": "stand-in", "max_passages": 40}, "address"
     ),
+    "read-negatives": Run("read-negatives", CORPUS, {"negatives_depth": 8}, "file"),
     "index": Run("index", INDEX),
     "index hnsw": Run("index", INDEX, {"kind": "hnsw"}),
     "index ivfpq": Run("index", INDEX, {"kind": "ivfpq"}),
@@ -159,6 +160,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     root = tmp_path_factory.mktemp("made")
     beir(root / "source")
     (root / "model").symlink_to(tiny_model)
+    (root / "file").write_text("".join(f"q{query}\tp{query}\tp{query + 60}\n" for query in range(40)))
     for name, run in RUNS.items():
         code = end_of(run.words(root, root / name), root / "work", root / "log")
         assert code == 0, f"{name}: {(root / 'log').read_text()}"

@@ -73,7 +73,7 @@ def press(process: BaseProcess) -> float:
 
 
 def words_of(use: Use, root: Path, outputs: Path) -> list[str]:
-    return step_words(use.step, settings_of(use), use.input_paths(root), use.output_paths(outputs))
+    return step_words(use.step, settings_of(use, root), use.input_paths(root), use.output_paths(outputs))
 
 
 def sentence(log: Path) -> None:

@@ -96,7 +96,7 @@ def _read_training(
 ) -> Iterator[Row]:
     split, kind = split_in(path.name) or "", _kind(path, options)
     for number, element in enumerate(read_elements(path)):
-        id, where = _query_id(path, number), f"{path.name}:{number + 1}"
+        id, where = query_id(path, number), f"{path.name}:{number + 1}"
         content = str(element)[:CONTENT_LENGTH]
         try:
             if not isinstance(element, dict):
@@ -139,7 +139,7 @@ def _read_questions(path: Path, options: Options, asked: set[tuple[str, str]]) -
             continue
         number, cells = row
         k += 1
-        id, where, content = _query_id(path, k), f"{path.name}:{number}", str(cells)[:CONTENT_LENGTH]
+        id, where, content = query_id(path, k), f"{path.name}:{number}", str(cells)[:CONTENT_LENGTH]
         try:
             if len(cells) != 2:
                 raise IllTyped("not two columns (question, answers)")
@@ -179,7 +179,7 @@ def _kind(path: Path, options: Options) -> str:
     return REGEX if "curatedtrec" in re.sub("[^a-z]", "", path.name.lower()) else TEXT
 
 
-def _query_id(path: Path, number: int) -> str:
+def query_id(path: Path, number: int) -> str:
     return f"{spaceless(path.name.partition('.')[0])}-{number}"
 
 

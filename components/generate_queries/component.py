@@ -47,7 +47,7 @@ def generate_queries(
         queries_per_passage: at most so many questions of a passage.
         max_passages: ask about at most so many passages, a seeded sample; 0 = all.
         temperature: how freely the model chooses words; 0 = always the likeliest.
-        max_tokens: tokens that an answer may have.
+        max_tokens: tokens that an answer may have; 0 = unsaid, for models that know no such setting.
         at_once: requests side by side.
         timeout_s: seconds after which a request is given up.
         tries: requests for a passage until there is a usable answer; without one the passage is left out.

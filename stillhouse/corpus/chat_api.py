@@ -43,7 +43,7 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 120.0
 """Seconds; a server that asks for more ends the work, which goes on when it is started again."""
 MOST_BYTES = 1 << 20
-"""An answer of more is none to a question of this kind."""
+"""A longer answer is a broken one."""
 MOST_SAID = 200
 """Characters of what a server says that a message repeats."""
 AGAIN = (408, 425, 429)
@@ -187,8 +187,7 @@ class ChatServer:
             return _Response(answer.status, answer.headers.get("Retry-After") or "", self._content(answer))
 
     def _content(self, answer: IO[bytes]) -> bytes:
-        """What the server sends, at most a byte more than `MOST_BYTES`, until the time is over: it may send drop by
-        drop for ever."""
+        """What the server sends, at most a byte more than `MOST_BYTES`; `TimeoutError` where it drips for too long."""
         until, content = time.monotonic() + self._timeout_s, bytearray()
         while len(content) <= MOST_BYTES and time.monotonic() < until and not self._over.is_set():
             part = answer.read1(MOST_BYTES + 1 - len(content))  # type: ignore[attr-defined]
@@ -200,10 +199,10 @@ class ChatServer:
         raise TimeoutError
 
     def _check_status(self, response: _Response) -> None:
-        status, said = response.status, self._said_by(response.content)
+        status = response.status
         if status == 200:
             return
-        why = f"HTTP {status}: {said}"
+        why = f"HTTP {status}: {self._said_by(response.content)}"
         if status in AGAIN or status >= 500:
             raise _Trouble(why, seconds_of(response.retry_after))
         if 300 <= status < 400:

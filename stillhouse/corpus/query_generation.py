@@ -36,7 +36,7 @@ _PLACES = re.compile(r"\{(title|text|number)\}")
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """What is asked of the model, and how often."""
+    """What is asked of the model. `max_tokens` 0 leaves the length of an answer to the server."""
 
     model: str
     prompt: str
@@ -53,9 +53,9 @@ class Asking:
             "model": self.model,
             "messages": [{"role": "user", "content": prompt}],
             "temperature": self.temperature,
-            "max_tokens": self.max_tokens,
             "seed": self.seed,
             "stream": False,
+            **({"max_tokens": self.max_tokens} if self.max_tokens else {}),
         }
 
 
@@ -113,7 +113,7 @@ def generate(
     at_once: int,
     watch: Callable[[int], None] = lambda count: None,
 ) -> Generated:
-    """Asks about the passages `rows`, `at_once` requests side by side. `watch` hears of every passage that is done.
+    """Asks about the passages `rows`, `at_once` requests side by side. `watch` is called with 1 after every passage.
 
     Raises `InputError` where the server refuses all requests, where `IN_A_ROW` passages in a row get no usable answer,
     and where more than half of all get none.
@@ -165,6 +165,7 @@ def write_queries(folder: Path, queries: list[MadeQuery]) -> None:
 
 
 def _passages(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
+    """The passages `rows`; of those with the same title and text the first."""
     seen = DigestNumbers()
     first = 0
     for block in corpus.passage_blocks("passage_id", "title", "text", among=rows):
@@ -197,7 +198,7 @@ def _ask_all(
 
         known = answers.find(request)
         if known is not None:
-            with suppress(BrokenAnswer):  # as where a question was allowed to be longer
+            with suppress(BrokenAnswer):  # kept when other lines counted as questions
                 return passage, read(known), True
         try:
             return passage, server.ask(request, keep), False

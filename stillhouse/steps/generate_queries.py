@@ -49,7 +49,9 @@ class Config(InferenceConfig):
     queries_per_passage: int = setting(3, "at most so many questions of a passage", minimum=1, maximum=100)
     max_passages: int = setting(0, "ask about at most so many passages, a seeded sample; 0 = all", minimum=0)
     temperature: float = setting(0.7, "how freely the model chooses words; 0 = always the likeliest", minimum=0)
-    max_tokens: int = setting(512, "tokens that an answer may have", minimum=1)
+    max_tokens: int = setting(
+        512, "tokens that an answer may have; 0 = unsaid, for models that know no such setting", minimum=0
+    )
     at_once: int = setting(4, "requests side by side", minimum=1, maximum=256)
     timeout_s: float = setting(120.0, "seconds after which a request is given up", minimum=0.1, maximum=86_400)
     tries: int = setting(

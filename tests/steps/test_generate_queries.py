@@ -128,7 +128,7 @@ def test_a_repeat_asks_nothing_and_the_order_of_answers_shows_nowhere(small_corp
 
 
 def test_a_run_that_ended_goes_on_where_it_was(small_corpus: Path, run_step: RunStep, tmp_path: Path) -> None:
-    """The server refuses the key after ten answers; so does whoever kills the step."""
+    """The server refuses the key after ten answers."""
     answered = 0
 
     def ten(request: dict[str, Any]) -> Answer:
@@ -403,3 +403,9 @@ def test_threads_end_with_the_step(small_corpus: Path, run_step: RunStep) -> Non
     while threading.active_count() > before and time.monotonic() < until:
         time.sleep(0.05)
     assert threading.active_count() <= before
+
+
+def test_the_length_of_an_answer_may_be_left_to_the_server(small_corpus: Path, run_step: RunStep) -> None:
+    with serving(by_number) as server:
+        run_step("generate-queries", {"corpus": small_corpus}, address=server.address, model="m", max_tokens=0)
+        assert not [request for request in server.requests if "max_tokens" in request]

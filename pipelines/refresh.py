@@ -20,7 +20,7 @@ from pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
 from pipelines.tasks import GATE, Pods, make_task
 from stillhouse.config import field_types
 from stillhouse.graph import Use, graph_of
-from stillhouse.refresh.graph import BEFORE, CHAMPION, Ladder
+from stillhouse.refresh.graph import CHAMPION, Ladder, before
 from stillhouse.refresh.parameters import SOURCE, Parameters, write_recipe
 from stillhouse.refresh.plan import Rung
 from stillhouse.surfaces.recipes import Recipe, configs
@@ -40,7 +40,8 @@ def build_refresh(
     setting that is unknown or ill-typed.
     """
     settings = configs(recipe, where)
-    ladder = Ladder.of(graph_of(recipe, where))
+    whole = graph_of(recipe, where)
+    ladder = Ladder.of(whole)
     text = write_recipe(recipe)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
@@ -49,8 +50,8 @@ def build_refresh(
         # Once more, as it asks repositories, which may not answer just then.
         check = pods.place_first(check_refresh(**asked), "check-refresh", "check_parameters", retries=1)
         tasks: dict[str, PipelineTask] = {}
-        for use in BEFORE:
-            own = {name: given[name] for name in SOURCE} if use.name == "ingest" else {}
+        for use in before(whole):
+            own = {name: given[name] for name in SOURCE} if use.section == "ingest" else {}
             task = make_task(use, _settings(use, settings) | own, tasks, pods)
             tasks[use.name] = task if use.inputs else task.after(check)
         # Before the plan: a corpus that does not pass is compared with nothing and climbs no rung.

@@ -161,7 +161,7 @@ def _gathered(use: Use, tasks: Mapping[str, PipelineTask], pods: Pods) -> dict[s
 
 def _encode_in_shards(use: Use, values: Mapping[str, Any], tasks: Mapping[str, PipelineTask], pods: Pods) -> Any:
     """The corpus's vectors, encoded by as many tasks as there are shards, side by side, and put into one folder."""
-    parts = _in_shards("encode", use, values, pods, [tasks[GATE]])
+    parts = _in_shards("encode", use, values, pods, [tasks[GATE]] if VERDICT in values else [])
     together = gather_vectors(parts=parts["vectors"])
     return pods.place(together, "gather-vectors", f"{use.name}_vectors").outputs["vectors"]
 

@@ -142,6 +142,7 @@ USES: tuple[Use, ...] = (
 )
 
 APART: tuple[Use, ...] = (
+    Use("generated", "generate-queries", CORPUS | {"bm25": "lexical/bm25"}),
     Use("count", "count", {"tokens": "tokenize/tokens"}),
     Use("read_negatives", "read-negatives", CORPUS | GATE),
     Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),

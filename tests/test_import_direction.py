@@ -28,6 +28,7 @@ SURFACES = (
 )
 
 SHOWN_NOWHERE = {
+    "deadline.py": "how long is waited for an answer",
     "errors.py": "what it says ends a step",
     "open_folders.py": "where verified files are read, which says nothing of its own",
     "lock.py": "who waits for whom",

@@ -1,6 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
 from kfp import dsl
-from kfp.dsl import Dataset, Metrics, Output
+from kfp.dsl import Dataset, Input, Metrics, Output
 
 from components.image import image
 
@@ -9,6 +9,7 @@ from components.image import image
 def ingest(
     corpus: Output[Dataset],
     metrics: Output[Metrics],
+    generated: Input[Dataset] = None,
     source: str = "sample",
     repo: str = "",
     revision: str = "",
@@ -43,6 +44,8 @@ def ingest(
     Args:
         corpus: the corpus folder.
         metrics: the step's figures.
+        generated: questions that `generate-queries` made of these passages: they join the labelled train queries;
+            without such they are train, dev and test queries in the place of pair queries.
         source: a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`.
         repo: a DVC repository, a git URL or a folder, in which `source` is a path; empty = source lies here.
         revision: the repository's branch, tag or commit; empty = its default branch.
@@ -63,15 +66,16 @@ def ingest(
         max_dev_queries: at most so many dev queries, a seeded sample; 0 takes all.
         max_test_queries: at most so many test queries, a seeded sample; 0 takes all.
         queries: where train queries come from: `source`, its labelled ones; `pairs`, sentences of the corpus by the
-            pair tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries.
+            pair tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries
+            and no generated ones are given.
         pair_tasks: the pair tasks, ict, bfs and wlp with + between; `auto` takes those that the corpus supports.
         pair_queries_per_article: at most so many pair queries of an article, divided evenly among the tasks, at
             least one each; the max_*_queries hold for pair queries and for labelled ones apart.
         max_pair_queries: at most so many pair queries in all splits together, a seeded sample; 0 takes all.
         pair_sentence_words: a sentence of fewer words makes no pair query.
         pair_language: the language whose rules split sentences, by its ISO 639-1 code.
-        heldout_dev_articles: with pairs, the part of the articles whose queries are dev.
-        heldout_test_articles: with pairs, the part of the articles whose queries are test.
+        heldout_dev_articles: with pairs or generated queries, the part of the articles whose queries are dev.
+        heldout_test_articles: with pairs or generated queries, the part of the articles whose queries are test.
         mixed_pairs: sentences of the corpus, each with its own passage, that join the labelled train queries, as a
             share of these: 1 = as many; 0 = none.
         test_queries: a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout.

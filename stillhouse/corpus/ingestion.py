@@ -12,8 +12,9 @@ from typing import Any
 
 from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
+from stillhouse.corpus.generated_queries import GeneratedQueries
 from stillhouse.corpus.pair_queries import AUTO, PairChoices, PairQueries, PairQuery, make_pair_queries
-from stillhouse.corpus.schemas import SOURCE, SPLITS, Columns
+from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS, Columns
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
 from stillhouse.corpus.sources.rows import Qrel, Query, Row, Source
@@ -36,7 +37,8 @@ class Choices:
     """How dev is drawn and how many articles and queries of each split are kept (0 = all), by seed.
 
     `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made. `mixed_pairs` is
-    how many of them join the labelled train queries, as a share of these.
+    how many of them join the labelled train queries, as a share of these. `generated` are questions of a chat model:
+    they join the labelled train queries, and without such they stand in the place of pair queries.
     """
 
     max_articles: int = 0
@@ -47,6 +49,7 @@ class Choices:
     titles: str = SPACE
     pairs: PairChoices | None = None
     mixed_pairs: float = 0.0
+    generated: GeneratedQueries | None = None
 
 
 @contextmanager
@@ -73,8 +76,10 @@ def ingest_source(
         corpus = clean(watch(source.rows()), folder / "passages.parquet")
     _require_test_queries(source, corpus)
     beyond = sample_articles(corpus, choices.max_articles, choices.seed)
+    if choices.generated:
+        choices.generated.refuse_other_passages(folder / "passages.parquet")
     has_train = "train" in corpus.split_of.values()
-    of_pairs = choices.queries == "pairs" or (choices.queries == "auto" and not has_train)
+    of_pairs = choices.queries == "pairs" or (choices.queries == "auto" and not has_train and not choices.generated)
     left_out = remove_train(corpus) if of_pairs else 0
     drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
     sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)
@@ -94,9 +99,12 @@ def ingest_source(
         else:
             _add(corpus, made)
     mixed, not_mixed = ((), "") if of_pairs else _mix_pairs(corpus, choices)
+    generated = _take_generated(corpus, choices, choices.generated, has_train) if choices.generated else None
+    synthetic = made is not None or (generated is not None and not has_train)
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
     with doing("writing the corpus"):
-        for name, columns in tables_of(corpus, made.queries if made else mixed).items():
+        parts = [made.queries if made else mixed, generated.queries if generated else ()]
+        for name, columns in tables_of(corpus, [query for part in parts for query in part]).items():
             write_table(folder, name, columns)
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
@@ -118,7 +126,7 @@ def ingest_source(
         "drawn_dev": drawn,
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
         "mixed_pairs": len(mixed),
-        "labels": "+".join(["synthetic"] * (made is not None) + [SOURCE] * (labelled > 0)) or "none",
+        "labels": "+".join(["synthetic"] * synthetic + [SOURCE] * (labelled > 0)) or "none",
     }
     if corpus.not_prose:
         facts["not_prose"] = dict(sorted(Counter(corpus.not_prose.values()).items()))
@@ -134,6 +142,9 @@ def ingest_source(
             "verbatim": made.verbatim,
             "labelled_train_left_out": left_out,
         }
+    if generated is not None:
+        facts["generated_queries"] = {split: counts[GENERATED] for split, counts in generated.counts().items()}
+        facts["articles_of_split"] = dict(generated.articles)
     return facts
 
 
@@ -161,10 +172,10 @@ def _require_test_queries(source: Source, corpus: CleanCorpus) -> None:
 
 
 def _add(corpus: CleanCorpus, made: PairQueries) -> None:
-    """Puts pair queries after the labelled ones. Raises `InputError` when an id is taken."""
+    """Puts made queries after those that are there. Raises `InputError` when an id is taken."""
     for query in made.queries:
         if query.id in corpus.queries:
-            raise InputError(f"the source has a query {query.id!r}, which is the id of a pair query; rename it there")
+            raise InputError(f"the source has a query {query.id!r}, which is the id of a made query; rename it there")
         corpus.queries[query.id] = Query(query.id, query.text, "")
         corpus.split_of[query.id] = query.split
         corpus.qrels.append((Qrel(query.id, query.positive, "1", query.split, ""), 1))
@@ -192,10 +203,21 @@ def _mix_pairs(corpus: CleanCorpus, choices: Choices) -> tuple[Sequence[PairQuer
     return made.queries, ""
 
 
+def _take_generated(corpus: CleanCorpus, choices: Choices, generated: GeneratedQueries, has_train: bool) -> PairQueries:
+    """Adds a chat model's questions: all to train where there are labelled train queries, else to every split."""
+    assert choices.pairs is not None, "choices of pair queries"
+    wanted = choices.pairs
+    if has_train:
+        wanted = replace(wanted, dev_fraction=0.0, test_fraction=0.0, max_queries={})
+    made = generated.divided(corpus.passages, wanted, [query.text for query in corpus.queries.values()])
+    _add(corpus, made)
+    return made
+
+
 def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, Columns]:
     """The columns of every table but `passages`. Rows stand in source order, queries and qrels split by split.
 
-    `made` are the pair queries among the queries of the corpus.
+    `made` are those among the queries of the corpus that did not come with the source.
     """
     pairs = {query.id: query for query in made}
     queries = [corpus.queries[id] for split in SPLITS for id in corpus.queries if corpus.split_of[id] == split]

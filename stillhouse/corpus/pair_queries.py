@@ -147,7 +147,7 @@ def make_pair_queries(
     chosen_K, positives_K = (np.concatenate([drawn[task][part] for task in tasks]) for part in (0, 1))
     task_K = np.repeat(np.arange(len(tasks)), [len(drawn[task][0]) for task in tasks])
     split_K = split_A[layout.article_P[sentences.rows_S[chosen_K]]]
-    kept = _limited(split_K, choices)
+    kept = sampled(split_K, choices)
     if not (split_K[kept] == SPLITS.index("train")).any():
         raise InputError(
             f"no train query could be made: no passage has a sentence of {choices.min_words} words or more that stands "
@@ -303,7 +303,7 @@ def _written(
     ]
 
 
-def _limited(split_K: NDArray[np.int8], choices: PairChoices) -> NDArray[np.bool_]:
+def sampled(split_K: NDArray[np.int8], choices: PairChoices) -> NDArray[np.bool_]:
     """Marks a seeded sample of at most `choices.most` queries, `choices.max_queries` of each split."""
     kept = np.ones(len(split_K), dtype=np.bool_)
     limits = [(0, choices.most, np.ones_like(kept))]

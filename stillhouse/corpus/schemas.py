@@ -66,7 +66,9 @@ SPARSE: Mapping[str, pa.Schema] = {
 TABLES = {**SCHEMAS, **SPARSE}
 
 SOURCE = "source"
-"""The origin of a query that came with the source; every other origin is a pair task and its queries are synthetic."""
+"""The origin of a query that came with the source; all others are of synthetic ones: a pair task, or `GENERATED`."""
+GENERATED = "generated"
+"""The origin of a question that a chat model made of a passage, and what its id begins with."""
 
 UNIQUE = {"passages": ("passage_id", "text")}
 """Columns in which hardly a value comes twice, so that no dictionary of values is tried for them."""

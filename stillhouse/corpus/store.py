@@ -190,7 +190,7 @@ class Corpus:
 
     @cached_property
     def queries(self) -> pd.DataFrame:
-        """query_id, text, split, origin (`source`, `ict`, `bfs` or `wlp`), taken_from (a passage id, or "")."""
+        """query_id, text, split, origin (`source`, a pair task or `generated`), taken_from (a passage id, or "")."""
         return self._read("queries")
 
     @cached_property

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from stillhouse.graph import CORPUS, GATE, Use
 from stillhouse.refresh.plan import Rung
-from stillhouse.uses import used
+from stillhouse.uses import needed, used
 
 CHAMPION = "champion"
 OWN = f"{CHAMPION}/retriever"
@@ -28,8 +28,10 @@ NEEDED = {
 }
 """What a rung cannot do without."""
 
-BEFORE = (Use("ingest", "ingest"), Use("validate", "validate", CORPUS))
-"""What comes before the rung is known."""
+
+def before(whole: Collection[Use]) -> tuple[Use, ...]:
+    """The uses that come before the rung is known: a whole run's `ingest`, what that reads, and the validation."""
+    return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS))
 
 
 def _index(system: str, retriever: str) -> Use:
@@ -65,7 +67,7 @@ class Ladder:
         return _chooses(self.whole)
 
     def uses_of(self, rung: Rung) -> tuple[Use, ...]:
-        """The uses of a rung after `BEFORE`, inputs first."""
+        """The uses of a rung after those of `before`, inputs first."""
         if rung == Rung.NOTHING:
             return ()
         lexical = Use("lexical", "lexical", CORPUS | GATE)

@@ -12,7 +12,7 @@ from stillhouse.artifacts import digest_json, read_manifest, write_json
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, graph_of
 from stillhouse.lock import only_process
-from stillhouse.refresh.graph import BEFORE, CHAMPION, NEEDED, Ladder, runs_of
+from stillhouse.refresh.graph import CHAMPION, NEEDED, Ladder, before, runs_of
 from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, plan
 from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone, write_settings, write_stages
 from stillhouse.steps.execute import execute
@@ -96,7 +96,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
     drop_stale(request.folder)
     bring_champion(git, champion)
-    run_uses(BEFORE, settings, root, log)
+    run_uses(before(graph_of(recipe)), settings, root, log)
 
     decision = decide(
         git,
@@ -161,8 +161,9 @@ def release(git: Git, decision: Decision, champion: Release, judge: Any, branch:
     """
     folder, rung = git.folder, decision.plan.rung
     recipe = load_recipe(folder / PARAMS)
-    ladder = Ladder(graph_of(recipe), champion.paths)
-    write_stages(folder, (*BEFORE, *ladder.uses_of(rung)), champion, recipe)
+    whole = graph_of(recipe)
+    ladder = Ladder(whole, champion.paths)
+    write_stages(folder, (*before(whole), *ladder.uses_of(rung)), champion, recipe)
     outcome = promote(
         replace(_candidate(folder, decision.plan, champion, ladder, decision.changed.plain()), base=base),
         lambda against: _judge(folder / ARTIFACTS, rung, judge, champion, against),

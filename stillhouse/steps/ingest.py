@@ -88,7 +88,8 @@ class Config:
     queries: str = setting(
         "auto",
         "where train queries come from: `source`, its labelled ones; `pairs`, sentences of the corpus by the pair "
-        "tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries",
+        "tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries and no "
+        "generated ones are given",
         choices=QUERIES,
     )
     pair_tasks: str = setting(
@@ -106,10 +107,10 @@ class Config:
     pair_sentence_words: int = setting(6, "a sentence of fewer words makes no pair query", minimum=1)
     pair_language: str = setting("en", "the language whose rules split sentences, by its ISO 639-1 code")
     heldout_dev_articles: float = setting(
-        0.1, "with pairs, the part of the articles whose queries are dev", minimum=0, maximum=0.9
+        0.1, "with pairs or generated queries, the part of the articles whose queries are dev", minimum=0, maximum=0.9
     )
     heldout_test_articles: float = setting(
-        0.1, "with pairs, the part of the articles whose queries are test", minimum=0, maximum=0.9
+        0.1, "with pairs or generated queries, the part of the articles whose queries are test", minimum=0, maximum=0.9
     )
     mixed_pairs: float = setting(
         0.0,
@@ -136,6 +137,7 @@ class Config:
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     """Raises `InputError` for a source that is missing, empty, damaged or of no known format."""
+    from stillhouse.corpus.generated_queries import GeneratedQueries
     from stillhouse.corpus.ingestion import Choices, ingest_source
     from stillhouse.corpus.pair_queries import PairChoices, parse_tasks
     from stillhouse.corpus.sources.detect import open_source
@@ -145,6 +147,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.sources.test_queries import with_test_queries
 
     parse_tasks(config.pair_tasks)
+    if "generated" in inputs and config.queries == "pairs":
+        raise InputError("--generated brings train queries in the place of `queries: pairs`; leave one of them out")
     place, versioned = _place(config, context)
     options = Options(
         columns=config.columns,
@@ -182,6 +186,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             seed=config.seed,
         ),
         mixed_pairs=config.mixed_pairs,
+        generated=GeneratedQueries(inputs["generated"]) if "generated" in inputs else None,
     )
     watch = partial(context.progress, what="reading", unit="row")
     facts = ingest_source(source, choices, outputs["corpus"], watch) | versioned
@@ -202,6 +207,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         summary += f", of the passages {facts['distractors']:,} distractors"
     if facts["mixed_pairs"]:
         summary += f", of the train queries {facts['mixed_pairs']:,} made of the corpus"
+    if "generated_queries" in facts:
+        summary += f", of the queries {sum(facts['generated_queries'].values()):,} made by a chat model"
     if facts["drawn_dev"]:
         summary += f", dev drawn from train ({facts['drawn_dev']:,})"
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}
@@ -228,6 +235,9 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"NO TRAIN QUERIES: the source has none, and none are made of the corpus: {why}"
     if "mixed_pairs_not_made" in facts:
         yield f"no sentences of the corpus join the train queries: {facts['mixed_pairs_not_made']}"
+    for split, count in facts.get("generated_queries", {}).items():
+        kind = "synthetic" if "synthetic" in facts["labels"] else "more"
+        yield f"{kind} {split} queries, by a chat model, of {facts['articles_of_split'][split]:,} articles: {count:,}"
     if "pair_queries" not in facts:
         return
     if config.queries == "auto":
@@ -251,7 +261,14 @@ STEP = Step(
     "ingest",
     "reads a source of passages, queries and qrels into Parquet",
     Config,
-    inputs=(),
+    inputs=(
+        Port(
+            "generated",
+            "questions that `generate-queries` made of these passages: they join the labelled train queries; without "
+            "such they are train, dev and test queries in the place of pair queries",
+            optional=True,
+        ),
+    ),
     outputs=(Port("corpus", "the corpus folder"),),
     run=run,
 )

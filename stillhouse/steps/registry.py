@@ -18,6 +18,7 @@ MODULES = (
     "importance",
     "pretrain",
     "lexical",
+    "generate_queries",
     "read_negatives",
     "train_retriever",
     "average",

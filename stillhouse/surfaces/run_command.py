@@ -58,7 +58,9 @@ def main(argv: Sequence[str]) -> int:
     if arguments.small:
         settings |= {use.name: small(use, settings[use.name]) for use in uses}
     if arguments.source:
-        settings["ingest"] = dataclasses.replace(settings["ingest"], source=arguments.source)
+        for use in uses:
+            if use.section == "ingest":
+                settings[use.name] = dataclasses.replace(settings[use.name], source=arguments.source)
     names = [use.name for use in uses]
     if arguments.until and arguments.until not in names:
         raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, names)}")

@@ -85,7 +85,13 @@ def train_parameters(uses: Sequence[Use]) -> dict[str, RunParameter]:
     there = [use.name for use in uses]
     trained = sorted((use.name for use in uses if use.step_name == RETRIEVER), key=lambda name: name != MAIN)
     seeded = [use for use in uses if "seed" in field_types(use.step.config)]
-    found = dict(COMMON) | {
+    # A recipe that ingests twice, before and after questions are generated, does so from one source.
+    ingests = tuple(use.name for use in uses if use.section == "ingest")
+    common = {
+        name: dataclasses.replace(parameter, uses=ingests) if parameter.step == "ingest" else parameter
+        for name, parameter in COMMON.items()
+    }
+    found = common | {
         "objective": RunParameter("the pre-training objective, as simlm or cdmae", "pretrain", "objective", PRETRAINED),
         "pretraining_steps": RunParameter("steps of pre-training; 0 = by epochs", "pretrain", "max_steps", PRETRAINED),
         "pretraining_learning_rate": RunParameter(

@@ -24,6 +24,7 @@ CAPS: Mapping[str, float] = {
     "heldout_limit": 32,
     "last_step": 2,
     "max_length": 32,
+    "max_passages": 20,
     "max_steps": 2,
     "negatives_depth": 12,
     "negatives_per_query": 2,

@@ -35,14 +35,22 @@ No pattern looks at a place twice, since they read whatever git, a server or a c
 """
 
 
-def refuse_secret(address: str, name: str) -> None:
-    """Raises `InputError` for an address with a password, token or signature; a user of ssh alone is none."""
+REMEDY = (
+    "give it to git by a credential helper or $GIT_ASKPASS, in a pod by the secret that the parameter git_secret "
+    "names, and to storage as the environment or `dvc remote modify --local` has it"
+)
+
+
+def refuse_secret(address: str, name: str, remedy: str = REMEDY) -> None:
+    """Raises `InputError` for an address with a password, token or signature; a user of ssh alone is none.
+
+    `remedy` ends the message: where the secret belongs instead.
+    """
     for place, secret in SECRETS.items():
         if secret.search(address.strip()):
             raise InputError(
                 f"{name} holds a password or token {place}, which would be seen in logs and commits; leave it out, and "
-                "give it to git by a credential helper or $GIT_ASKPASS, in a pod by the secret that the parameter "
-                "git_secret names, and to storage as the environment or `dvc remote modify --local` has it"
+                f"{remedy}"
             )
 
 

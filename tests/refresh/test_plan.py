@@ -10,7 +10,7 @@ import pytest
 from stillhouse.corpus.difference import Difference
 from stillhouse.errors import InputError
 from stillhouse.graph import USES, graph_of, known_uses
-from stillhouse.refresh.graph import BEFORE, NEEDED, Ladder, released_of, runs_of
+from stillhouse.refresh.graph import NEEDED, Ladder, before, released_of, runs_of
 from stillhouse.refresh.plan import BUMPS, Rung, Thresholds, plan
 from stillhouse.refresh.whole_run import promote_whole_run
 from stillhouse.steps.spec import named
@@ -86,7 +86,7 @@ def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, name: s
     if rung == Rung.PRETRAIN and "encoder" not in ladder.released:
         pytest.skip("a recipe without pre-training ends on the rung below")
     known = {f"champion/{name}" for name in ladder.released}
-    for use in (*BEFORE, *ladder.uses_of(rung)):
+    for use in (*before(ladder.whole), *ladder.uses_of(rung)):
         ports = {port.name: port.optional for port in use.step.inputs}
         given = {key.partition("/")[0] for key in use.inputs}
         assert given <= set(ports), use.name

@@ -9,6 +9,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from chat_server import address_of_this_process
+
 from stillhouse.graph import APART, USES, Use
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
 
@@ -52,6 +54,8 @@ def settings_of(use: Use, root: Path) -> Any:
     recipe = find_recipe("micro")
     config: Any = configs(load_recipe(recipe), str(recipe)).get(use.name) or use.step.config()
     changes = EXACT | TRAINED | {"file": str(root / "lexical" / "run" / "dev.trec")} | TOO_FAST.get(use.name, {})
+    if use.step_name == "generate-queries":
+        changes |= {"address": address_of_this_process(), "model": "stand-in"}
     return replace(config, **{name: value for name, value in changes.items() if hasattr(config, name)})
 
 

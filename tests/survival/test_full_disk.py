@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from chat_server import address_of_this_process
 from micro_uses import FORKS
 from small_disk import PAGE, Disk
 
@@ -48,6 +49,8 @@ class Run:
         folders = {name: root / source for name, source in self.inputs.items()} | self.places(outputs)
         words = [self.step, *(word for name, folder in folders.items() for word in step.argument(name, str(folder)))]
         words += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
+        if self.begins == "address":
+            return [*words, f"--address={address_of_this_process()}"]
         return words + [f"--{name}={root / name}" for name in ("model", "source", "file") if name == self.begins]
 
     def places(self, outputs: Path) -> dict[str, Path]:
@@ -72,6 +75,9 @@ RUNS = {
     "importance of words": Run("importance", TOKENS | {"counts": "count/counts"}, {"unit": "words"}),
     "pretrain": Run("pretrain", TOKENS | {"init": INIT}, FEW | {"objective": "mlm", "max_length": 32}),
     "lexical": Run("lexical", CORPUS, {"negatives_depth": 8}),
+    "generate-queries": Run(
+        "generate-queries", CORPUS | {"bm25": "lexical/bm25"}, {"model": "stand-in", "max_passages": 40}, "address"
+    ),
     "read-negatives": Run("read-negatives", CORPUS, {"negatives_depth": 8}, "file"),
     "index": Run("index", INDEX),
     "index hnsw": Run("index", INDEX, {"kind": "hnsw"}),

@@ -12,7 +12,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
@@ -24,11 +24,13 @@ from stillhouse.evaluation.systems import about_system, about_training, short_na
 from stillhouse.monitoring.activity import doing
 from stillhouse.training.curves import DEV
 
-PAIR_TASKS = {
+ORIGINS = {
     "ict": "a sentence → the passage beside its own",
     "bfs": "a sentence of an article’s first section → a passage drawn from the rest of the article",
     "wlp": "a sentence of an article’s first section → a passage drawn from an article that links to it",
+    GENERATED: "a question that a chat model made of a passage → that passage",
 }
+"""How the queries of each origin were made, and the passage that answers one."""
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
 """Systems whose names say what a retriever is like; other names stand by themselves."""
 SIGNIFICANT = 0.05
@@ -217,10 +219,12 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
     means = made.means()
     return {
         "queries": made.queries,
-        "tasks": [(task, text, int(judged[task])) for task, text in PAIR_TASKS.items() if task in tasks],
+        "tasks": [(task, text, int(judged[task])) for task, text in ORIGINS.items() if task in tasks],
         "measures": made.measures if content.synthetic else made.measures[:1],
         "rows": [(system, means[system], {task: tasks[task][system] for task in tasks}) for system in made.systems],
         "verbatim": bool(content.corpus_facts.get("verbatim", False)),
+        "of_model": GENERATED in tasks,
+        "of_pairs": bool(tasks.keys() - {GENERATED}),
     }
 
 

@@ -1,0 +1,65 @@
+"""Questions that `generate-queries` made, taken into a corpus of the same passages.
+
+They are divided as pair queries are: train, dev and test share no article. Where the source has labelled train queries
+they join these, and nothing is measured on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stillhouse.artifacts import digest_file, read_manifest
+from stillhouse.corpus.article_layout import lay_out
+from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, sampled, split_articles
+from stillhouse.corpus.schemas import GENERATED, SPLITS
+from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.errors import InputError
+
+
+@dataclass(frozen=True)
+class GeneratedQueries:
+    """A folder that `generate-queries` wrote."""
+
+    folder: Path
+
+    def refuse_other_passages(self, passages: Path) -> None:
+        """Raises `InputError` where the questions are of other passages than those of a corpus's `passages.parquet`."""
+        facts = read_manifest(self.folder, verify=False).facts
+        if facts.get("passages_digest") != digest_file(passages):
+            raise InputError(
+                f"{self.folder} has questions about other passages than those of this source; ingest the source "
+                "without --generated, run `stillhouse generate-queries` on that, and ingest again with its output"
+            )
+
+    def divided(self, passages: TakenPassages, choices: PairChoices, taken: Iterable[str] = ()) -> PairQueries:
+        """The questions, each in the split of its passage's article, as `make_pair_queries` divides articles.
+
+        Of `choices` the fractions, the limits of each split and the seed count. `taken` are the texts of labelled
+        queries: a question that repeats one is left out. Raises `InputError` where no train query is left.
+        """
+        forms = {normalise(text) for text in taken}
+        table = Corpus(self.folder).queries
+        table = table[~table["text"].map(normalise).isin(forms)]
+        rows_K = passages.rows_of(list(table["taken_from"]))
+        assert (rows_K >= 0).all(), "the passages are the same"
+        layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), ())
+        split_A = split_articles(layout.articles, choices.dev_fraction, choices.test_fraction, choices.seed)
+        split_K = split_A[layout.article_P[rows_K]]
+        kept_K = sampled(split_K, replace(choices, most=0))
+        if not (split_K[kept_K] == SPLITS.index("train")).any():
+            raise InputError(
+                f"{self.folder} has no question for train; ask about more passages, or lower heldout_dev_articles and "
+                "heldout_test_articles"
+            )
+        queries = [
+            PairQuery(id, text, SPLITS[split], GENERATED, passage, passage)
+            for id, text, passage, split in zip(
+                *(table[name][kept_K] for name in ("query_id", "text", "taken_from")), split_K[kept_K].tolist()
+            )
+        ]
+        articles = {split: int((split_A == number).sum()) for number, split in enumerate(SPLITS)}
+        return PairQueries(queries, (GENERATED,), articles, verbatim=False)

@@ -1,0 +1,218 @@
+"""Questions that a chat model asks about passages, for a corpus without labels.
+
+The output does not depend on the order in which answers come: a question belongs to its passage, and passages stand in
+corpus order. A question that was made of two passages is dropped, since it has two right answers of which one would be
+judged wrong. Of passages with equal title and text the first alone is asked about, and of passages that are no prose
+(`not_prose.parquet`) none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.corpus.chat_api import BrokenAnswer, ChatServer, Reply
+from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
+from stillhouse.corpus.kept_answers import KeptAnswers
+from stillhouse.corpus.questions import questions_of
+from stillhouse.corpus.schemas import GENERATED
+from stillhouse.corpus.store import Corpus, write_table
+from stillhouse.errors import InputError
+
+IN_A_ROW = 20
+"""So many passages in a row without a usable answer end the work: a server that is down would cost hours of pauses."""
+_PLACES = re.compile(r"\{(title|text|number)\}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """What is asked of the model. `max_tokens` 0 leaves the length of an answer to the server."""
+
+    model: str
+    prompt: str
+    number: int
+    temperature: float
+    max_tokens: int
+    seed: int
+
+    def request(self, title: str, text: str) -> dict[str, Any]:
+        """The body of the request about a passage, whose own braces stay as they are."""
+        values = {"title": title, "text": text, "number": str(self.number)}
+        prompt = _PLACES.sub(lambda place: values[place[1]], self.prompt)
+        return {
+            "model": self.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "temperature": self.temperature,
+            "seed": self.seed,
+            "stream": False,
+            **({"max_tokens": self.max_tokens} if self.max_tokens else {}),
+        }
+
+
+class Passage(NamedTuple):
+    """A passage to ask about; `row` is its row number."""
+
+    row: int
+    id: str
+    title: str
+    text: str
+
+
+Answered = tuple[Passage, list[str] | BrokenAnswer, bool]
+"""A passage with its questions, or why there are none, and whether an earlier run had its answer."""
+
+
+class MadeQuery(NamedTuple):
+    """A made question; `row` and `passage_id` are of the passage that answers it."""
+
+    id: str
+    text: str
+    row: int
+    passage_id: str
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What was made: `passages` were asked about, `kept` of them answered by an earlier run, `broken` left out.
+
+    `repeated` counts the questions that were dropped because several passages have them.
+    """
+
+    queries: list[MadeQuery]
+    passages: int
+    kept: int
+    broken: int
+    repeated: int
+
+
+def chosen_rows(corpus: Corpus, most: int, seed: int) -> NDArray[np.int64]:
+    """The rows of the passages to ask about, ascending: a seeded sample of `most` (0 = all) of those that are prose."""
+    rows = np.arange(corpus.passage_count)
+    if corpus.not_prose:
+        rows = np.setdiff1d(rows, corpus.rows_of(corpus.not_prose))
+    if most and len(rows) > most:
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:most])
+    return rows
+
+
+def generate(
+    corpus: Corpus,
+    rows: NDArray[np.int64],
+    asking: Asking,
+    server: ChatServer,
+    at_once: int,
+    watch: Callable[[int], None] = lambda count: None,
+) -> Generated:
+    """Asks about the passages `rows`, `at_once` requests side by side. `watch` is called with 1 after every passage.
+
+    Raises `InputError` where the server refuses all requests, where `IN_A_ROW` passages in a row get no usable answer,
+    and where more than half of all get none.
+    """
+    asked = kept = in_a_row = 0
+    made: dict[Passage, list[str]] = {}
+    broken: list[str] = []
+    with closing(_ask_all(_passages(corpus, rows), asking, server, at_once)) as answers:
+        for passage, answer, known in answers:
+            asked, kept = asked + 1, kept + known
+            watch(1)
+            if isinstance(answer, BrokenAnswer):
+                broken.append(str(answer))
+                in_a_row += 1
+            else:
+                made[passage], in_a_row = answer, 0
+            if in_a_row == IN_A_ROW:
+                raise InputError(
+                    f"{in_a_row} passages in a row got no usable answer, the last one because: {broken[-1]}; mend the "
+                    "server or the settings and run the same command again: what was answered is kept"
+                )
+    if 2 * len(broken) > asked:
+        reason, count = Counter(broken).most_common(1)[0]
+        raise InputError(
+            f"{len(broken):,} of {asked:,} passages got no usable answer ({count:,} × {reason}); try another model or "
+            "prompt, or raise max_tokens"
+        )
+    made = dict(sorted(made.items()))
+    texts = Counter(normalise(text) for questions in made.values() for text in questions)
+    queries = [
+        MadeQuery(f"{GENERATED}:{passage.id}:{number}", text, passage.row, passage.id)
+        for passage, questions in made.items()
+        for number, text in enumerate(questions)
+        if texts[normalise(text)] == 1
+    ]
+    return Generated(queries, asked, kept, len(broken), texts.total() - len(queries))
+
+
+def write_queries(folder: Path, queries: list[MadeQuery]) -> None:
+    """Writes questions as the table `queries` of a corpus: each is of train, and `taken_from` names its passage."""
+    columns = {
+        "query_id": [query.id for query in queries],
+        "text": [query.text for query in queries],
+        "split": ["train"] * len(queries),
+        "origin": [GENERATED] * len(queries),
+        "taken_from": [query.passage_id for query in queries],
+    }
+    write_table(folder, "queries", columns)
+
+
+def _passages(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
+    """The passages `rows`; of those with the same title and text the first."""
+    seen = DigestNumbers()
+    first = 0
+    for block in corpus.passage_blocks("passage_id", "title", "text", among=rows):
+        found = [Passage(*passage) for passage in zip(rows[first:].tolist(), *(block[name] for name in block))]
+        first += len(found)
+        before = len(seen)
+        numbers = seen.add(digests_of([f"{passage.title}\x1f{passage.text}" for passage in found]))
+        for passage, number in zip(found, numbers.tolist()):
+            if number >= before:
+                before = number + 1
+                yield passage
+
+
+def _ask_all(
+    passages: Iterator[Passage], asking: Asking, server: ChatServer, at_once: int
+) -> Generator[Answered, None, None]:
+    """What became of every passage, in the order of the answers."""
+    answers = KeptAnswers()
+
+    def ask(passage: Passage) -> Answered:
+        request = asking.request(passage.title, passage.text)
+
+        def read(reply: Reply) -> list[str]:
+            return questions_of(reply, passage.text, asking.number)
+
+        def keep(reply: Reply) -> list[str]:
+            questions = read(reply)
+            answers.keep(request, reply)
+            return questions
+
+        known = answers.find(request)
+        if known is not None:
+            with suppress(BrokenAnswer):  # kept when other lines counted as questions
+                return passage, read(known), True
+        try:
+            return passage, server.ask(request, keep), False
+        except BrokenAnswer as error:
+            return passage, error, False
+
+    running: set[Future[Answered]] = set()
+    # The server's end comes before the pool's, which waits for its threads: those that pause go on to their end.
+    with ThreadPoolExecutor(at_once) as pool, server:
+        for passage in passages:
+            running.add(pool.submit(ask, passage))
+            if len(running) >= 2 * at_once:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)

@@ -1,0 +1,168 @@
+"""Step `generate-queries`: has a chat model ask questions that passages answer, for a corpus without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.corpus.chat_api import ChatServer, checked_address
+from stillhouse.corpus.sources.text_encoding import is_unicode
+from stillhouse.errors import InputError
+from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stillhouse.corpus.store import Corpus
+
+PROMPT = """\
+Below is a passage. Write {number} questions that somebody may type into a search engine and that this passage answers.
+Each question must be understandable without the passage, and must not copy its sentences. Write one question on each \
+line and nothing else.
+
+{title}
+
+{text}"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """Which model is asked what, and how its questions are filtered. The server's key is in $STILLHOUSE_CHAT_KEY."""
+
+    address: str = setting(
+        "http://localhost:11434/v1",
+        "a server with OpenAI's chat API: requests go to ADDRESS/chat/completions; its key, where it wants one, comes "
+        "from the environment, $STILLHOUSE_CHAT_KEY",
+        location=True,
+    )
+    model: str = setting("", "the model's name on that server")
+    prompt: str = setting(
+        "",
+        "what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; empty = the "
+        "built-in prompt, for questions that somebody may type into a search engine",
+    )
+    queries_per_passage: int = setting(3, "at most so many questions of a passage", minimum=1, maximum=100)
+    max_passages: int = setting(0, "ask about at most so many passages, a seeded sample; 0 = all", minimum=0)
+    temperature: float = setting(0.7, "how freely the model chooses words; 0 = always the likeliest", minimum=0)
+    max_tokens: int = setting(
+        512, "tokens that an answer may have; 0 = unsaid, for models that know no such setting", minimum=0
+    )
+    at_once: int = setting(4, "requests side by side", minimum=1, maximum=256)
+    timeout_s: float = setting(120.0, "seconds after which a request is given up", minimum=0.1, maximum=86_400)
+    tries: int = setting(
+        5,
+        "requests for a passage until there is a usable answer; without one the passage is left out",
+        minimum=1,
+        maximum=100,
+    )
+    seed: int = setting(42, "seed of the sample and, where the server takes one, of the model", minimum=0)
+    round_trip_depth: int = setting(
+        10,
+        "with bm25, or a retriever and its index: keep a question if its passage is among the first so many",
+        minimum=1,
+    )
+
+    def __post_init__(self) -> None:
+        checked_address(self.address)
+        if self.prompt and "{text}" not in self.prompt:
+            raise InputError("prompt does not hold {text}, the place of the passage's text; put it in")
+        if not is_unicode(self.prompt + self.model):
+            raise InputError("prompt or model is not valid Unicode; write it in UTF-8")
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import numpy as np
+
+    from stillhouse.artifacts import read_manifest
+    from stillhouse.corpus.query_generation import Asking, chosen_rows, generate, write_queries
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.round_trip import comes_back
+
+    if not config.model.strip():
+        raise InputError(f"no model is named; give by --model the name that {config.address} has for it")
+    if ("retriever" in inputs) != ("index" in inputs):
+        raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
+    corpus = Corpus.open(inputs["corpus"])
+    rows = chosen_rows(corpus, config.max_passages, config.seed)
+    asking = Asking(
+        model=config.model,
+        prompt=config.prompt or PROMPT,
+        number=config.queries_per_passage,
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
+        seed=config.seed,
+    )
+    server = ChatServer(config.address, timeout_s=config.timeout_s, tries=config.tries)
+    context.log(f"[generate-queries] {config.model} at {server.address} is asked about {len(rows):,} passages")
+    with context.bar("asking", len(rows), "passage") as bar:
+        found = generate(corpus, rows, asking, server, config.at_once, bar.update)
+    queries = found.queries
+    kept_Q = np.ones(len(queries), dtype=np.bool_)
+    filtered = bool({"bm25", "index"} & inputs.keys())
+    if filtered:
+        texts = [query.text for query in queries]
+        rows_Q = np.array([query.row for query in queries], dtype=np.int64)
+        kept_Q = comes_back(rows_Q, _rankings(texts, corpus, config, inputs, context))
+    chosen = [query for query, kept in zip(queries, kept_Q.tolist()) if kept]
+    if not chosen:
+        raise InputError(
+            f"no question is left of {found.passages:,} passages: {len(queries):,} were made, "
+            f"{found.repeated:,} repeated ones dropped; try another model or prompt, or raise round_trip_depth"
+        )
+    write_queries(outputs["queries"], chosen)
+    summary = f"{len(chosen):,} questions about {found.passages:,} passages ({found.kept:,} answered before"
+    summary += f", {found.broken:,} without a usable answer), {found.repeated:,} repeated ones dropped"
+    summary += f", {len(queries) - len(chosen):,} not found again" if filtered else ", none searched for"
+    return Report(
+        summary,
+        # What an earlier run had answered is no fact: a run that was killed ends with the same bytes.
+        metrics={"queries": float(len(chosen)), "answered_before": float(found.kept), "broken": float(found.broken)},
+        facts={
+            "passages_digest": read_manifest(inputs["corpus"], verify=False).files["passages.parquet"],
+            "prompt": asking.prompt,
+            "passages_asked": found.passages,
+            "passages_left_out": found.broken,
+            "made": len(queries) + found.repeated,
+            "repeated": found.repeated,
+            "not_found_again": len(queries) - len(chosen),
+            "queries": len(chosen),
+        },
+    )
+
+
+def _rankings(
+    texts: list[str], corpus: Corpus, config: Config, inputs: Paths, context: Context
+) -> Iterator[NDArray[np.int32]]:
+    """The rankings of questions by each search that was given, int32 rows [Q, K]."""
+    if "bm25" in inputs:
+        from stillhouse.retrieval.bm25 import BM25
+
+        yield BM25.load(inputs["bm25"]).search(texts, config.round_trip_depth)[0]
+    if "index" in inputs:
+        from stillhouse.retrieval.dense import check_index, retrieve
+        from stillhouse.retrieval.encoder import BiEncoder
+        from stillhouse.retrieval.vector_index import VectorIndex
+
+        encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
+        check_index(index, corpus)
+        yield retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0]
+
+
+STEP = Step(
+    "generate-queries",
+    "has a chat model ask questions that passages answer",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "a bi-encoder that is to find a question's passage again", kind="model", optional=True),
+        Port("index", "its index of the corpus", optional=True),
+        Port("bm25", "the BM25 index that `lexical` wrote, which may find the passage too", optional=True),
+    ),
+    outputs=(Port("queries", "the questions, which `ingest` takes"),),
+    run=run,
+)

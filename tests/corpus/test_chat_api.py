@@ -1,0 +1,225 @@
+"""A chat server that limits rates, fails, hangs and answers nonsense, as real ones do."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any
+
+import pytest
+from chat_server import Answer, completion, serving
+
+from stillhouse.corpus import chat_api
+from stillhouse.corpus.chat_api import KEY, BrokenAnswer, ChatServer, Reply, checked_address, seconds_of
+from stillhouse.errors import InputError
+
+REQUEST = {"model": "stand-in", "messages": [{"role": "user", "content": "why?"}], "seed": 7}
+SECRET = "sk-abcdefghijklmnop"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_api, "FIRST_PAUSE", 0.01)
+    monkeypatch.delenv(KEY, raising=False)
+
+
+def one_after_the_other(*answers: Answer) -> Callable[[dict[str, Any]], Answer]:
+    """Gives these answers, the last one again and again."""
+    left: Iterator[Answer] = iter([*answers[:-1]])
+    rest = repeat(answers[-1])
+    return lambda request: next(left, None) or next(rest)
+
+
+def ask(address: str, tries: int = 3, timeout_s: float = 5.0) -> str:
+    def read(reply: Reply) -> str:
+        if "?" not in reply.text:
+            raise BrokenAnswer("it asks nothing")
+        return reply.text
+
+    with ChatServer(address, timeout_s=timeout_s, tries=tries) as server:
+        return server.ask(REQUEST, read)
+
+
+GOOD = completion("why salt?")
+PASSING = {
+    "rate limit": Answer('{"error": {"message": "slow down"}}', 429),
+    "server error": Answer("oops", 500),
+    "gateway": Answer("<html>Bad gateway</html>", 502),
+    "hang": Answer("", waits=1.0),
+    "drip": Answer(completion("why salt?").body, drips=True),
+    "page": Answer("<!DOCTYPE html><html><body>Log in</body></html>"),
+    "half a JSON": Answer('{"choices": [{"message": {"content": "why'),
+    "no choices": Answer('{"choices": []}'),
+    "other JSON": Answer('["why?"]'),
+    "no text": completion(None),
+    "empty": completion("  \n"),
+    "parts": completion([{"type": "text", "text": "why?"}]),
+    "useless": completion("I am sorry."),
+    "huge": completion("why? " * chat_api.MOST_BYTES),
+    "deep": Answer("[" * 100_000),
+    "no UTF-8": Answer(b"\xff\xfe"),
+    "fewer bytes than said": Answer("{", headers={"Transfer-Encoding": "chunked"}),
+}
+
+
+@pytest.mark.parametrize("case", PASSING)
+def test_what_passes_is_survived(case: str) -> None:
+    with serving(one_after_the_other(PASSING[case], GOOD)) as server:
+        assert ask(server.address, timeout_s=0.3 if case in ("hang", "drip") else 5.0) == "why salt?"
+        assert [request["seed"] for request in server.requests] == [7, 8], "another seed, another answer"
+
+
+@pytest.mark.parametrize("case", PASSING)
+def test_what_stays_is_given_up(case: str) -> None:
+    with serving(lambda request: PASSING[case]) as server:
+        with pytest.raises(BrokenAnswer):
+            ask(server.address, tries=2, timeout_s=0.3 if case in ("hang", "drip") else 5.0)
+        assert len(server.requests) == 2
+
+
+def test_a_header_that_drips_is_a_timeout() -> None:
+    """Each byte comes in time; the answer does not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(BrokenAnswer, match=r"no answer in 0\.5 s"):
+        started = time.monotonic()
+
+        def drip() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
+                while time.monotonic() < started + 3:
+                    connection.sendall(b"x")
+                    time.sleep(0.1)
+
+        threading.Thread(target=drip, daemon=True).start()
+        try:
+            ask(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", tries=1, timeout_s=0.5)
+        finally:
+            assert time.monotonic() - started < 2
+
+
+def test_a_wait_that_is_asked_for_is_kept() -> None:
+    limit = Answer("{}", 429, {"Retry-After": "0.6"})
+    with serving(one_after_the_other(limit, GOOD)) as server:
+        assert ask(server.address) == "why salt?"
+        first, second = server.times
+        assert second - first >= 0.6
+
+
+def test_a_wait_that_is_too_long_ends_the_work() -> None:
+    with serving(lambda request: Answer("{}", 429, {"Retry-After": "86400"})) as server:
+        with pytest.raises(InputError, match=r"asks to wait for 86,400 s.*run the same command again"):
+            ask(server.address)
+        assert len(server.requests) == 1
+
+
+def test_waits_in_every_form() -> None:
+    in_a_minute = email.utils.formatdate(time.time() + 60, usegmt=True)
+    assert 58 < (seconds_of(in_a_minute) or 0) <= 61
+    assert [seconds_of(text) for text in ("2", "0.5", "-3", "Wed, 21 Oct 2015 07:28:00 GMT")] == [2.0, 0.5, 0.0, 0.0]
+    assert [seconds_of(text) for text in ("", "soon", "nan", "inf", "Wed, 99 Oct")] == [None] * 5
+
+
+FATAL = {
+    401: "set \\$STILLHOUSE_CHAT_KEY",
+    403: "may use this model",
+    404: "ends in /v1, and the model's name",
+    405: "ends in /v1",
+}
+
+
+@pytest.mark.parametrize("status", FATAL)
+def test_what_every_request_would_meet_ends_the_work_at_once(status: int) -> None:
+    with serving(lambda request: Answer('{"error": {"message": "no\\nsuch"}}', status)) as server:
+        with pytest.raises(InputError, match=f"HTTP {status}: no such.*{FATAL[status]}"):
+            ask(server.address)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_request_that_is_refused_is_not_sent_again(status: int) -> None:
+    with serving(lambda request: Answer('{"error": "too many tokens"}', status)) as server:
+        with pytest.raises(BrokenAnswer, match=f"HTTP {status}: too many tokens"):
+            ask(server.address)
+        assert len(server.requests) == 1
+
+
+def test_a_server_that_is_not_there_ends_the_work_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(InputError, match=r"cannot be reached.*refused.*start the server"):
+        ask(f"http://127.0.0.1:{port}/v1")
+
+
+def test_the_key_goes_into_the_header_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, f"{SECRET}\n")
+    with serving(lambda request: completion(f"why {SECRET}?")) as server:
+        assert ask(server.address) == "why ***?"
+        assert [headers["Authorization"] for headers in server.headers] == [f"Bearer {SECRET}"]
+        assert SECRET not in json.dumps(server.requests)
+    with serving(lambda request: Answer(f"Incorrect API key provided: {SECRET}", 401)) as server:
+        with pytest.raises(InputError) as refused:
+            ask(server.address)
+        assert SECRET not in str(refused.value) and "***" in str(refused.value)
+
+
+def test_without_a_key_there_is_no_header() -> None:
+    with serving(lambda request: GOOD) as server:
+        ask(server.address)
+        assert "Authorization" not in server.headers[0]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_the_key_is_taken_to_no_other_server(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, SECRET)
+    with serving(lambda request: GOOD) as other:
+        elsewhere = Answer("", status, {"Location": f"{other.address}/chat/completions"})
+        with serving(lambda request: elsewhere) as server, pytest.raises(InputError, match="leads elsewhere"):
+            ask(server.address)
+        assert not other.headers
+
+
+@pytest.mark.parametrize("key", ["two words", "a\nb", "a\r\nX-Other: b", "ключ", "\x00"])
+def test_a_key_that_no_header_can_hold_is_refused_unseen(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_api.os, "environ", {KEY: key})
+    with pytest.raises(InputError, match="set it again") as refused:
+        ChatServer("http://127.0.0.1/v1", timeout_s=1, tries=1)
+    assert key not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "localhost:11434/v1",
+        "ftp://a/v1",
+        "file:///etc/passwd",
+        "http://",
+        "http://a b/v1",
+        "http://a:port/v1",
+        "http://a/v1?version=2",
+        "http://a/v1#x",
+        "http://[::1/v1",
+        "http://ä/v1",
+    ],
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(InputError, match="give that of a server"):
+        checked_address(address)
+
+
+@pytest.mark.parametrize("address", ["https://user:pass@a/v1", "https://token@a/v1", "https://a/v1?key=abc"])
+def test_an_address_with_a_secret_is_refused_unseen(address: str) -> None:
+    with pytest.raises(InputError, match=r"put the key into \$STILLHOUSE_CHAT_KEY") as refused:
+        checked_address(address)
+    assert "abc" not in str(refused.value) and "pass@" not in str(refused.value)
+
+
+def test_an_address_may_end_as_people_copy_it() -> None:
+    expected = "http://localhost:11434/v1"
+    for end in ("", "/", "/chat/completions", "/chat/completions/"):
+        assert checked_address(f" {expected}{end} ") == expected

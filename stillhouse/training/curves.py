@@ -46,11 +46,12 @@ class Watch:
 def best_row(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> CurveRow:
     """The row whose parameters `train` kept: the best by `stop_on`, of equal ones the last.
 
-    Of equal rankings of dev queries it is the first, since ties are common there: a training that ranks them no better
-    than its start keeps the start.
+    Rankings of few dev queries are often equal. Of those it is the one with the lowest held-out loss, which tells finer
+    differences, and of equal losses the first: a training that is better in neither keeps the start.
     """
-    in_turn = rows if stop_on.startswith(DEV) else list(reversed(rows))
-    return min(in_turn, key=lambda row: row.badness(stop_on))
+    if not stop_on.startswith(DEV):
+        return min(reversed(rows), key=lambda row: row.badness(stop_on))
+    return min(rows, key=lambda row: (row.badness(stop_on), row.heldout_loss))
 
 
 def stopped(rows: list[CurveRow], watch: Watch) -> bool:

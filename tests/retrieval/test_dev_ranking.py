@@ -226,20 +226,31 @@ def test_the_step_that_ranks_best_is_kept_though_the_loss_falls_on(
     assert found["loss"][0] == pytest.approx(last) and not found["loss"][1][-1].signals
     for metric, name in (("rr10", "dev_RR@10"), ("ndcg10", "dev_nDCG@10")):
         place, rows = found[metric]
-        best = max(range(11), key=lambda step: (rows[step].signals[name], -step))
+        best = max(range(11), key=lambda step: (rows[step].signals[name], -rows[step].heldout_loss))
         assert 0 < best < 10 and place == pytest.approx(-rows[best].heldout_loss) and abs(place - 2.7) < 1
         assert rows[best].signals[name] == 1.0 > rows[-1].signals[name] and list(rows[0].signals) == [name]
         assert f"{name} {rows[0].signals[name]:.3f} to 1.000 (step {best})" in describe(rows, name)
 
 
-def test_a_training_that_ranks_no_better_keeps_its_start(tmp_path: Path, small_corpus: Path, negatives: Path) -> None:
+def test_of_equal_rankings_the_lowest_loss_is_kept(tmp_path: Path, small_corpus: Path, negatives: Path) -> None:
     model, rows, _ = trained(
         tmp_path, small_corpus, negatives, best_at=0.0, metric_for_best_model="rr10", heldout_every=1, learning_rate=0.1
     )
-    values = [row.signals["dev_RR@10"] for row in rows]
-    assert values.count(1.0) > 1, "steps that are as good are there"
-    assert model.place.item() == 0 and best_row(rows, "dev_RR@10") is rows[0]
+    equal = [row for row in rows if row.signals["dev_RR@10"] == 1.0]
+    assert len(equal) > 1 and rows[0] in equal, "steps that are as good as the start are there"
+    kept = min(equal, key=lambda row: row.heldout_loss)
+    assert kept is not rows[0] and model.place.item() == pytest.approx(-kept.heldout_loss)
+    assert best_row(rows, "dev_RR@10") is kept
+
+
+def test_a_training_that_is_no_better_keeps_its_start() -> None:
+    """Lower in ranking, or equal in it with a loss that is no lower."""
+    points = [(0, 0.8, 0.7), (5, 0.7, 0.1), (10, 0.8, 0.9), (15, 0.8, 0.7)]
+    rows = [CurveRow(step, 0.5, loss, {"dev_RR@10": ranking}) for step, ranking, loss in points]
+    assert best_row(rows, "dev_RR@10") is rows[0]
     assert describe(rows, "dev_RR@10").endswith("(step 0); it found nothing better than its start, which is kept")
+    better = CurveRow(20, 0.5, 0.6, {"dev_RR@10": 0.8})
+    assert best_row([*rows, better], "dev_RR@10") is better
 
 
 def test_a_training_stops_when_its_ranking_gets_no_better(tmp_path: Path, small_corpus: Path, negatives: Path) -> None:

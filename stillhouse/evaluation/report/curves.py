@@ -231,11 +231,11 @@ def loss_plot(curves: pd.DataFrame, name: str) -> str:
 def kept_row(curves: pd.DataFrame) -> int:
     """The position of the row whose parameters a training keeps: the lowest held-out loss, the last of equals.
 
-    Where a ranking of dev queries chose, it is the highest, the first of equals.
+    Where a ranking of dev queries chose, it is the highest, of equals that of the lowest loss, the first of equals.
     """
-    if ranking := ranking_of(curves):
-        return int(np.argmax(curves[ranking].to_numpy()))
     heldout = curves["heldout_loss"].to_numpy()
+    if ranking := ranking_of(curves):
+        return int(np.lexsort((heldout, -curves[ranking].to_numpy()))[0])
     return int(len(heldout) - 1 - np.argmin(heldout[::-1]))
 
 

@@ -64,9 +64,9 @@ def positive(text: str) -> float:
 
 def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
-    refuse_taken(arguments.folder)
     recipe, own, time = arguments.recipe, NOTHING, ""
     if not recipe or arguments.hours:
+        refuse_taken(arguments.folder)
         look = first_look(arguments.source)
         recipe = recipe or recipe_for(look)
         own = NOTHING if arguments.recipe else fitted(recipe, look)

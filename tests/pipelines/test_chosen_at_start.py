@@ -96,6 +96,9 @@ def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_s
     """As docs/releases.md says."""
     shared, line_after, rest = shipped_tables()[name].read_text().partition("AWS_ENDPOINT_URL}\n")
     own = next(line.strip() for line in rest.splitlines() if "ssh_secret" in line)
+    chat = "      - {parameter: chat_secret"  # a kind with a list of its own
+    assert rest.count(chat) == 1
+    rest = rest.replace(chat, f"      {own}\n{chat}")
     (tmp_path / "mine.yaml").write_text(f"{shared}{line_after}    {own}\n{rest}")
     for kind, placement in read_table(tmp_path / "mine.yaml").kinds.items():
         assert KEYS["ssh_secret"] in {secret.path for secret in placement.secrets}, kind

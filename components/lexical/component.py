@@ -13,13 +13,13 @@ def lexical(
     bm25: Output[Dataset],
     metrics: Output[Metrics],
     validation: Input[Dataset] = None,
+    negatives_among: str = "corpus",
+    without_answers: bool = False,
     k1: float = 1.5,
     b: float = 0.75,
     depth: int = 200,
     negatives_depth: int = 200,
-    without_answers: bool = False,
     skip_best: int = 0,
-    negatives_among: str = "corpus",
 ):
     """Retrieves with BM25: its index, a run, and negatives for the first retriever.
 
@@ -30,17 +30,17 @@ def lexical(
         bm25: its index.
         metrics: the step's figures.
         validation: the verdict that lets the run go on.
-        k1: BM25's saturation of term frequency.
-        b: BM25's length normalisation.
-        depth: passages in the run of a query.
-        negatives_depth: hard negatives of a query (001 Table 13; K1 of 003 §3.4).
-        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (001
-            Appendix B).
-        skip_best: leave out the best so many wrong passages: they may be right after all.
         negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
             by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
             among all passages.
+        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (001
+            Appendix B).
+        k1: BM25's saturation of term frequency.
+        b: BM25's length normalisation.
+        depth: passages in the run of a query.
+        negatives_depth: hard negatives of a query (001 Table 13; K1 of 003 §3.4).
+        skip_best: leave out the best so many wrong passages: they may be right after all.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -16,9 +16,9 @@ def mine(
     filter_reranker: Input[Model] = None,
     precision: str = "auto",
     batch_tokens: int = 8192,
-    negatives_depth: int = 200,
     negatives_among: str = "corpus",
     without_answers: bool = False,
+    negatives_depth: int = 200,
     skip_best: int = 0,
     margin: str = "none",
     absolute_margin: float = 0.0,
@@ -42,13 +42,13 @@ def mine(
         filter_reranker: a cross-encoder that says which candidates are right.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
-        negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
         negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
             by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
             among all passages.
         without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (001
             Appendix B).
+        negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
         skip_best: leave out the best so many wrong passages: they may be right after all.
         margin: leave out a passage that the retriever scores above a limit, as likely right; with s the lowest
             score of the query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|,

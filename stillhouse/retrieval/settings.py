@@ -18,6 +18,22 @@ OWN = "own"
 
 
 @dataclass(frozen=True, kw_only=True)
+class NegativesConfig:
+    """Which passages may be hard negatives, for every step that makes lists of them (`MiningQueries`)."""
+
+    negatives_among: str = setting(
+        "corpus",
+        "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
+        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong; "
+        "train_answers = that for train queries alone, so that choices on dev queries are made among all passages",
+        choices=("corpus", "answers", "train_answers"),
+    )
+    without_answers: bool = setting(
+        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (001 Appendix B)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class InferenceConfig:
     """Precision and batch size of encoding and scoring."""
 

@@ -6,28 +6,19 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import NegativesConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(NegativesConfig):
     """BM25's parameters and depths."""
 
     k1: float = setting(1.5, "BM25's saturation of term frequency", minimum=0)
     b: float = setting(0.75, "BM25's length normalisation", minimum=0, maximum=1)
     depth: int = setting(200, "passages in the run of a query", minimum=1)
     negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K1 of 003 §3.4)", minimum=1)
-    without_answers: bool = setting(
-        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (001 Appendix B)"
-    )
     skip_best: int = setting(0, "leave out the best so many wrong passages: they may be right after all", minimum=0)
-    negatives_among: str = setting(
-        "corpus",
-        "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
-        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong; "
-        "train_answers = that for train queries alone, so that choices on dev queries are made among all passages",
-        choices=("corpus", "answers", "train_answers"),
-    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

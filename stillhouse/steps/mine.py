@@ -7,25 +7,15 @@ from dataclasses import dataclass
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.settings import InferenceConfig, NegativesConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(InferenceConfig):
+class Config(NegativesConfig, InferenceConfig):
     """How deep to mine, what to leave out, and what to mix in."""
 
     negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4)", minimum=1)
-    negatives_among: str = setting(
-        "corpus",
-        "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
-        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong; "
-        "train_answers = that for train queries alone, so that choices on dev queries are made among all passages",
-        choices=("corpus", "answers", "train_answers"),
-    )
-    without_answers: bool = setting(
-        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (001 Appendix B)"
-    )
     skip_best: int = setting(0, "leave out the best so many wrong passages: they may be right after all", minimum=0)
     margin: str = setting(
         "none",

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.retrieval.settings import NegativesConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(NegativesConfig):
     """Where the negatives are, and what to leave out."""
 
     file: str = setting(
@@ -20,16 +21,6 @@ class Config:
         location=True,
     )
     negatives_depth: int = setting(200, "hard negatives of a query, the first of its list (001 Table 13)", minimum=1)
-    negatives_among: str = setting(
-        "corpus",
-        "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
-        "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong; "
-        "train_answers = that for train queries alone, so that choices on dev queries are made among all passages",
-        choices=("corpus", "answers", "train_answers"),
-    )
-    without_answers: bool = setting(
-        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (001 Appendix B)"
-    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -53,9 +53,13 @@ def scale_of(corpus: Path, encoder: Path) -> Scale | None:
         cut = json.loads((encoder / "stillhouse.json").read_text(encoding="utf-8"))["passage_length"]
         table = next(pq.ParquetFile(corpus / "passages.parquet").iter_batches(PASSAGES_READ, columns=["text"]))
         words = [len(text.split()) for text in table.column("text").to_pylist()]
-        tokens = sum(min(count * TOKENS_A_WORD + 2, cut) for count in words) / len(words)
-        return Scale(int(facts["passages"]), dict(facts["queries"]), tokens, layer_weights(config))
+        return Scale(int(facts["passages"]), dict(facts["queries"]), mean_tokens(words, cut), layer_weights(config))
     return None
+
+
+def mean_tokens(words: Sequence[int], cut: int) -> float:
+    """The tokens of passages of so many words each, cut at `cut` tokens, on average."""
+    return sum(min(count * TOKENS_A_WORD + 2, cut) for count in words) / len(words)
 
 
 def layer_weights(config: Mapping[str, Any]) -> int:

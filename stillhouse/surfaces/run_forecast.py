@@ -13,10 +13,10 @@ from stillhouse.errors import InputError
 from stillhouse.graph import graph_of
 from stillhouse.monitoring.duration import in_words
 from stillhouse.surfaces.first_run_times import (
-    TOKENS_A_WORD,
     TRAININGS,
     Scale,
     layer_weights,
+    mean_tokens,
     on_processor,
     predicted_seconds,
     steps_of,
@@ -76,8 +76,7 @@ def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
 
 def scale_of_look(settings: Mapping[str, Any], look: FirstLook, weights: int) -> Scale:
     """What sets the time of a run, as far as a first look and the settings of `ingest` tell."""
-    cut = settings["fetch_model"].passage_length
-    tokens = sum(min(words * TOKENS_A_WORD + 2, cut) for words in look.lengths) / len(look.lengths)
+    tokens = mean_tokens(look.lengths, settings["fetch_model"].passage_length)
     return Scale(look.passages, _queries(settings["ingest"], look), tokens, weights)
 
 

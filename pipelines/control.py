@@ -72,9 +72,10 @@ def report_end(
         run: the run's name.
         status: what Kubeflow says of the run.
         summary: how it ended and what to do.
-        metrics: 1 for a run that succeeded.
+        metrics: 1 for a run that succeeded, 0 for one that did not; nothing where Kubeflow leaves it open.
     """
     from stillhouse.surfaces.run_control import tell_end
 
     succeeded = tell_end(pipeline, run, status.state, status.error_message, summary.path, metrics.path)
-    metrics.log_metric("succeeded", succeeded)
+    if succeeded is not None:
+        metrics.log_metric("succeeded", succeeded)

@@ -9,10 +9,11 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.settings import label, monitoring_settings
 
 
-def tell_run(succeeded: bool, log: Callable[[str], None]) -> bool:
-    """Pushes how the run of this pod ended, where the environment names a gateway; says whether it was told.
+def tell_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
+    """Pushes how the run of this pod ended, where the environment names a gateway; says whether it was pushed.
 
-    The group has no run in its name, as those of steps. Nothing that is wrong with metrics touches the run's own end.
+    `succeeded` is None where that is unknown. Then only the moment is pushed: it replaces what the gateway had of the
+    run before, so that no alert goes by an old failure, nor is one silenced by an old success. The group has no run in its name, as those of steps. Nothing that is wrong with metrics touches the run's own end.
     """
     try:
         settings = monitoring_settings()
@@ -21,10 +22,9 @@ def tell_run(succeeded: bool, log: Callable[[str], None]) -> bool:
         from stillhouse.monitoring.gateway import push
         from stillhouse.monitoring.table import RUNS
 
-        values = {
-            "stillhouse_run_success": float(succeeded),
-            "stillhouse_run_finished_timestamp_seconds": time.time(),
-        }
+        values = {"stillhouse_run_finished_timestamp_seconds": time.time()}
+        if succeeded is not None:
+            values["stillhouse_run_success"] = float(succeeded)
         group = {"pipeline": label(settings.pipeline)}
         return push(settings.gateway, RUNS, values, group, log, {"run": label(settings.run)})
     except (InputError, ImportError) as error:

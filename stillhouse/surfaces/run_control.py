@@ -16,10 +16,17 @@ from stillhouse.monitoring.run_end import tell_run
 from stillhouse.steps.execute import write_metrics
 from stillhouse.surfaces.component import watched_task
 from stillhouse.surfaces.held_folders import hold_folders, link_or_copy
+from stillhouse.surfaces.run_state import RunEnd, run_end
 from stillhouse.terminal import show
 from stillhouse.versions.address import redact
 
-SUCCEEDED = "SUCCEEDED"
+FIRST_FAILED = "The first failed task in the graph says why, in the last lines of its log."
+LEFT_OPEN = (
+    "Kubeflow left the state of the run's tasks at {state}, which says neither that all succeeded nor that one failed. "
+    "That is how it leaves a run in which a condition skipped tasks, and one whose pod was killed. The graph shows "
+    "which: a failed task is marked there."
+)
+RESUMED = "Trainings go on from their last checkpoint when the run is started again with the same parameters."
 
 
 def stop_unless_passed(validation: str) -> None:
@@ -80,24 +87,31 @@ def gather_inputs(values: Mapping[str, Any]) -> None:
             hold_folders(folders, Path(values[output].path))
 
 
-def tell_end(pipeline: str, run: str, state: str, error: str | None, summary: str, metrics: str) -> float:
-    """Writes how a run ended as Markdown, prints it and tells Prometheus; 1.0 for a success."""
-    succeeded = state == SUCCEEDED
-    lines = [f"## {as_text(pipeline)}: {as_text(state.lower())}", "", f"Run {as_text(run)}."]
-    if not succeeded:
-        lines += ["", "The first failed task in the graph says why, in the last lines of its log."]
+def tell_end(
+    pipeline: str, run: str, state: str | None, error: str | None, summary: str, metrics: str
+) -> float | None:
+    """Writes how a run ended as Markdown, prints it and pushes it to Prometheus.
+
+    Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None where `state` leaves it open: then
+    no figure is written, and the gateway forgets how the run before ended.
+    """
+    state = state or "UNKNOWN"  # Kubeflow leaves a field out that has its default
+    end = run_end(state)
+    lines = [f"## {as_text(pipeline)}: {end.value}", "", f"Run {as_text(run)}."]
+    if end is RunEnd.UNKNOWN:
+        lines += ["", LEFT_OPEN.format(state=as_text(state))]
+    elif end is not RunEnd.SUCCEEDED:
+        lines += ["", FIRST_FAILED]
         lines += ["", f"> {as_text(redact(error))}"] if error else []
-        lines += [
-            "",
-            "Trainings go on from their last checkpoint when the run is started again with the same parameters.",
-        ]
+        lines += ["", RESUMED]
     write_whole(Path(summary), "\n".join(lines) + "\n")
-    write_metrics(Path(metrics), {"succeeded": float(succeeded)})
-    show(f"[end] {pipeline}, run {run}: {state.lower()}")
+    succeeded = None if end is RunEnd.UNKNOWN else float(end is RunEnd.SUCCEEDED)
+    write_metrics(Path(metrics), {} if succeeded is None else {"succeeded": succeeded})
+    show(f"[end] {pipeline}, run {run}: {end.value} ({state})")
     # Somebody's wish to end a run is no failure of it.
-    if not state.startswith("CANCEL"):
-        tell_run(succeeded, say)
-    return float(succeeded)
+    if end is not RunEnd.CANCELED:
+        tell_run(None if succeeded is None else bool(succeeded), say)
+    return succeeded
 
 
 def refuse_parameters(pipeline: str, values: Mapping[str, Any]) -> None:

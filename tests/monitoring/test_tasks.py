@@ -24,6 +24,7 @@ from stillhouse.steps.spec import Report
 from stillhouse.surfaces import run_control
 from stillhouse.surfaces.component import run_component
 from stillhouse.surfaces.refresh_component import run_check, run_release
+from stillhouse.surfaces.run_state import STATES
 from stillhouse.versions.promotion import ALREADY, REFUSED, RELEASED, Outcome
 from stillhouse.versions.releases import Overtaken
 
@@ -188,23 +189,50 @@ def test_the_commands_that_release_say_so(
     assert [samples[SAID_RELEASED, ""] for _, _, samples in gateway.pushes] == [in_use, in_use]
 
 
-def end(folder: Path, state: str) -> float:
+def end(folder: Path, state: str) -> float | None:
     return run_control.tell_end("refresh", "articles-1", state, None, str(folder / "summary"), str(folder / "metrics"))
 
 
-@pytest.mark.parametrize(("state", "expected"), [("SUCCEEDED", 1), ("FAILED", 0)])
+@pytest.mark.parametrize(("state", "expected"), [("COMPLETE", 1), ("SUCCEEDED", 1), ("CACHED", 1), ("FAILED", 0)])
 def test_the_end_of_a_run_is_one_group_a_pipeline(
     state: str, expected: float, gateway: Gateway, tmp_path: Path
 ) -> None:
+    """Kubeflow's backend says COMPLETE for a success, its local runner SUCCEEDED."""
     assert end(tmp_path, state) == expected
+    assert json.loads((tmp_path / "metrics").read_text()) == {"succeeded": expected}
+    page = (tmp_path / "summary").read_text()
+    assert page.startswith(f"## refresh: {'succeeded' if expected else 'failed'}\n")
+    assert ("first failed task" in page) != bool(expected)
     [(method, path, samples)] = gateway.pushes
     assert (method, path) == ("PUT", "/metrics/job/stillhouse/pipeline/refresh")
     assert samples["stillhouse_run_success", ""] == expected
     assert samples.keys() == {("stillhouse_run_success", ""), ("stillhouse_run_finished_timestamp_seconds", "")}
 
 
-def test_a_run_that_a_person_ended_is_no_failure(gateway: Gateway, tmp_path: Path) -> None:
-    end(tmp_path, "CANCELLED")
+@pytest.mark.parametrize("state", ["RUNNING", "UNKNOWN", "RUNTIME_STATE_UNSPECIFIED", "SOMETHING_NEW", ""])
+def test_a_run_whose_end_kubeflow_leaves_open_is_neither_a_success_nor_a_failure(
+    state: str, gateway: Gateway, tmp_path: Path
+) -> None:
+    """The group is replaced, so that an alert for the run before does not stand for this one."""
+    assert end(tmp_path, state) is None
+    assert json.loads((tmp_path / "metrics").read_text()) == {}
+    page = (tmp_path / "summary").read_text()
+    assert page.startswith("## refresh: unknown\n") and "first failed task" not in page
+    [(method, _, samples)] = gateway.pushes
+    assert method == "PUT" and samples.keys() == {("stillhouse_run_finished_timestamp_seconds", "")}
+
+
+def test_every_state_of_kubeflow_s_enumerations_is_known() -> None:
+    """Those of its API by its own client; those of ML Metadata as its protocol has them, 0 to 6."""
+    from kfp_server_api import V2beta1RuntimeState
+
+    metadata = ("UNKNOWN", "NEW", "RUNNING", "COMPLETE", "FAILED", "CACHED", "CANCELED")
+    assert {*V2beta1RuntimeState.allowable_values, *metadata, "CANCELLED"} == STATES.keys()
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "CANCELED", "CANCELING"])
+def test_a_run_that_a_person_ended_is_no_failure(state: str, gateway: Gateway, tmp_path: Path) -> None:
+    end(tmp_path, state)
     assert gateway.pushes == []
 
 

@@ -1,4 +1,4 @@
-"""Tells why the pods of a run do not begin, and what one that failed has said, while `submit --wait` waits."""
+"""Says why the pods of a run do not begin, and why one failed, while `submit --wait` waits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pipelines.place import TASK_LABEL
 from pipelines.watched import RUN_LABEL
 from stillhouse.cluster import waiting
 from stillhouse.cluster.api import Api, NoSuchKind, Unseen, connect
+from stillhouse.cluster.failed import MAIN, failure
 from stillhouse.errors import InputError
 
 Log = Callable[[str], None]
@@ -17,7 +18,6 @@ Plain = dict[str, Any]
 
 LINES = 200
 """Of a failed pod's log, from its end."""
-CONTAINER = "main"
 
 
 class PodWatch:
@@ -33,7 +33,9 @@ class PodWatch:
         self._label = f"{RUN_LABEL}={run_id}"
         self._told: set[str] = set()
         self._gone: set[str] = set()
-        """What could not be looked at, and is not asked for again."""
+        """What may not be looked at, and is not asked for again."""
+        self._ended: set[str] = set()
+        """The pods whose failure was looked at."""
         self._next = 0.0
         self._answered = False
 
@@ -62,14 +64,18 @@ class PodWatch:
                 self._tell_end(pod)
 
     def _tell_end(self, pod: Plain) -> None:
-        """What a step that failed said for a person: its tries say the same, so it is told once."""
-        name = pod["metadata"]["name"]
-        if name in self._gone:
+        """What the step in a failed pod said for a person, else why the pod failed. Its tries say the same: once."""
+        name, task = pod["metadata"]["name"], task_of(pod)
+        if name in self._ended:
             return
-        self._gone.add(name)
-        said = waiting.said(self._ask("logs", lambda: self.api.last_lines(name, CONTAINER, LINES)))
+        self._ended.add(name)
+        said = waiting.said(self._ask("logs", lambda: self.api.last_lines(name, MAIN, LINES)))
         if said:
-            self._tell(said, f"  {task_of(pod)} says: {said}".replace("\n", "\n  "))
+            self._tell(said, f"  {task} says: {said}".replace("\n", "\n  "))
+            return
+        reason = failure(pod) or failure(pod, self._ask("events", self.api.warnings))
+        if reason:
+            self._tell(f"{task} {reason.cause}", f"  {task} failed: {reason}")
 
     def _ask(self, what: str, ask: Callable[[], list[Any]]) -> list[Any]:
         """What Kubernetes answers; nothing where it does not, which is told once."""
@@ -83,7 +89,8 @@ class PodWatch:
             self._gone.add(what)
         except Unseen as error:
             if error.reached:
-                self._gone.add(what)
+                if error.refused:
+                    self._gone.add(what)
                 self._tell(what, f"  the {what} of namespace {self.api.namespace} cannot be looked at: {error}")
             elif not self._answered:  # later on it is a bad moment, and the next look may be better
                 self._gone.add("all")

@@ -20,11 +20,19 @@ Plain = dict[str, Any]
 
 
 class Unseen(Exception):
-    """Something could not be looked at; the text says why. Not `reached` where nobody answers at all."""
+    """Something could not be looked at; the text says why.
 
-    def __init__(self, why: str, reached: bool = True) -> None:
+    Not `reached` where nobody answers at all; `status` is the HTTP status of an answer, else 0.
+    """
+
+    def __init__(self, why: str, reached: bool = True, status: int = 0) -> None:
         super().__init__(why)
-        self.reached = reached
+        self.reached, self.status = reached, status
+
+    @property
+    def refused(self) -> bool:
+        """Whether the account lacks the right: asking again is in vain."""
+        return self.status in (401, 403)
 
 
 class NoSuchKind(Unseen):
@@ -99,7 +107,15 @@ class Api:
         return self._list(f"/apis/argoproj.io/v1alpha1/namespaces/{self.namespace}/workflows", labelSelector=label)
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
-        return self._read(f"{self._here}/pods/{pod}/log", container=container, tailLines=count).splitlines()
+        """The end of a pod's log; nothing for a container that never started, or a pod that is gone."""
+        try:
+            return self._read(f"{self._here}/pods/{pod}/log", container=container, tailLines=count).splitlines()
+        except _NotThere:
+            return []
+        except Unseen as error:
+            if error.status == 400:  # "container main is waiting to start"
+                return []
+            raise
 
     def _of_kueue(self, ask: Any) -> Any:
         for version in KUEUE_VERSIONS:
@@ -148,7 +164,7 @@ class Api:
                 raise _absence(path, error) from None
             if not error.status:  # of the connection: a certificate that is not trusted, for instance
                 raise Unseen(str(error.reason), reached=False) from None
-            raise Unseen(f"Kubernetes answers {error.status}: {message(error)}") from None
+            raise Unseen(f"Kubernetes answers {error.status}: {message(error)}", status=error.status) from None
         except (HTTPError, OSError) as error:
             raise Unseen(f"Kubernetes does not answer ({type(error).__name__})", reached=False) from None
 

@@ -25,12 +25,14 @@ Plain = dict[str, Any]
 class Kubernetes:
     """`objects` has lists by their paths: a path that is left out is a kind that the cluster does not have.
 
-    `logs` are texts by pod. `refused` are resources that the account may not read, by the last part of a list's path.
+    `logs` are texts by pod. That of a container that waits to start is HTTP 400, as Kubernetes has it. `refused` are resources that the account may not read, by the last part of a list's path.
     """
 
     objects: dict[str, list[Plain]] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
+    log_trouble: dict[str, int] = field(default_factory=dict)
+    """Pods whose log is answered with a status, as where the node does not answer."""
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     """Verb, group and resource, as roles name them."""
     host: str = ""
@@ -67,6 +69,17 @@ class Kubernetes:
     def _log(self, folder: str, pod: str, query: dict[str, str]) -> tuple[int, Plain | str]:
         self.calls.append(("get", "", "pods/log"))
         assert folder == f"{HERE}/pods" and query["container"] == "main"
+        trouble = self.log_trouble.get(pod)
+        if trouble:
+            return trouble, status("the node does not answer", "InternalError", {})
+        found = [one for one in self.objects[folder] if one["metadata"]["name"] == pod]
+        if not found:
+            return 404, status(f'pods "{pod}" not found', "NotFound", {"name": pod, "kind": "pods"})
+        for container in found[0]["status"].get("containerStatuses", []):
+            if container["name"] == "main" and "waiting" in container["state"]:
+                why = container["state"]["waiting"]["reason"]
+                told = f'container "main" in pod "{pod}" is waiting to start: {why}'
+                return 400, status(told, "BadRequest", {})
         return 200, "".join(self.logs.get(pod, "").splitlines(keepends=True)[-int(query["tailLines"]) :])
 
 

@@ -143,6 +143,64 @@ def test_what_a_failed_step_said_is_shown_once(
     assert kubernetes.calls.count(("get", "", "pods/log")) == 2, "each log is read once, however often it is looked"
 
 
+LAUNCHER = 'exec: "/kfp-launcher/launch": stat /kfp-launcher/launch: permission denied: unknown'
+
+
+def never_started(name: str, task: str) -> Plain:
+    """A pod whose init container could not be started: the step's own waits for ever."""
+    ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": f"OCI runtime create failed: {LAUNCHER}"}}
+    own = {"name": "main", "image": IMAGE, "state": {"waiting": {"reason": "PodInitializing"}}}
+    return pod(
+        name,
+        task,
+        phase="Failed",
+        initContainerStatuses=[{"name": "kfp-launcher", "state": ended}],
+        containerStatuses=[own],
+    )
+
+
+def test_a_pod_that_never_started_says_why_and_ends_no_look_at_other_logs(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its log is HTTP 400, which is no lack of a right; that of a pod that is gone by now is 404."""
+    failed = [never_started("p1", "ingest"), never_started("p2", "ingest"), pod("p3", "mine", phase="Failed")]
+    kubernetes.objects[f"{HERE}/pods"] = failed
+    kubernetes.logs = {"p3": "stillhouse: there are no questions\n"}
+    assert wait(api) == 1
+    assert told(capsys) == [
+        f"  ingest failed: its init container kfp-launcher could not be started (StartError) (OCI runtime create "
+        f"failed: {LAUNCHER})",
+        "  mine says: there are no questions",
+    ]
+
+
+def test_a_node_that_does_not_answer_ends_no_look_at_other_logs(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")]
+    kubernetes.log_trouble = {"p1": 500}
+    kubernetes.logs = {"p2": "stillhouse: there are no questions\n"}
+    assert wait(api) == 1
+    trouble, said = told(capsys)
+    assert "the logs of namespace stillhouse cannot be looked at: Kubernetes answers 500" in trouble
+    assert said == "  mine says: there are no questions"
+
+
+def test_logs_that_may_not_be_read_are_asked_for_once(
+    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    one, two = pod("p1", "ingest", phase="Failed"), pod("p2", "mine", phase="Failed")
+    two["status"]["containerStatuses"] = [{"name": "main", "image": IMAGE, "state": killed}]
+    kubernetes.objects[f"{HERE}/pods"] = [one, two]
+    kubernetes.log_trouble = {"p1": 403, "p2": 403}
+    assert wait(api) == 1
+    refused, why = told(capsys)
+    assert "the logs of namespace stillhouse cannot be looked at" in refused
+    assert why.startswith("  mine failed: its container main ended with exit code 137 (OOMKilled): raise `memory_limit`")
+    assert kubernetes.calls.count(("get", "", "pods/log")) == 1
+
+
 def test_what_may_not_be_looked_at_is_told_once_and_the_rest_goes_on(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:

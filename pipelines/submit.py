@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipelines.access import ENDPOINT, refused, remedy_of, token_file
 from pipelines.ir import Compiled
 from pipelines.place import IMAGE
 from pipelines.placement import NAME, RESOURCE, refuse_image, refuse_run_cache
 from pipelines.pods import PodWatch
+from pipelines.termination import CANCELING, LONGEST_SECONDS, remedy
 from stillhouse.errors import InputError
 from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
 
-ENDPOINT = "KF_PIPELINES_ENDPOINT"
-TOKEN_PATH = "KF_PIPELINES_SA_TOKEN_PATH"
-PROJECTED_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"
 DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CACHED")
 SHOWN = ("RUNNING", *DONE)
+TRY = re.compile(r"\(\d+\)$")
 
 EARLIEST = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
@@ -58,9 +58,9 @@ class Cluster:
         from kfp.client import ServiceAccountTokenVolumeCredentials
 
         host = self.host or os.environ.get(ENDPOINT, "")
-        token = Path(os.environ.get(TOKEN_PATH, PROJECTED_TOKEN))
+        token = token_file()
         # kfp sends a pod's token only where no address is given.
-        credentials = ServiceAccountTokenVolumeCredentials(str(token)) if token.is_file() else None
+        credentials = ServiceAccountTokenVolumeCredentials(str(token)) if token else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # says nothing but that it is a client of version 2
             try:
@@ -79,11 +79,11 @@ class Cluster:
             client._context_setting["namespace"] = self.namespace  # kfp's own setter writes to the home folder
         return client
 
-    def _probe(self, host: str, token: Path) -> None:
+    def _probe(self, host: str, token: Path | None) -> None:
         """Asks once whether the API is there. Raises what `urllib` raises."""
         url = host if "://" in host else f"https://{host}"
         request = urllib.request.Request(f"{url.rstrip('/')}/apis/v2beta1/healthz")
-        if token.is_file():
+        if token:
             request.add_header("authorization", f"Bearer {token.read_text(encoding='utf-8').strip()}")
         trusted = ssl.create_default_context(cafile=self.ca_file or None)
         with urllib.request.urlopen(request, timeout=10, context=trusted):
@@ -94,10 +94,7 @@ def _no_answer(host: str, error: Exception, flag: str) -> str:
     status = getattr(error, "status", None) or getattr(error, "code", None)
     where = host or "the cluster of this pod or kubeconfig"
     if status in (401, 403):
-        return (
-            f"Kubeflow Pipelines at {where} refuses access ({status}): in a pod, mount a token projected for the "
-            f"audience pipelines.kubeflow.org at {PROJECTED_TOKEN}, and let its service account create runs"
-        )
+        return f"Kubeflow Pipelines at {where} refuses access ({status}){remedy_of(status)}"
     reason = f"answered {status}" if status else f"does not answer ({_reason(error)})"
     return (
         f"Kubeflow Pipelines at {where} {reason}. Outside the cluster: `kubectl port-forward -n kubeflow "
@@ -147,7 +144,7 @@ def submit(
                 service_account=service_account or None,
             )
         except ApiException as error:
-            raise InputError(f"Kubeflow Pipelines refuses the run ({error.status}): {error.body}") from None
+            raise refused("the run", error) from None
     return str(run.run_id)
 
 
@@ -164,13 +161,22 @@ def namespace_of(client: Any, experiment: str, cluster: Cluster) -> str:
         return cluster.kubeflow
 
 
-def watch(client: Any, run_id: str, log: Log, every_seconds: float = 5.0, pods: PodWatch | None = None) -> bool:
-    """Tells every change of the run's tasks until it has ended, and why `pods` wait; whether it succeeded.
+def watch(
+    client: Any,
+    run_id: str,
+    log: Log,
+    every_seconds: float = 5.0,
+    pods: PodWatch | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Logs every change of the run's tasks until it has ended, and why `pods` wait; whether it succeeded.
 
-    An API server that does not answer for a while is asked again: the run goes on without it.
+    An API server that does not answer for a while is asked again: the run goes on without it. The end of a run that
+    was terminated is waited for no longer than ten minutes. Raises `InputError` for a server that is silent for long.
     """
     seen: dict[str, str] = {}
     silent = 0
+    terminated: float | None = None
     while True:
         try:
             run = client.get_run(run_id)
@@ -178,7 +184,8 @@ def watch(client: Any, run_id: str, log: Log, every_seconds: float = 5.0, pods: 
         except Exception as error:
             silent += 1
             if silent == 1:
-                log(f"no answer ({_reason(error)}); the run goes on, asking again")
+                what = f"no answer ({_reason(error)})"
+                log(f"{what}; the run goes on, asking again{remedy_of(getattr(error, 'status', None))}")
             if silent >= 60:
                 raise InputError(f"Kubeflow Pipelines has not answered for long; look at run {run_id} later") from None
             time.sleep(every_seconds)
@@ -189,6 +196,13 @@ def watch(client: Any, run_id: str, log: Log, every_seconds: float = 5.0, pods: 
         if run.state in DONE:
             log(f"run {run_id}: {run.state.lower()}")
             return bool(run.state == "SUCCEEDED")
+        if run.state == CANCELING:
+            if terminated is None:
+                terminated = clock()
+                log(f"run {run_id} was terminated; waiting for its end")
+            elif clock() - terminated > LONGEST_SECONDS:
+                log(f"run {run_id} has not ended in {LONGEST_SECONDS // 60} minutes. {remedy(run_id)}")
+                return False
         time.sleep(every_seconds)
 
 
@@ -196,7 +210,7 @@ def _tell(run: Any, seen: dict[str, str], log: Log) -> None:
     """Logs the tasks whose state is another than before, in the order in which they began."""
     details = (run.run_details and run.run_details.task_details) or []
     for task in sorted(details, key=lambda task: task.create_time or EARLIEST):
-        if task.state not in SHOWN or seen.get(task.task_id) == task.state or _is_driver(task.display_name):
+        if task.state not in SHOWN or seen.get(task.task_id) == task.state or _is_kubeflow_s(task.display_name):
             continue
         seen[task.task_id] = task.state
         took = ""
@@ -206,6 +220,6 @@ def _tell(run: Any, seen: dict[str, str], log: Log) -> None:
         log(f"  {task.display_name}: {task.state.lower()}{took}{reason}")
 
 
-def _is_driver(name: str) -> bool:
-    """Whether a task is the backend's own, and none of the pipeline."""
-    return name.endswith(("-driver", "root")) or name in ("executor", "")
+def _is_kubeflow_s(name: str) -> bool:
+    """Whether a task is the backend's own, or one of the tries that Argo numbers, `NAME(0)`, and none of the pipeline."""
+    return bool(TRY.search(name)) or name.endswith(("-driver", "root")) or name in ("executor", "")

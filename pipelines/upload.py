@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pipelines.access import refused
 from pipelines.ir import Compiled
 from pipelines.stored import find_pipeline, newest_versions
-from stillhouse.errors import InputError
 
 
 def upload(client: Any, compiled: Compiled, namespace: str = "") -> bool:
@@ -35,5 +35,5 @@ def upload(client: Any, compiled: Compiled, namespace: str = "") -> bool:
                 return False
             client.upload_pipeline_version(str(path), compiled.version, pipeline_id=pipeline, description=description)
         except ApiException as error:
-            raise InputError(f"Kubeflow Pipelines refuses the pipeline ({error.status}): {error.body}") from None
+            raise refused("the pipeline", error) from None
     return True

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from pipelines.schedules.cluster import Cluster, Recurring
+from pipelines.schedules.cluster import Cluster, Recurring, Run
 from pipelines.schedules.file import Schedule
 from pipelines.schedules.parameters import refuse_default_image
+from pipelines.termination import CANCELING, LONGEST_SECONDS, remedy
 from stillhouse.errors import InputError
 
 MARK = "stillhouse schedule"
@@ -83,24 +84,34 @@ def _retire(left: list[Recurring], held: set[str], cluster: Cluster, dry: bool) 
     for entry in left:
         if entry.id in failed:
             continue
-        kept = _reason_to_keep(entry, cluster, dry)
+        kept, stuck = _look(entry, cluster, dry)
         if kept:
             changes.append(Change("wait", entry.name, f"{kept}; the next `apply` deletes it"))
         else:
-            changes.append(_do(Change("delete", entry.name), partial(cluster.delete, entry.id), dry))
+            changes.append(_do(Change("delete", entry.name, stuck), partial(cluster.delete, entry.id), dry))
     return changes
 
 
-def _reason_to_keep(entry: Recurring, cluster: Cluster, dry: bool) -> str:
-    """Why a recurring run must not be deleted now; "" where it may.
+def _look(entry: Recurring, cluster: Cluster, dry: bool) -> tuple[str, str]:
+    """Why a recurring run must not be deleted now, "" where it may; and which of its runs may never end.
 
-    One whose run is in flight is not enabled again: its successor is there already, or the file has it no more.
+    One whose run is in flight is not enabled again: its successor is there already, or the file has it no more. A run
+    that was terminated long ago is in flight no more, though Argo may leave it running for good.
     """
     if not dry and any(other.id == entry.id and other.enabled for other in cluster.recurring_runs()):
-        return "somebody enabled it again"
-    if any(run.recurring == entry.id and run.in_flight for run in cluster.runs()):
+        return "somebody enabled it again", ""
+    own = [run for run in cluster.runs() if run.recurring == entry.id]
+    kept = next((_in_flight(run) for run in own if run.in_flight), "")
+    stuck = [f"its run {run.name} was terminated and has not ended. {remedy(run.id)}" for run in own if run.stuck]
+    return kept, "; ".join(stuck)
+
+
+def _in_flight(run: Run) -> str:
+    if run.state != CANCELING:
         return "a run of it is in flight"
-    return ""
+    if run.terminated is None:  # Kubeflow has not noted since when, and notes nothing where its agent does not work
+        return f"its run {run.name} was terminated and has not ended. {remedy(run.id)}"
+    return f"its run {run.name} was terminated; the end is waited for, {LONGEST_SECONDS // 60} minutes at most"
 
 
 def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Cluster, dry: bool) -> Change:

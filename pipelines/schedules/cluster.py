@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from pipelines.access import refused
 from pipelines.schedules.file import Parameter, Schedule
 from pipelines.stored import default_image, find_pipeline, newest_versions
+from pipelines.termination import CANCELING, LONGEST_SECONDS
 from stillhouse.errors import InputError
 from stillhouse.versions.address import redact
 
@@ -35,16 +37,27 @@ class Recurring:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the cluster; `recurring` is the id of the recurring run that started it, or ""."""
+    """A run of the cluster; `recurring` is the id of the recurring run that started it, or "".
+
+    `terminated` is when Kubeflow first saw a run that is being terminated as such, or None.
+    """
 
     id: str
     name: str
     state: str
     recurring: str = ""
+    terminated: datetime | None = None
 
     @property
     def in_flight(self) -> bool:
-        return self.state not in FINISHED
+        return self.state not in FINISHED and not self.stuck
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it was terminated long ago and has not ended: nobody's work is in it, and it may never end."""
+        if self.state != CANCELING or self.terminated is None:
+            return False
+        return datetime.now(UTC) - self.terminated > timedelta(seconds=LONGEST_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -115,7 +128,13 @@ class Kubeflow:
     def runs(self) -> list[Run]:
         found = self._pages(self._client.list_runs, "runs")
         return [
-            Run(entry.run_id, entry.display_name, entry.state or "PENDING", entry.recurring_run_id or "")
+            Run(
+                entry.run_id,
+                entry.display_name,
+                entry.state or "PENDING",
+                entry.recurring_run_id or "",
+                _terminated(entry),
+            )
             for entry in found
         ]
 
@@ -201,6 +220,12 @@ class Kubeflow:
                 return found
 
 
+def _terminated(run: Any) -> datetime | None:
+    """When a run was first seen to be terminated; None until Kubeflow has noted that in its history."""
+    moments = [entry.update_time for entry in run.state_history or [] if entry.state == CANCELING]
+    return min(moments, default=None)
+
+
 @contextmanager
 def _told(what: str) -> Iterator[None]:
     """Turns what the API server refuses, and that it does not answer, into an `InputError` with the reason."""
@@ -210,7 +235,7 @@ def _told(what: str) -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        raise InputError(f"Kubeflow Pipelines refuses {what} ({error.status}): {_reason(error)}") from None
+        raise refused(what, error) from None
     except (HTTPError, ConnectionError, TimeoutError) as error:
         raise InputError(
             f"Kubeflow Pipelines does not answer ({type(error).__name__}); repeat the command when it does"
@@ -221,16 +246,6 @@ def _told(what: str) -> Iterator[None]:
         raise InputError(
             f"kfp refuses {what}: {redact(str(error))[:400]} Mend the file, or what the reason names"
         ) from None
-
-
-def _reason(error: Any) -> str:
-    """What the server says for a person, of all that it answers."""
-    try:
-        content = json.loads(error.body)
-        text = str(content.get("message") or content["error"])
-    except (ValueError, TypeError, KeyError, AttributeError):
-        text = str(error.body or error.reason or "it gives no reason")
-    return redact(" ".join(text.split()))[:400]
 
 
 def _connect(endpoint: str, namespace: str) -> Any:

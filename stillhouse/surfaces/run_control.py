@@ -87,9 +87,7 @@ def gather_inputs(values: Mapping[str, Any]) -> None:
             hold_folders(folders, Path(values[output].path))
 
 
-def tell_end(
-    pipeline: str, run: str, state: str | None, error: str | None, summary: str, metrics: str
-) -> float | None:
+def tell_end(pipeline: str, run: str, state: str | None, error: str | None, summary: str, metrics: str) -> float | None:
     """Writes how a run ended as Markdown, prints it and pushes it to Prometheus.
 
     Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None where `state` leaves it open: then

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+
 class RunEnd(Enum):
     """How a run ended. `UNKNOWN` is neither a success nor a failure."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipelines.schedules.cluster import Recurring, Run, Version
@@ -70,6 +71,12 @@ class Memory:
         number = next(self._ids)
         self.started[number] = Run(number, f"run {number}", state, recurring)
         return number
+
+    def terminate(self, run: str, minutes_ago: float | None = 0.0) -> None:
+        """Kubeflow notes the moment a little later (`None`: not yet), and Argo may leave the run as it is for good."""
+        old = self.started[run]
+        moment = None if minutes_ago is None else datetime.now(UTC) - timedelta(minutes=minutes_ago)
+        self.started[run] = Run(old.id, old.name, "CANCELING", old.recurring, moment)
 
     def finish(self, run: str, state: str = "SUCCEEDED") -> None:
         old = self.started[run]

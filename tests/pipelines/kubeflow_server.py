@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +17,17 @@ import pytest
 RUN = "6a2f"
 DIGEST = "sha256:" + "0" * 64
 IMAGE = f"registry.example/stillhouse@{DIGEST}"
+
+
+NO_IDENTITY = "Request header error: there is no user identity header."
+
+
+class Refusal(Exception):
+    """What the server answers in place of what was asked for: a status, and its words."""
+
+    def __init__(self, status: int, code: int, words: str) -> None:
+        super().__init__(words)
+        self.status, self.content = status, {"error": words, "code": code, "message": words, "details": []}
 
 
 @dataclass
@@ -35,6 +46,9 @@ class Api:
     """What the pipelines' parameter `image` is by default."""
     tells_all: bool = False
     """Asked without a namespace it tells the pipelines of all, as a server that keeps them as resources."""
+    multi_user: bool = False
+    """Its health is told to everybody, and the rest to those who send a token that it takes."""
+    valid_token: str = "secret"
     tokens: set[str] = field(default_factory=set)
     refuse: int = 0
     asked: int = 0
@@ -43,9 +57,15 @@ class Api:
     def keep(self, identifier: str, namespace: str = "", name: str = "refresh") -> None:
         self.pipelines.append({"pipeline_id": identifier, "display_name": name, "namespace": namespace})
 
+    def let_in(self, path: str, token: str) -> None:
+        if self.refuse:
+            raise Refusal(self.refuse, 0, "no")
+        if self.multi_user and not path.endswith("/healthz") and token != f"Bearer {self.valid_token}":
+            raise Refusal(401, 16, f"Failed to authorize with API: Unauthenticated: {NO_IDENTITY}: {NO_IDENTITY}")
+
     def get(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         if path.endswith("/healthz"):
-            return {"multi_user": False}
+            return {"multi_user": self.multi_user}
         if path.endswith(f"/runs/{RUN}"):
             state = self.states[min(self.asked, len(self.states) - 1)]
             self.asked += 1
@@ -80,6 +100,14 @@ class Api:
             self.kept.remove(entry)
         return {}
 
+    def terminate(self, path: str) -> dict[str, Any]:
+        """Terminates a run, as long as its record is of one that goes on."""
+        run = path.rpartition("/")[2].partition(":")[0]
+        if self.states[min(self.asked, len(self.states) - 1)]["state"] not in ("PENDING", "RUNNING", "PAUSED"):
+            raise Refusal(400, 3, f"Invalid input error: Failed to terminate a run {run}. Row not found")
+        self.told.append(f"terminate {run}")
+        return {}
+
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if path.endswith("/recurringruns"):
             self.recurring.append(body)
@@ -94,23 +122,34 @@ def serve(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Api]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known.tokens.add(self.headers.get("authorization", ""))
             asked = urlparse(self.path)
             query = {name: values[0] for name, values in parse_qs(asked.query).items()}
-            self.answer({"message": "no"} if known.refuse else known.get(asked.path, query))
+            self.answer(lambda: known.get(asked.path, query))
 
         def do_POST(self) -> None:
-            known.tokens.add(self.headers.get("authorization", ""))
             body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or "{}")
-            self.answer(known.change(self.path, {}) if ":" in self.path else known.post(self.path, body))
+            if self.path.endswith(":terminate"):
+                self.answer(lambda: known.terminate(self.path))
+            elif ":" in self.path:
+                self.answer(lambda: known.change(self.path, {}))
+            else:
+                self.answer(lambda: known.post(self.path, body))
 
         def do_DELETE(self) -> None:
             asked = urlparse(self.path)
-            self.answer(known.change(asked.path, {name: values[0] for name, values in parse_qs(asked.query).items()}))
+            query = {name: values[0] for name, values in parse_qs(asked.query).items()}
+            self.answer(lambda: known.change(asked.path, query))
 
-        def answer(self, content: dict[str, Any]) -> None:
+        def answer(self, act: Callable[[], dict[str, Any]]) -> None:
+            token = self.headers.get("authorization", "")
+            known.tokens.add(token)
+            try:
+                known.let_in(urlparse(self.path).path, token)
+                status, content = 200, act()
+            except Refusal as refusal:
+                status, content = refusal.status, refusal.content
             data = json.dumps(content).encode()
-            self.send_response(known.refuse or 200)
+            self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()

@@ -33,7 +33,7 @@ class Client:
 
     def list_runs(self, page_token: str = "", page_size: int = 10, namespace: str | None = None) -> Any:
         entries = [
-            SimpleNamespace(run_id=str(n), display_name=f"x{n}", state=state, recurring_run_id=None)
+            SimpleNamespace(run_id=str(n), display_name=f"x{n}", state=state, recurring_run_id=None, state_history=None)
             for n, state in enumerate((None, "RUNNING", "FAILED"))
         ]
         return self._page(entries, page_token, "runs")

@@ -148,7 +148,9 @@ LAUNCHER = 'exec: "/kfp-launcher/launch": stat /kfp-launcher/launch: permission 
 
 def never_started(name: str, task: str) -> Plain:
     """A pod whose init container could not be started: the step's own waits for ever."""
-    ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": f"OCI runtime create failed: {LAUNCHER}"}}
+    ended = {
+        "terminated": {"exitCode": 128, "reason": "StartError", "message": f"OCI runtime create failed: {LAUNCHER}"}
+    }
     own = {"name": "main", "image": IMAGE, "state": {"waiting": {"reason": "PodInitializing"}}}
     return pod(
         name,
@@ -197,7 +199,9 @@ def test_logs_that_may_not_be_read_are_asked_for_once(
     assert wait(api) == 1
     refused, why = told(capsys)
     assert "the logs of namespace stillhouse cannot be looked at" in refused
-    assert why.startswith("  mine failed: its container main ended with exit code 137 (OOMKilled): raise `memory_limit`")
+    assert why.startswith(
+        "  mine failed: its container main ended with exit code 137 (OOMKilled): raise `memory_limit`"
+    )
     assert kubernetes.calls.count(("get", "", "pods/log")) == 1
 
 

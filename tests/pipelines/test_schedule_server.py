@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,17 @@ def test_a_server_that_refuses_is_told_with_the_remedy(
 ) -> None:
     api.refuse = 401
     assert schedule(tmp_path, action) == 2
-    assert "refuses access (401): in a pod, mount a token projected" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "refuses access (401): it wants a token" in said and "In a pod, mount a token projected" in said
+
+
+def test_kubeflow_of_several_users_says_how_to_get_a_token(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.multi_user = True
+    assert schedule(tmp_path, "apply") == 2
+    said = capsys.readouterr().err
+    assert "(401): " in said and "create token ACCOUNT --audience pipelines.kubeflow.org" in said
 
 
 @pytest.mark.parametrize(("version", "told"), [("", ""), ("v1", "id of v1")])
@@ -86,6 +97,35 @@ def test_what_is_retired_is_disabled_then_looked_at_then_deleted_without_its_run
     monkeypatch.setattr(Api, "get", get)
     assert schedule(tmp_path, "apply") == 0
     assert api.told == ["disable r8", "disable r9", "delete r8 ORPHAN"] and waited == [kubeflow.SETTLE_SECONDS]
+
+
+@pytest.mark.parametrize(("minutes_ago", "deleted"), [(9, False), (11, True)])
+def test_a_terminated_run_that_argo_leaves_running_holds_nothing_up(
+    minutes_ago: int,
+    deleted: bool,
+    api: Api,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As the API has such a run: its state, and since when, in its history."""
+    old = {"recurring_run_id": "r8", "display_name": "old", "description": f"{MARK} old", "status": "DISABLED"}
+    api.kept.append(old)
+    now = datetime.now(UTC)
+    history = [
+        {"state": "PENDING", "update_time": f"{now - timedelta(hours=9):%Y-%m-%dT%H:%M:%SZ}"},
+        {"state": "CANCELING", "update_time": f"{now - timedelta(minutes=minutes_ago):%Y-%m-%dT%H:%M:%SZ}"},
+    ]
+    run = {"run_id": "a", "display_name": "x", "state": "CANCELING", "recurring_run_id": "r8", "state_history": history}
+    answer = Api.get
+    monkeypatch.setattr(
+        Api, "get", lambda self, path, query: {"runs": [run]} if path.endswith("/runs") else answer(self, path, query)
+    )
+    assert schedule(tmp_path, "apply", content={"schedules": {}}) == 0
+    said = capsys.readouterr().out
+    assert api.told == (["delete r8 ORPHAN"] if deleted else [])
+    assert ("`kfp run delete a` removes the run" in said) is deleted
+    assert ("the end is waited for, 10 minutes at most" in said) is not deleted
 
 
 @pytest.mark.parametrize(("version", "told"), [("", "id of v2"), ("v1", "id of v1")])

@@ -202,6 +202,17 @@ def test_another_digest_of_the_same_passages_is_no_change(watched: SimpleNamespa
     assert seen.kind == "known" and seen.fresh and not seen.in_flight
 
 
+def test_a_terminated_run_that_never_ends_is_as_one_that_was_canceled(watched: SimpleNamespace) -> None:
+    watched.champion = released("zero.dir")
+    first = look(watched.watch, watched.cluster)
+    watched.cluster.terminate(first.run)
+    assert look(watched.watch, watched.cluster).in_flight, "its pods may still be at work"
+    watched.cluster.terminate(first.run, 11.0)
+    seen = look(watched.watch, watched.cluster)
+    assert (seen.kind, seen.in_flight) == ("known", False) and "--again starts another" in seen.why
+    assert look(watched.watch, watched.cluster, again=True).kind == "started"
+
+
 @pytest.mark.parametrize(
     "change",
     [{"refused": True}, {"more": ("one.dir",)}, {"champion": None}],

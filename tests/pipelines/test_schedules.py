@@ -65,6 +65,36 @@ def test_a_schedule_whose_run_is_in_flight_is_never_deleted(state: str) -> None:
     assert actions(apply([], cluster)) == ["delete"] and not cluster.recurring and not cluster.ended
 
 
+@pytest.mark.parametrize("dry", [True, False])
+def test_the_end_of_a_terminated_run_is_not_waited_for_forever(dry: bool) -> None:
+    """Argo leaves it running: Kubeflow says CANCELING from then on, at every look."""
+    cluster = Memory()
+    apply([schedule()], cluster)
+    [old] = cluster.recurring
+    apply([schedule(enabled=False)], cluster)
+    run = cluster.fire(old)
+    for minutes_ago, expected in (
+        (None, f"`kfp run delete {run}` removes the run"),  # Kubeflow has not noted when
+        (9.0, "the end is waited for, 10 minutes at most"),
+    ):
+        cluster.terminate(run, minutes_ago)
+        [change] = apply([], cluster, dry=dry)
+        assert change.action == "wait" and expected in change.why and old in cluster.recurring
+    cluster.terminate(run, 11.0)
+    [change] = apply([], cluster, dry=dry)
+    assert change.action == "delete" and f"`kfp run delete {run}` removes the run" in change.why
+    assert (old in cluster.recurring) is dry and not cluster.ended
+
+
+def test_a_run_in_flight_is_waited_for_beside_one_that_may_never_end() -> None:
+    cluster = Memory()
+    apply([schedule()], cluster)
+    [old] = cluster.recurring
+    cluster.terminate(cluster.fire(old), 60.0)
+    cluster.fire(old)
+    assert actions(apply([], cluster)) == ["disable", "wait"] and old in cluster.recurring
+
+
 def test_a_run_that_starts_while_apply_works_is_seen() -> None:
     """It fires between the first look and the moment when it is disabled."""
     cluster = Memory()

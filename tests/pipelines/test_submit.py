@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubeflow_server import IMAGE, RUN, Api, serve
 
-from pipelines.submit import Cluster, check_pod_parameters
+from pipelines.submit import Cluster, check_pod_parameters, watch
 from stillhouse import cli
 from stillhouse.errors import InputError
 
@@ -61,6 +61,36 @@ def test_waiting_shows_the_tasks_as_they_go(api: Api, capsys: pytest.CaptureFixt
     ]
 
 
+KUBEFLOW_S_OWN = ("root-driver(0)", "plan-driver", "plan-driver(0)", "executor", "executor(0)", "plan(0)", "plan(1)")
+
+
+def test_kubeflow_s_own_tasks_and_argo_s_tries_are_not_shown(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    """Argo numbers the tries of every node as soon as there is a strategy for them, as in Kubeflow's own manifests."""
+    names = [*KUBEFLOW_S_OWN, "plan", "encode-1"]
+    api.states = [{"state": "SUCCEEDED", "run_details": {"task_details": [task(name, "SUCCEEDED") for name in names]}}]
+    assert submit(api, "--wait") == 0
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" in 7 s")]
+    assert sorted(shown) == ["  encode-1: succeeded in 7 s", "  plan: succeeded in 7 s"]
+
+
+def test_the_end_of_a_terminated_run_is_waited_for_ten_minutes(api: Api) -> None:
+    """Argo leaves it running, and Kubeflow says CANCELING at every look."""
+    api.states = [{"state": "RUNNING"}, {"state": "CANCELING"}]
+    lines: list[str] = []
+    moments = iter(range(0, 6000, 300))
+    assert not watch(Cluster(host=api.host).connect(), RUN, lines.append, 0.001, clock=lambda: next(moments))
+    assert lines[0] == f"run {RUN} was terminated; waiting for its end"
+    assert lines[-1].startswith(f"run {RUN} has not ended in 10 minutes") and f"`kfp run delete {RUN}`" in lines[-1]
+    assert api.asked == 5, "once while it ran, then at 0, 5 and 10 minutes, and once more"
+
+
+def test_a_terminated_run_that_ends_is_waited_for(api: Api) -> None:
+    api.states = [{"state": "CANCELING"}, {"state": "CANCELING"}, {"state": "CANCELED"}]
+    lines: list[str] = []
+    assert not watch(Cluster(host=api.host).connect(), RUN, lines.append, 0.001)
+    assert lines == [f"run {RUN} was terminated; waiting for its end", f"run {RUN}: canceled"]
+
+
 def test_a_failed_run_names_the_task_and_its_reason(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     failed = task("plan", "FAILED", "exit code 2")
     api.states = [{"state": "FAILED", "run_details": {"task_details": [failed]}}]
@@ -82,6 +112,49 @@ def test_a_server_that_refuses_is_told_with_the_remedy(
     api.refuse = status
     assert submit(api) == 2
     assert remedy in capsys.readouterr().err
+
+
+TOKEN = "kubectl -n NAMESPACE create token ACCOUNT --audience pipelines.kubeflow.org > FILE"
+
+
+def test_kubeflow_of_several_users_says_how_to_get_a_token(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its health is told to everybody; only what comes after is refused."""
+    api.multi_user = True
+    assert submit(api) == 2 and not api.runs
+    said = capsys.readouterr().err
+    assert "refuses the run (401): " in said and "there is no user identity header" in said
+    assert TOKEN in said and "KF_PIPELINES_SA_TOKEN_PATH=FILE" in said
+    (tmp_path / "token").write_text("secret\n")
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
+    assert submit(api) == 0 and len(api.runs) == 1
+
+
+def test_a_token_file_that_is_missing_is_named(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
+    assert submit(api) == 2 and not api.tokens
+    assert f"$KF_PIPELINES_SA_TOKEN_PATH is {tmp_path / 'token'}, and there is no such file" in capsys.readouterr().err
+
+
+def test_a_token_that_expires_while_the_run_is_watched_can_be_made_anew(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.multi_user, api.states = True, [{"state": "RUNNING"}, {"state": "SUCCEEDED"}]
+    (tmp_path / "token").write_text("secret\n")
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", str(tmp_path / "token"))
+    client = Cluster(host=api.host).connect()
+    api.valid_token = "another"
+    lines: list[str] = []
+
+    def log(line: str) -> None:
+        lines.append(line)
+        (tmp_path / "token").write_text("another\n")
+
+    assert watch(client, RUN, log, 0.001)
+    assert "the run goes on, asking again: it wants a token" in lines[0] and TOKEN in lines[0]
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

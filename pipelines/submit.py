@@ -221,5 +221,5 @@ def _tell(run: Any, seen: dict[str, str], log: Log) -> None:
 
 
 def _is_kubeflow_s(name: str) -> bool:
-    """Whether a task is the backend's own, or one of the tries that Argo numbers, `NAME(0)`, and none of the pipeline."""
+    """Whether a task is the backend's own, or a try that Argo numbers, as `plan(0)`, and none of the pipeline."""
     return bool(TRY.search(name)) or name.endswith(("-driver", "root")) or name in ("executor", "")

@@ -13,7 +13,8 @@ def tell_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
     """Pushes how the run of this pod ended, where the environment names a gateway; says whether it was pushed.
 
     `succeeded` is None where that is unknown. Then only the moment is pushed: it replaces what the gateway had of the
-    run before, so that no alert goes by an old failure, nor is one silenced by an old success. The group has no run in its name, as those of steps. Nothing that is wrong with metrics touches the run's own end.
+    run before, so that no alert goes by an old failure, nor is one silenced by an old success. The group has no run
+    in its name, as those of steps. Nothing that is wrong with metrics touches the run's own end.
     """
     try:
         settings = monitoring_settings()

@@ -1,7 +1,8 @@
 """Finds the job that an earlier try of the step had started, or starts it, and stays with it to its end.
 
 There is no waiting time of its own: a job may wait for a queue, an image or a node as long as the step may. It is asked
-about every second while it has something to say, and less and less often while it has not.
+about every second while it has something to say, and less and less often while it has not; every three seconds at least
+once a node has begun.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from stillhouse.errors import CrashElsewhere
 from stillhouse.trainjob.cluster import Cluster
 from stillhouse.trainjob.exchange import Exchange
 from stillhouse.trainjob.logs import NodeLogs, container_state
-from stillhouse.trainjob.outcome import COMPLETE, FAILED, SUSPENDED, failure, state
+from stillhouse.trainjob.outcome import COMPLETE, FAILED, SUSPENDED, NodeEnd, failure, note_ends, state
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+LONGEST_WHILE_IT_RUNS = 3.0
+"""JobSet removes a failed node's pod at once, and with it the lines that nobody has read."""
 
 Plain = dict[str, Any]
 Log = Callable[[str], None]
@@ -89,15 +92,18 @@ def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
     Raises `InputError` or `CrashElsewhere` for a job that failed, as its nodes did, or that was deleted.
     """
     logs, teller, pause = NodeLogs(cluster, log), Teller(cluster, log, nodes), SHORTEST_PAUSE
+    seen: dict[str, NodeEnd] = {}
     while True:
         job = cluster.find(name)
         if job is None or "deletionTimestamp" in job["metadata"]:
             raise CrashElsewhere(f"TrainJob {name} was deleted while it ran; the retry starts it again")
         pods = cluster.pods(name)
+        note_ends(seen, pods)
         news = [teller.tell(name, job, pods), *(logs.show(pod) for pod in pods)]
         if state(job) == COMPLETE:
             return
         if state(job) == FAILED:
-            raise failure(job, pods)
-        pause = SHORTEST_PAUSE if any(news) else min(1.5 * pause, LONGEST_PAUSE)
+            raise failure(job, seen.values(), logs.said)
+        longest = LONGEST_WHILE_IT_RUNS if any(map(container_state, pods)) else LONGEST_PAUSE
+        pause = SHORTEST_PAUSE if any(news) else min(1.5 * pause, longest)
         cluster.sleep(pause)

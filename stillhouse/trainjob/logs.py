@@ -1,4 +1,4 @@
-"""The lines of the nodes, told in the step's own log, each once."""
+"""The lines of the nodes, shown in the step's own log, each once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stillhouse.trainjob.cluster import Cluster
+from stillhouse.trainjob.last_words import Said
 from stillhouse.trainjob.manifest import NODE
 
 MARGIN = 30
@@ -34,18 +35,18 @@ def node_number(pod: Plain) -> str:
 
 @dataclass
 class NodeLogs:
-    """Reads the logs of a job's pods, from where it last was."""
+    """Reads the logs of a job's pods, from where it last was. `said` keeps the last lines by the names of the pods."""
 
     cluster: Cluster
     tell: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
-    _last: dict[str, str] = field(default_factory=dict)
-    """The time of the last line of each pod, as Kubernetes writes it: of fixed width, so that text tells the order."""
+    said: dict[str, Said] = field(default_factory=dict)
+    """The moments are as Kubernetes writes them: of fixed width, so that text has their order."""
     _read_at: dict[str, float] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
     def show(self, pod: Plain) -> bool:
-        """Tells what a pod has said since the last time; whether it said anything."""
+        """Shows what a pod has said since the last time; whether it said anything."""
         name, state = pod["metadata"]["name"], container_state(pod)
         if name in self._ended or not {"running", "terminated"} & state.keys():
             return False
@@ -53,16 +54,15 @@ class NodeLogs:
         if name in self._read_at:
             since = int(self.clock() - self._read_at[name]) + MARGIN
         begun = self.clock()
-        new = []
+        said = self.said.setdefault(name, Said(node_number(pod)))
+        before = said.moment
         for line in self.cluster.lines(name, since):
             moment, _, text = line.partition(" ")
-            if moment > self._last.get(name, ""):
-                new.append((moment, text))
-        for _, text in new:
-            self.tell(f"[node {node_number(pod)}] {text}")
-        if new:
-            self._last[name] = new[-1][0]
+            if moment > before:
+                self.tell(f"[node {said.node}] {text}")
+                said.lines.append(text)
+                said.moment = moment
         self._read_at[name] = begun
         if "terminated" in state:  # it was so before its log was read: this was all of it
             self._ended.add(name)
-        return bool(new)
+        return said.moment > before

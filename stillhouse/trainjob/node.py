@@ -9,17 +9,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from stillhouse.errors import CRASH
 from stillhouse.surfaces.component import told_in_a_sentence
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.several_processes import torchrun_words
 from stillhouse.surfaces.torchrun import torchrun
+from stillhouse.terminal import warn
+from stillhouse.trainjob.last_words import ENDED
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs a step's command line by this node's processes and returns the exit code that says most."""
-    with told_in_a_sentence():
-        check_pod(parallel=True)
-    return torchrun(torchrun_words(argv))
+    """Runs a step's command line by this node's processes and returns the exit code that says most.
+
+    The last line of a node that fails names its exit code: JobSet removes a failed pod, and what Kubernetes knew of it,
+    while its lines may have been read.
+    """
+    try:
+        with told_in_a_sentence():
+            check_pod(parallel=True)
+        code = torchrun(torchrun_words(argv))
+    except SystemExit as end:  # with its sentence said
+        code = end.code if isinstance(end.code, int) else CRASH
+    if code:
+        warn(f"{ENDED}{code}")
+    return code
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.trainjob.last_words import Said, newest, reason
 from stillhouse.trainjob.logs import container_state, node_number
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
@@ -58,28 +59,47 @@ def ends(pods: Sequence[Plain]) -> list[NodeEnd]:
         ended = container_state(pod).get("terminated", {})
         conditions = status.get("conditions", [])
         disrupted: Plain = next((one for one in conditions if one["type"] == DISRUPTED and one["status"] == "True"), {})
-        reason = status.get("reason") or disrupted.get("type") or ended.get("reason", "")
+        why = status.get("reason") or disrupted.get("type") or ended.get("reason", "")
         code = int(ended.get("exitCode", 0))
         if code or status.get("phase") == FAILED:
             words = status.get("message") or disrupted.get("message") or ended.get("message", "")
-            found.append(NodeEnd(node_number(pod), code, reason, words.strip(), ended.get("finishedAt", "~")))
+            found.append(NodeEnd(node_number(pod), code, why, words.strip(), ended.get("finishedAt", "~")))
     return sorted(found, key=lambda end: end.rank)
 
 
-def failure(job: Plain, pods: Sequence[Plain]) -> InputError | CrashElsewhere:
-    """The error of a job that failed: with bad input's exit code where a node ended with it, else with a crash's."""
+def note_ends(seen: dict[str, NodeEnd], pods: Sequence[Plain]) -> None:
+    """Notes in `seen` how each node ended badly, by its number; a node that has another pod by now has not ended.
+
+    What is known of a node stays when its pod is gone.
+    """
+    for pod in sorted(pods, key=lambda pod: pod["metadata"].get("creationTimestamp", "")):
+        seen.pop(node_number(pod), None)
+        seen |= {end.node: end for end in ends([pod])}
+
+
+def failure(job: Plain, seen: Iterable[NodeEnd], said: Mapping[str, Said]) -> InputError | CrashElsewhere:
+    """The error of a job that failed: with bad input's exit code where a node ended with it, else with a crash's.
+
+    `seen` are the ends of its nodes, `said` the last lines by the names of their pods: both also of pods that are gone.
+    """
     name, told = job["metadata"]["name"], condition(job, FAILED) or {}
     why = ": ".join(part for part in (told.get("reason"), told.get("message")) if part)
-    first = next(iter(ends(pods)), None)
     if told.get("reason") == "DeadlineExceeded":
         return CrashElsewhere(f"TrainJob {name} took longer than it may; raise `timeout_hours` of the placement")
+    heard = newest(said)
+    known = {node: NodeEnd(node, one.code, "", "", one.moment) for node, one in heard.items() if one.code is not None}
+    known |= {end.node: end for end in seen}
+    first = min(known.values(), key=lambda end: end.rank, default=None)
     if first is None:
-        return CrashElsewhere(f"TrainJob {name} failed ({why}), and none of its pods is left to say more")
-    where = f"node {first.node}"
+        lines = "; ".join(f"node {node}: {one.last}" for node, one in heard.items() if one.last)
+        left = (
+            f"the last lines of its pods, which are gone: {lines}" if lines else "none of its pods is left to say more"
+        )
+        return CrashElsewhere(f"TrainJob {name} failed ({why}); {left}")
+    where, lines_of_it = f"node {first.node}", heard[first.node].lines if first.node in heard else ()
+    cause = reason(first.words.splitlines()) or reason(lines_of_it)
     if first.code in (2, 3):
-        own = [line for line in first.words.splitlines() if line.startswith("stillhouse: ")]
-        sentence = own[-1].removeprefix("stillhouse: ") if own else f"{where} was given bad input; its lines say what"
-        return InputError(sentence)
+        return InputError(cause or f"{where} was given bad input; its lines say what")
     how = f"exit code {first.code}" + (f", {first.reason}" if first.reason else "")
     if first.reason == OUT_OF_MEMORY:
         return CrashElsewhere(f"{where} ran out of memory: raise `memory_limit` of the placement, or lower batch_size")
@@ -88,4 +108,5 @@ def failure(job: Plain, pods: Sequence[Plain]) -> InputError | CrashElsewhere:
             f"{where} was taken away ({first.reason}{': ' if first.words else ''}{first.words}); the retry goes on "
             "from the last checkpoint"
         )
-    return CrashElsewhere(f"{where} crashed ({how}); TrainJob {name}: {why or FAILED}; its own lines above say where")
+    crashed = f"{where} crashed ({how}){': ' if cause else ''}{cause}"
+    return CrashElsewhere(f"{crashed}; TrainJob {name}: {why or FAILED}; its own lines above say where")

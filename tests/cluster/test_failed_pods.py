@@ -33,8 +33,10 @@ CASES: dict[str, tuple[Plain, str]] = {
             initContainerStatuses=[container("init", DONE), container("kfp-launcher", START_ERROR)],
             containerStatuses=[container("main", None), container("wait", None)],
         ),
-        "its init container kfp-launcher could not be started (StartError) (failed to create containerd task: OCI "
-        "runtime create failed: exec: no such file)",
+        (
+            "its init container kfp-launcher could not be started (StartError) (failed to create containerd task: OCI "
+            "runtime create failed: exec: no such file)"
+        ),
     ),
     "one that ended badly": (
         pod(initContainerStatuses=[container("init", {"exitCode": 64, "reason": "Error", "message": "no key"})]),
@@ -42,8 +44,10 @@ CASES: dict[str, tuple[Plain, str]] = {
     ),
     "the step's own, whatever ended beside it": (
         pod(containerStatuses=[container("wait", {"exitCode": 1, "reason": "Error"}), container("main", KILLED)]),
-        "its container main ended with exit code 137 (OOMKilled): raise `memory_limit` of the placement, or lower "
-        "batch_size",
+        (
+            "its container main ended with exit code 137 (OOMKilled): raise `memory_limit` of the placement, or lower "
+            "batch_size"
+        ),
     ),
     "Argo's own, where the step's ended well": (
         pod(containerStatuses=[container("wait", {"exitCode": 64, "reason": "Error"}), container("main", DONE)]),
@@ -51,8 +55,10 @@ CASES: dict[str, tuple[Plain, str]] = {
     ),
     "an eviction": (
         pod(reason="Evicted", message="The node was low on resource: memory."),
-        "Kubernetes ended the pod (Evicted): a run with the same parameters goes on from its last checkpoint (The "
-        "node was low on resource: memory.)",
+        (
+            "Kubernetes ended the pod (Evicted): a run with the same parameters goes on from its last checkpoint (The "
+            "node was low on resource: memory.)"
+        ),
     ),
     "a secret that is missing": (
         pod(reason="Failed", message='secret "keys" not found'),

@@ -25,7 +25,8 @@ Plain = dict[str, Any]
 class Kubernetes:
     """`objects` has lists by their paths: a path that is left out is a kind that the cluster does not have.
 
-    `logs` are texts by pod. That of a container that waits to start is HTTP 400, as Kubernetes has it. `refused` are resources that the account may not read, by the last part of a list's path.
+    `logs` are texts by pod. That of a container that waits to start is HTTP 400, as in
+    Kubernetes. `refused` are resources that the account may not read, by the last part of a list's path.
     """
 
     objects: dict[str, list[Plain]] = field(default_factory=dict)

@@ -170,8 +170,10 @@ def test_a_pod_that_never_started_says_why_and_ends_no_look_at_other_logs(
     kubernetes.logs = {"p3": "stillhouse: there are no questions\n"}
     assert wait(api) == 1
     assert told(capsys) == [
-        f"  ingest failed: its init container kfp-launcher could not be started (StartError) (OCI runtime create "
-        f"failed: {LAUNCHER})",
+        (
+            f"  ingest failed: its init container kfp-launcher could not be started (StartError) (OCI runtime create "
+            f"failed: {LAUNCHER})"
+        ),
         "  mine says: there are no questions",
     ]
 

@@ -94,6 +94,11 @@ class FakeCluster:
         status["phase"] = "Failed" if code else "Succeeded"
         status["containerStatuses"][0]["state"] = {"terminated": ended}
 
+    def remove_pod(self, name: str) -> None:
+        """As by JobSet, of a job that failed: its log goes with it."""
+        del self.pods[name]
+        self.said.pop(name, None)
+
     def set_condition(self, job: str, kind: str, reason: str = "", words: str = "", holds: bool = True) -> None:
         entry = {"type": kind, "status": str(holds), "reason": reason, "message": words}
         status = self.jobs[job].setdefault("status", {})

@@ -82,6 +82,12 @@ def end_badly(fake: FakeCluster, code: int, reason: str = "", words: str = "") -
     fake.set_condition(job, "Failed", "FailedJobs", "jobset failed due to one or more job failures")
 
 
+def end_and_vanish(fake: FakeCluster, code: int, reason: str = "", words: str = "") -> None:
+    """The same, as JobSet does it: the failed node's pod is removed, with its log, before the job is said to fail."""
+    end_badly(fake, code, reason, words)
+    fake.remove_pod(f"{fake.only_job()['metadata']['name']}-node-0-1-abcde")
+
+
 def run(cluster: Cluster, tokens: Path, folder: Path, settings: NodeSettings = SETTINGS) -> Report:
     outputs = {"encoder": folder / "encoder", "curves": folder / "curves"}
     return execute_on_nodes(STEP, Config(), {"tokens": tokens}, outputs, settings, cluster)

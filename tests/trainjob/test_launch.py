@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from fake_cluster import FakeCluster
-from learning_step import SETTINGS, STEP, Config, begin, end_badly, good_course, run
+from learning_step import SETTINGS, STEP, Config, begin, end_and_vanish, end_badly, good_course, run
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import CrashElsewhere, InputError
@@ -130,6 +130,63 @@ def test_a_failure_is_told_with_its_reason_and_exit_code(
     assert raised.value.exit_code == (2 if code == 2 else 1)  # type: ignore[attr-defined]
     assert "[node 1] last words" in told
     assert not (tmp_path / "out" / "encoder").exists()
+
+
+VANISHED: dict[str, tuple[list[str], type[Exception], str]] = {
+    "bad input": (
+        ["stillhouse: give --objective simlm", "node ended with exit code 2"],
+        InputError,
+        "^give --objective simlm$",
+    ),
+    "a crash": (
+        ["Traceback", "RuntimeError: NCCL: unhandled system error", "node ended with exit code 1"],
+        CrashElsewhere,
+        r"^node 1 crashed \(exit code 1\): RuntimeError: NCCL: unhandled system error; TrainJob .*FailedJobs",
+    ),
+    "a node that was killed": (["step 5"], CrashElsewhere, "FailedJobs.*which are gone: node 1: step 5$"),
+}
+
+
+@pytest.mark.parametrize("case", VANISHED)
+def test_the_reason_is_told_though_the_failed_pod_is_removed_at_once(
+    case: str, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    lines, error, message = VANISHED[case]
+
+    def speak() -> None:
+        for line in lines:
+            fake.say(f"{fake.only_job()['metadata']['name']}-node-0-1-abcde", line)
+
+    fake.script = [lambda: begin(fake), speak, lambda: end_and_vanish(fake, 1)]
+    with pytest.raises(error, match=message):
+        run(cluster, tokens, tmp_path / "out")
+
+
+def test_the_end_of_a_node_is_remembered_when_its_pod_is_removed(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    """Trainer says that the job failed a look later than the pod did; there was no log to read."""
+    job = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
+    fake.script = [
+        lambda: begin(fake),
+        lambda: fake.end_pod(f"{job()}-node-0-1-abcde", 137, "OOMKilled"),
+        lambda: end_and_vanish(fake, 137, "OOMKilled"),
+    ]
+    with pytest.raises(CrashElsewhere, match="node 1 ran out of memory: raise `memory_limit`"):
+        run(cluster, tokens, tmp_path / "out")
+
+
+def test_nodes_that_run_are_looked_at_every_three_seconds(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    """The lines of a pod that is removed are lost unless they were read before; a queue may be asked more seldom."""
+    pauses: list[float] = []
+    cluster.sleep = pauses.append
+    course = good_course(fake)
+    idle = [lambda: None] * 12
+    fake.script = [course[0], *idle, *course[1:3], *idle, *course[3:]]
+    run(cluster, tokens, tmp_path / "out")
+    assert max(pauses[:13]) == 15 and max(pauses[15:]) == 3
 
 
 def test_wrong_inputs_are_refused_before_a_node_is_asked_for(

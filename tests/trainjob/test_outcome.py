@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import pytest
 
 from stillhouse.errors import CrashElsewhere, InputError
-from stillhouse.trainjob.outcome import failure, state
+from stillhouse.trainjob.last_words import Said
+from stillhouse.trainjob.outcome import NodeEnd, ends, failure, note_ends, state
 
 
 def job(reason: str = "FailedJobs", words: str = "jobset failed") -> dict[str, Any]:
@@ -63,7 +65,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], type[Exception], st
         "node 1 was taken away .*preempted by j2.*last checkpoint",
     ),
     "too long": (job("DeadlineExceeded"), [pod(0, 143)], CrashElsewhere, "raise `timeout_hours`"),
-    "nobody left": (job(), [], CrashElsewhere, "FailedJobs: jobset failed.*none of its pods is left"),
+    "nobody left": (job(), [], CrashElsewhere, r"\(FailedJobs: jobset failed\); none of its pods is left"),
     "one that ended well says nothing": (job(), [pod(0, 0), pod(1, 1, second=5)], CrashElsewhere, "^node 1 crashed"),
 }
 
@@ -72,7 +74,68 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], type[Exception], st
 def test_a_failure_is_named(case: str) -> None:
     given, pods, kind, message = CASES[case]
     with pytest.raises(kind, match=message):
-        raise failure(given, pods)
+        raise failure(given, ends(pods), {})
+
+
+CRASH = """\
+Traceback (most recent call last):
+  File "train.py", line 7, in step
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
+stillhouse: this is a crash, not bad input; the lines above say where it happened
+E1123 failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: python3
+node ended with exit code 1"""
+BAD_INPUT = """\
+stillhouse: --tokens does not exist
+E1123 failed (exitcode: 2) local_rank: 0 (pid: 7) of binary: python3
+node ended with exit code 2
+
+"""
+LATER, SOONER = "2026-01-01T00:00:09.5Z", "2026-01-01T00:00:03.5Z"
+GONE: dict[str, tuple[dict[str, tuple[str, str]], type[Exception], str]] = {
+    "bad input goes before an earlier crash": (
+        {"0": (SOONER, CRASH), "1": (LATER, BAD_INPUT)},
+        InputError,
+        "^--tokens does not exist$",
+    ),
+    "a crash, by the error of its stack trace": (
+        {"0": (LATER, "step 6\nnode ended with exit code 1"), "1": (SOONER, CRASH)},
+        CrashElsewhere,
+        r"^node 1 crashed \(exit code 1\): torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB; ",
+    ),
+    "killed before they could say so": (
+        {"1": (SOONER, "step 5\n"), "0": (LATER, "step 6")},
+        CrashElsewhere,
+        r"the last lines of its pods, which are gone: node 0: step 6; node 1: step 5$",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GONE)
+def test_a_failure_is_named_by_the_last_lines_of_pods_that_are_gone(case: str) -> None:
+    lines, kind, message = GONE[case]
+    said = {f"pod-{node}": Said(node, moment, deque(text.splitlines())) for node, (moment, text) in lines.items()}
+    with pytest.raises(kind, match=message):
+        raise failure(job(), [], said)
+
+
+def test_a_pod_that_is_left_says_how_it_ended_and_its_lines_why() -> None:
+    said = {"pod-1": Said("1", SOONER, deque(CRASH.splitlines()))}
+    with pytest.raises(CrashElsewhere, match=r"node 1 crashed \(exit code 1, Error\): torch.OutOfMemoryError: CUDA"):
+        raise failure(job(), ends([pod(1, 1)]), said)
+
+
+def test_a_node_that_was_taken_away_and_came_back_did_not_fail() -> None:
+    """What was seen of a node stays when its pod is gone, until it has another."""
+    seen: dict[str, NodeEnd] = {}
+    note_ends(seen, [pod(0, 1), pod(1, 143, second=4, **DISRUPTED)])
+    note_ends(seen, [pod(0, 1)])
+    assert sorted(seen) == ["0", "1"]
+    note_ends(seen, [pod(1, 0)])
+    assert sorted(seen) == ["0"]
+    old, new = pod(0, 1), pod(0, 0)
+    old["metadata"]["creationTimestamp"], new["metadata"]["creationTimestamp"] = SOONER, LATER
+    note_ends(seen, [new, old])
+    assert not seen
 
 
 @pytest.mark.parametrize(

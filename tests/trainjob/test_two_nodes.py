@@ -76,11 +76,20 @@ class LocalNodes:
             self.fake.script.append(self.look)
             return
         for pod, process in self.processes.items():
-            words = process.communicate()[0]
-            for line in words.splitlines():
+            for line in process.communicate()[0].splitlines():
                 self.fake.say(pod, line)
-            self.fake.end_pod(pod, codes[pod] or 0, words=words[-2048:])
-        self.fake.set_condition(name, "Failed" if any(codes.values()) else "Complete", "Ended")
+        if any(codes.values()):
+            self.fake.script.append(lambda: self.fail(name))
+            return
+        for pod in self.processes:
+            self.fake.end_pod(pod, 0)
+        self.fake.set_condition(name, "Complete", "Ended")
+
+    def fail(self, name: str) -> None:
+        """What JobSet does: it removes the pods, with their logs and exit codes."""
+        for pod in self.processes:
+            self.fake.remove_pod(pod)
+        self.fake.set_condition(name, "Failed", "FailedJobs", "jobset failed due to one or more job failures")
 
     def stop(self) -> None:
         for process in self.processes.values():

@@ -1,4 +1,4 @@
-"""What the last task of a run tells Prometheus: how the run ended, whatever its pods could say of themselves."""
+"""What the last task of a run pushes for Prometheus: how the run ended, as far as Kubeflow says it."""
 
 from __future__ import annotations
 

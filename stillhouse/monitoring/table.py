@@ -62,10 +62,10 @@ RESULTS = (
     Metric("stillhouse_promotion_released", "gauge", "1 when the run's challenger is the release, 0 when it is not"),
 )
 RUNS = (
-    Metric("stillhouse_run_success", "gauge", "1 when the pipeline's last run succeeded, else 0"),
+    Metric("stillhouse_run_success", "gauge", "1 when the pipeline's last run succeeded, 0 when it failed"),
     Metric("stillhouse_run_finished_timestamp_seconds", "gauge", "When the pipeline's last run ended"),
 )
-"""What the last task of a run pushes, one group a pipeline. It hears of pods that could say nothing of themselves."""
+"""What the last task of a run pushes, one group a pipeline; the moment alone where Kubeflow leaves the end open."""
 SCHEDULES = (
     Metric("stillhouse_schedule_interval_seconds", "gauge", "How often a schedule looks for a new corpus"),
     Metric("stillhouse_schedule_checked_timestamp_seconds", "gauge", "When a schedule last looked for a new corpus"),

@@ -14,6 +14,6 @@ LONGEST_SECONDS = 600
 def remedy(run_id: str) -> str:
     """What to do about a run that does not end."""
     return (
-        f"Argo may leave a terminated run running for good: `kubectl get pods -A -l pipeline/runid={run_id}` shows "
-        f"whether a pod of it is left, and `kfp run delete {run_id}` removes the run with them"
+        f"Argo may leave a terminated run running for good: `kubectl -n NAMESPACE get pods -l pipeline/runid={run_id}` "
+        f"shows whether a pod of it is left, and `kfp run delete {run_id}` removes the run and its workflow"
     )

@@ -98,9 +98,10 @@ def tell_end(pipeline: str, run: str, state: str | None, error: str | None, summ
     lines = [f"## {as_text(pipeline)}: {end.value}", "", f"Run {as_text(run)}."]
     if end is RunEnd.UNKNOWN:
         lines += ["", LEFT_OPEN.format(state=as_text(state))]
-    elif end is not RunEnd.SUCCEEDED:
+    if end is RunEnd.FAILED:
         lines += ["", FIRST_FAILED]
         lines += ["", f"> {as_text(redact(error))}"] if error else []
+    if end in (RunEnd.FAILED, RunEnd.CANCELED):
         lines += ["", RESUMED]
     write_whole(Path(summary), "\n".join(lines) + "\n")
     succeeded = None if end is RunEnd.UNKNOWN else float(end is RunEnd.SUCCEEDED)

@@ -234,6 +234,8 @@ def test_every_state_of_kubeflow_s_enumerations_is_known() -> None:
 def test_a_run_that_a_person_ended_is_no_failure(state: str, gateway: Gateway, tmp_path: Path) -> None:
     end(tmp_path, state)
     assert gateway.pushes == []
+    page = (tmp_path / "summary").read_text()
+    assert page.startswith("## refresh: canceled\n") and "first failed task" not in page
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "gateway:9091"])

@@ -195,7 +195,7 @@ def test_held_out_pairs_have_the_loss_of_a_step(tiny_model: Path) -> None:
 
 
 def test_scores_in_blocks_are_the_same_and_no_table_of_them_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """13 queries 4 at a time: the loss, its gradients, and how many numbers beside its inputs wait for the backward pass."""
+    """13 queries 4 at a time: the loss, its gradients, and the numbers beside its inputs that it keeps."""
     random = np.random.default_rng(1)
     given = [torch.tensor(random.normal(size=(13, 5)), dtype=torch.float32) for _ in range(2)]
     log_q, hits = torch.tensor(random.normal(size=13)), torch.tensor(random.random((13, 13)) < 0.2)

@@ -65,9 +65,11 @@ class PairLoss:
         def loss(vectors_ND: Tensor) -> Tensor:
             return self._towers.loss(vectors_ND[:count], vectors_ND[count:], batch)
 
+        # Lengths are counted in the processor's memory, so that no part waits for the device.
+        queries, passages = (each.sum(1).numpy() for each in (drawn.query_attention_BL, drawn.passage_attention_BL))
         kinds = [
-            _texts(self._towers.queries, drawn.query_attention_BL, batch.query_ids_BL),
-            _texts(self._towers.passages, drawn.passage_attention_BL, batch.passage_ids_BL),
+            _texts(self._towers.queries, queries, batch.query_ids_BL, batch.query_attention_BL),
+            _texts(self._towers.passages, passages, batch.passage_ids_BL, batch.passage_attention_BL),
         ]
         parts = make_parts(
             kinds, self._config.texts_at_once, unpadded=self._unpadded, device=self._device, training=training
@@ -75,19 +77,18 @@ class PairLoss:
         return parts, torch.zeros(2 * count, self._towers.passage_tower.width, device=self._device), loss
 
 
-def _texts(tower: Callable[[Tensor, Tensor], Tensor], attention_BL: Tensor, ids_BL: Tensor) -> BatchTexts:
-    """Texts of one kind: `attention_BL` in the processor's memory, so that no length waits for the device."""
-    lengths_B = attention_BL.sum(1).numpy()
-    return BatchTexts(lengths_B, partial(_encode, tower, lengths_B, ids_BL))
+def _texts(tower: Callable[[Tensor, Tensor], Tensor], lengths_B: NDArray[np.int64], *tokens_BL: Tensor) -> BatchTexts:
+    """Texts of one kind: `tokens_BL`, their ids and attention, are on the device."""
+    return BatchTexts(lengths_B, partial(_encode, tower, lengths_B, tokens_BL))
 
 
 def _encode(
     tower: Callable[[Tensor, Tensor], Tensor],
     lengths_B: NDArray[np.int64],
-    ids_BL: Tensor,
+    tokens_BL: tuple[Tensor, ...],
     rows_P: NDArray[np.int64],
 ) -> Tensor:
     """The vectors [P, D] of some texts, padded to the longest of them."""
-    lengths_P = torch.from_numpy(lengths_B[rows_P]).to(ids_BL.device)
-    ids_PL = ids_BL[torch.from_numpy(rows_P).to(ids_BL.device), : int(lengths_B[rows_P].max())]
-    return tower(ids_PL, torch.arange(ids_PL.shape[1], device=ids_BL.device) < lengths_P[:, None])
+    longest = int(lengths_B[rows_P].max())
+    ids_PL, attention_PL = (each[torch.from_numpy(rows_P).to(each.device), :longest] for each in tokens_BL)
+    return tower(ids_PL, attention_PL)

@@ -171,9 +171,16 @@ MUTANTS = (
     Mutant(
         "the correction of sampling added",
         "pretraining/pairs/sampled_softmax.py",
-        "scores_BC - log_q_B",
-        "scores_BC + log_q_B",
+        "scores_QC - log_q_C",
+        "scores_QC + log_q_C",
         ("tests/pretraining/pairs/test_sampled_softmax.py",),
+    ),
+    Mutant(
+        "each part's mean counts alike, whatever its tokens",
+        "pretraining/token_mean.py",
+        "part[term] / (tokens * share)",
+        "tokens / tokens",
+        ("tests/pretraining/test_token_mean.py",),
     ),
     # Masks.
     Mutant(

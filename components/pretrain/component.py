@@ -38,6 +38,8 @@ def pretrain(
     pair_normalize: bool = False,
     temperature: float = 1.0,
     correction: bool = True,
+    texts_at_once: int = 0,
+    gradient_cache: bool = False,
     objective: str = "simlm",
     trainable: str = "all",
     encoder_mask: float = 0.3,
@@ -100,6 +102,9 @@ def pretrain(
         pair_normalize: pair tasks: cosine instead of inner product (004 eq. 1, note 1); mind the temperature.
         temperature: pair tasks: what scores are divided by in the softmax.
         correction: pair tasks: subtract the log of a passage's sampling probability from its score (004 §2).
+        texts_at_once: pair tasks: queries or passages of a batch encoded together, texts of like length; 0 = all of
+            them, or those of like length where that is faster.
+        gradient_cache: pair tasks: encode every text twice, so that a batch takes the memory of texts_at_once texts.
         objective: what is learned:
             mlm: masked tokens from their context; trains a language-model head or a generator (Devlin et al. 2019;
                 001 Table 7, 003 eq. 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from stillhouse.context import Context, world_size
+from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.accuracy import MaskedAccuracy, masked_accuracy, unigram_counts
+from stillhouse.pretraining.bottleneck_loss import BottleneckLoss
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.heads import output_matrix
 from stillhouse.pretraining.heldout import (
     ACCURACY,
-    HELDOUT,
     HELDOUT_BATCH,
     PLAIN_MLM,
     fixed_batches,
@@ -34,19 +32,18 @@ from stillhouse.pretraining.masked_lm import MaskedLanguageModel, require_head
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.pairs.model import PairPretraining
+from stillhouse.pretraining.pairs.pair_loss import PairLoss
 from stillhouse.pretraining.pairs.saving import save_towers
 from stillhouse.pretraining.pairs.settings import pair_tasks
 from stillhouse.pretraining.pairs.task import PairMaker, open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import COVERAGE_RANK, COVERAGE_RANKS, Signals
-from stillhouse.pretraining.token_mean import all_tokens, token_factors
 from stillhouse.pretraining.tokens import TokenCache
 from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
 from stillhouse.training.curves import CurveRow, Watch
 from stillhouse.training.loop import train
 from stillhouse.training.precision import autocast
-from stillhouse.training.processes import add_up, own_parts
 
 EXAMPLES = 3
 
@@ -83,20 +80,25 @@ class Pretrained:
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """What one family of objectives trains: a module whose call on a batch is its loss, and how batches are made.
+class Setup:
+    """What one family of objectives trains, and the rows of the token cache that it is trained and measured on.
 
-    `make(rows, rng)` is one, or `make.batch(make.draw(rows, rng))`, whose `draw` needs neither a model nor the device.
-    `training` and `heldout` int64: the passages that batches are made of; `weighted`: whether the module takes the
-    weight of the bag of words.
+    `make` draws the batches. `training` and `heldout` int64; `skipped` rows are neither.
     """
 
-    module: nn.Module
+    module: BottleneckPretraining | PairPretraining
     make: Corruptor | PairMaker
     training: NDArray[np.int64]
     heldout: NDArray[np.int64]
     skipped: int
-    weighted: bool = False
+
+    def loss(self, config: PretrainingConfig, steps: int, device: torch.device) -> BottleneckLoss | PairLoss:
+        """What makes the losses of a training of so many steps."""
+        if isinstance(self.module, PairPretraining):
+            assert isinstance(self.make, PairMaker)
+            return PairLoss(self.module, self.make, config, self.heldout, device)
+        assert isinstance(self.make, Corruptor)
+        return BottleneckLoss(self.module, self.make, config, self.heldout, steps)
 
 
 def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> Pretrained:
@@ -109,86 +111,50 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     encoder = open_encoder(config, folders)
     cache = open_cache(encoder, objective, folders)
     device = context.torch_device()
-    if objective is None and world_size() > 1:
-        raise InputError("pair tasks take their negatives from the whole batch; start them without torchrun")
     if objective is None:
-        lesson = _pair_lesson(config, encoder, cache, device)
+        setup = _pair_setup(config, encoder, cache, device)
     else:
-        lesson = _bottleneck_lesson(config, objective, encoder, cache, folders, device)
-    counts_V = unigram_counts(cache, lesson.training, len(output_matrix(encoder.model)[0]))
+        setup = _bottleneck_setup(config, objective, encoder, cache, folders, device)
+    counts_V = unigram_counts(cache, setup.training, len(output_matrix(encoder.model)[0]))
     if objective is not None and not encoder.head_trained:
         start_head(encoder, counts_V)
-    steps = steps_for(len(lesson.training), config.batch_size, config.epochs, config.max_steps)
+    steps = steps_for(len(setup.training), config.batch_size, config.epochs, config.max_steps)
     if config.trainable == "missing_head" and encoder.head_trained:
         context.log("the model has a trained language-model head: it stays as it is")
         steps = 0
-    batch = epoch_batches(len(lesson.training), config.batch_size, config.seed)
+    batch = epoch_batches(len(setup.training), config.batch_size, config.seed)
     if config.bucket_steps:
-        lengths = cache.lengths()[lesson.training]
+        lengths = cache.lengths()[setup.training]
         # Within an epoch, or a batch would get the same passage, of the same length, many times.
-        window = min(config.bucket_steps, max(1, len(lesson.training) // config.batch_size))
+        window = min(config.bucket_steps, max(1, len(setup.training) // config.batch_size))
         batch = length_buckets(batch, lengths, steps, window, config.seed)
 
-    make: Any = lesson.make  # what the one kind draws, the same kind makes a batch of
-
-    def draw(step: int) -> list[tuple[int, float, Any]]:
-        """The parts of a step that are this process's: each one's number, share of the step, and what was drawn."""
-        rows = lesson.training[batch(step)]
-        parts = np.array_split(rows, min(max(config.accumulate, world_size()), len(rows)))
-        return [
-            (number, len(part) / len(rows), make.draw(part, np.random.default_rng([config.seed, 0, step, number])))
-            for number, part in ((number, parts[number]) for number in own_parts(len(parts)))
-        ]
-
-    over_tokens = config.loss_mean == "token" and objective is not None
-
-    def factors(drawn: Any, share: float, total: Tensor | None) -> dict[str, Any]:
-        return {} if total is None else {"factors": token_factors(make.predicted(drawn), share, total)}
-
-    def batch_losses(step: int) -> Iterator[Tensor]:
-        weights = {"bag_weight": bag_weight(step, steps, config.bag_weight_end)} if lesson.weighted else {}
-        parts, total = ahead(step), None
-        if over_tokens:
-            total = all_tokens((make.predicted(drawn) for _, _, drawn in parts), device)
-            add_up(total)
-        for number, share, drawn in parts:
-            # Dropout is a part's own too, whichever process computes it.
-            torch.manual_seed((config.seed * 1_000_003 + step) * 1_009 + number)
-            yield lesson.module(make.batch(drawn), **weights, **factors(drawn, share, total)) * share
-
-    def heldout_drawn() -> Iterator[tuple[int, Any]]:
-        return fixed_batches(make.draw, lesson.heldout, config.seed, HELDOUT)
-
-    heldout_total = all_tokens((make.predicted(d) for _, d in heldout_drawn()), device) if over_tokens else None
+    loss: Any = setup.loss(config, steps, device)  # what one kind draws, the same kind makes losses of
 
     def heldout_loss() -> float:
-        count = len(lesson.heldout)
-        batches = context.progress(heldout_drawn(), "held-out loss", math.ceil(count / HELDOUT_BATCH), "batch")
-        losses = (
-            size * float(lesson.module(make.batch(drawn), **factors(drawn, size / count, heldout_total)))
-            for size, drawn in batches
-        )
-        return sum(losses) / count
+        count = len(setup.heldout)
+        batches = context.progress(loss.heldout(), "held-out loss", math.ceil(count / HELDOUT_BATCH), "batch")
+        return sum(size * float(value) for size, value in batches) / count
 
     encoder.model.to(device)
-    pair_module = lesson.module if isinstance(lesson.module, PairPretraining) else None
+    pair_module = setup.module if isinstance(setup.module, PairPretraining) else None
     by_role = (pair_module.queries, pair_module.passages) if pair_module else None
-    signals = open_signals(encoder, cache, config, lesson.heldout, device, context, by_role)
+    signals = open_signals(encoder, cache, config, setup.heldout, device, context, by_role)
     watch = Watch(signals if config.signals else dict, config.stop_on, config.patience)
-    with Ahead(draw, steps) as ahead:
+    with Ahead(lambda step: loss.draw(setup.training[batch(step)], step), steps) as drawn:
         rows = train(
-            lesson.module,
-            batch_losses,
+            setup.module,
+            lambda step: loss.training(drawn(step), step),
             heldout_loss,
             steps,
             config,
             context,
             watch,
-            examples=lambda step: lesson.training[batch(step)],
+            examples=lambda step: setup.training[batch(step)],
         )
     with torch.no_grad(), autocast(config.precision, device):
         plain = plain_masks(cache, config, encoder, device, config.encoder_mask, config.mask_unit)
-        batches = (inputs for _, inputs in fixed_batches(plain, lesson.heldout, config.seed, ACCURACY))
+        batches = (inputs for _, inputs in fixed_batches(plain, setup.heldout, config.seed, ACCURACY))
         accuracy = masked_accuracy(encoder.model, batches, most_frequent=int(counts_V.argmax()))
         with doing("measuring what the vectors hold"):
             coverage = signals.coverage(COVERAGE_RANKS)
@@ -199,30 +165,22 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
             f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
             f"frequent token alone is {accuracy.unigram:.1%}; train longer (--epochs) or faster (--learning-rate)"
         )
-    lesson.module.cpu()
-    counts = (len(lesson.training), len(lesson.heldout), lesson.skipped, steps)
+    setup.module.cpu()
+    counts = (len(setup.training), len(setup.heldout), setup.skipped, steps)
     bag = objective is None and config.pair_encoder == "bow_mlp"
     head_trained = (encoder.head_trained or objective is not None) and not bag
-    pair_facts = make.facts() if isinstance(make, PairMaker) else {}
+    pair_facts = setup.make.facts() if isinstance(setup.make, PairMaker) else {}
     return Pretrained(encoder, pair_module, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)
 
 
-def bag_weight(step: int, steps: int, end: float) -> float:
-    """The weight of the bag of words: falls from 1 along a cosine to `end` at the last step (the code of 002).
-
-    A function of the step alone, so that neither accumulation nor a resumed run changes it.
-    """
-    return end + (1 - end) * 0.5 * (1 + math.cos(math.pi * step / max(1, steps - 1)))
-
-
-def _bottleneck_lesson(
+def _bottleneck_setup(
     config: PretrainingConfig,
     objective: Objective,
     encoder: MaskedLanguageModel,
     cache: TokenCache,
     folders: Folders,
     device: torch.device,
-) -> Lesson:
+) -> Setup:
     if objective.name != PLAIN_MLM.name:
         require_head("model to start from", encoder)
     training, heldout, skipped = split_passages(cache, config)
@@ -237,12 +195,12 @@ def _bottleneck_lesson(
         head_only=config.trainable != "all",
     )
     make = Corruptor(cache, len(encoder.tokenizer), objective, config, device, generator)
-    return Lesson(module, make, training, heldout, skipped, weighted=objective.bag_of_words)
+    return Setup(module, make, training, heldout, skipped)
 
 
-def _pair_lesson(
+def _pair_setup(
     config: PretrainingConfig, encoder: MaskedLanguageModel, cache: TokenCache, device: torch.device
-) -> Lesson:
+) -> Setup:
     maker = open_pairs(
         cache,
         pair_tasks(config.objective),
@@ -254,7 +212,7 @@ def _pair_lesson(
     )
     torch.manual_seed(config.seed)
     module = PairPretraining(encoder.model, encoder.settings.pooling, config, cache.specials)
-    return Lesson(module, maker, maker.training, maker.heldout, maker.skipped)
+    return Setup(module, maker, maker.training, maker.heldout, maker.skipped)
 
 
 def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[dict[str, Any]]:

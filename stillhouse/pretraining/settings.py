@@ -126,6 +126,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     patience: int = setting(0, "stop after so many measurements in a row without a better one; 0 = never", minimum=0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.trainable != "all" and self.objective != "mlm":
             raise InputError(f"trainable: {self.trainable} is for objective mlm; take that, or trainable: all")
         if self.stop_on != "heldout_loss" and not self.signals:
@@ -134,7 +135,10 @@ class PretrainingConfig(PairConfig, TrainingConfig):
             return
         if self.objective in PAIR_OBJECTIVES:
             if self.accumulate > 1:
-                raise InputError("pair tasks take their negatives from the batch; lower batch_size, not accumulate")
+                raise InputError(
+                    "pair tasks take their negatives from the whole batch, which accumulate would cut up; set "
+                    "texts_at_once and gradient_cache instead"
+                )
             return
         nested = any(corruption.draw == "nested" for corruption in find_objective(self.objective).corruptions)
         if nested and self.decoder_mask < self.encoder_mask:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.context import Context, world_size
+from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
@@ -29,14 +29,10 @@ from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.pooling import normalized
 from stillhouse.retrieval.settings import RetrieverConfig, read_widths
 from stillhouse.retrieval.teacher import Teacher, TeacherScores
-from stillhouse.training.batches import cheapest_parts, length_parts
 from stillhouse.training.curves import CurveRow
-from stillhouse.training.joint_loss import Part, joint_loss, joint_losses
+from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
 from stillhouse.training.measurements import READS_OF_TRAINING
 from stillhouse.training.unpadded import leaves_padding_out
-
-PART_COST = {"cpu": 128, "cuda": 4096}
-"""The tokens that are computed in the time that one part more takes, whatever is in it."""
 
 VectorLoss = Callable[[Tensor, Tensor], Tensor]
 """`loss(queries_BD, passages_MD)`, a scalar."""
@@ -113,23 +109,11 @@ class RetrieverLoss:
         def loss(vectors_ND: Tensor) -> Tensor:
             return self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
 
-        parts = self._parts(drawn.queries, 0) + self._parts(drawn.passages, count)
-        # Without a size of parts, one process goes on with the random numbers of the step.
-        own_dropout = training and (self._config.texts_at_once > 0 or world_size() > 1)
-        seeds = part_seeds(len(parts)) if own_dropout else [None] * len(parts)
-        vectors_ND = torch.zeros(count + len(drawn.passages), self._encoder.width, device=self._device)
-        return [Part(*part, seed) for part, seed in zip(parts, seeds)], vectors_ND, loss
-
-    def _parts(self, texts: EncoderTexts, first: int) -> list[tuple[NDArray[np.int64], Callable[[], Tensor]]]:
-        """Texts of a role in parts: their places from `first` on, and what encodes them."""
-        lengths = texts.lengths()
-        if self._config.texts_at_once or world_size() > 1:
-            parts = length_parts(lengths, self._config.texts_at_once or -(-len(texts) // world_size()))
-        elif self._unpadded:
-            parts = length_parts(lengths, len(texts))
-        else:
-            parts = cheapest_parts(lengths, PART_COST[self._device.type])
-        return [(first + rows, partial(self._encode, texts, rows)) for rows in parts]
+        kinds = [BatchTexts(texts.lengths(), partial(self._encode, texts)) for texts in (drawn.queries, drawn.passages)]
+        parts = make_parts(
+            kinds, self._config.texts_at_once, unpadded=self._unpadded, device=self._device, training=training
+        )
+        return parts, torch.zeros(count + len(drawn.passages), self._encoder.width, device=self._device), loss
 
     def _encode(self, texts: EncoderTexts, rows: np.ndarray) -> Tensor:
         return self._encoder(*texts.batch(rows, self._device), texts.role)
@@ -165,11 +149,6 @@ class RetrieverLoss:
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
-
-
-def part_seeds(count: int) -> list[int]:
-    """The seed of every part's dropout, whichever process encodes it: of the step's random numbers, the same in all."""
-    return [int(seed) for seed in torch.randint(2**62, (count,))]
 
 
 def matryoshka_widths(config: RetrieverConfig, width: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from stillhouse.config import setting
 from stillhouse.errors import InputError
 from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHARE
-from stillhouse.training.settings import TrainingConfig
+from stillhouse.training.settings import TrainingConfig, require_parts
 
 NO_MODEL = "none"
 """What `fetch-model` is asked for where a part of the run begins as the model that all else starts from."""
@@ -164,8 +164,7 @@ class RetrieverConfig(GroupTrainingConfig):
 
     def __post_init__(self) -> None:
         read_widths(self.matryoshka_widths)
-        if self.gradient_cache and not self.texts_at_once:
-            raise InputError("gradient_cache saves no memory without texts_at_once; set that, to 64 for instance")
+        require_parts(self.gradient_cache, self.texts_at_once)
 
 
 def read_alphas(text: str) -> tuple[float, ...]:

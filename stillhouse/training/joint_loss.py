@@ -6,6 +6,8 @@ and takes that gradient back through its own parts alone. The sum over the proce
 every loss. With `again` a part keeps nothing between its two encodings (gradient caching, Gao et al. 2021), so that
 the memory of a batch is that of its largest part.
 
+The bi-encoder's training and the pair tasks of pre-training use it.
+
 Shape suffixes: N texts of a batch, P of a part, D width.
 """
 
@@ -13,13 +15,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.context import world_size
+from stillhouse.training.batches import cheapest_parts, length_parts
 from stillhouse.training.processes import add_up, own_parts
+
+PART_COST = {"cpu": 128, "cuda": 4096}
+"""The tokens that are computed in the time that one part more takes, whatever is in it."""
+
+
+@dataclass(frozen=True)
+class BatchTexts:
+    """The queries or the passages of a batch: `lengths` int64 [N] in tokens, and `encode(rows)`, the vectors [P, D] of
+    those of the given numbers, int64 [P]."""
+
+    lengths: NDArray[np.int64]
+    encode: Callable[[NDArray[np.int64]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -38,6 +55,36 @@ class Part:
         if self.seed is not None:
             torch.manual_seed(self.seed)
         return self.encode()
+
+
+def make_parts(
+    kinds: Sequence[BatchTexts], texts_at_once: int, *, unpadded: bool, device: torch.device, training: bool
+) -> list[Part]:
+    """The parts of a batch; the places of a kind's texts follow those of the kind before.
+
+    A part has at most `texts_at_once` texts of one kind, of like length. With 0, each process has one part of each
+    kind; a process alone has one too where no padding is computed (`unpadded`), else the parts that cost least.
+    With `training` a part has its own dropout wherever other processes or sizes of parts could change it.
+    """
+    several = texts_at_once > 0 or world_size() > 1
+    cut = []
+    first = 0
+    for kind in kinds:
+        count = len(kind.lengths)
+        if several:
+            groups = length_parts(kind.lengths, texts_at_once or -(-count // world_size()))
+        else:
+            groups = [np.arange(count)] if unpadded else cheapest_parts(kind.lengths, PART_COST[device.type])
+        cut += [(first + rows, partial(kind.encode, rows)) for rows in groups]
+        first += count
+    # Without a size of parts, one process goes on with the random numbers of the step.
+    seeds = part_seeds(len(cut)) if training and several else [None] * len(cut)
+    return [Part(*part, seed) for part, seed in zip(cut, seeds)]
+
+
+def part_seeds(count: int) -> list[int]:
+    """The seed of every part's dropout, whichever process encodes it: of the step's random numbers, the same in all."""
+    return [int(seed) for seed in torch.randint(2**62, (count,))]
 
 
 def joint_losses(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.config import setting
+from stillhouse.errors import InputError
 
 PADDING = ("auto", "none", "kept")
 
@@ -39,3 +40,9 @@ class TrainingConfig:
         choices=PADDING,
     )
     seed: int = setting(42, "seed of every random choice", minimum=0)
+
+
+def require_parts(gradient_cache: bool, texts_at_once: int) -> None:
+    """Raises `InputError` for gradient caching of a batch that is one part."""
+    if gradient_cache and not texts_at_once:
+        raise InputError("gradient_cache saves no memory without texts_at_once; set that, to 64 for instance")

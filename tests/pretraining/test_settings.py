@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stillhouse.errors import InputError
+from stillhouse.pretraining.bottleneck_loss import bag_weight
 from stillhouse.pretraining.objectives import NAMES, TABLE, Corruption, find_objective
-from stillhouse.pretraining.run import bag_weight
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import NAMES as SIGNAL_NAMES
 

@@ -245,7 +245,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "decoder below encoder": ("at least encoder_mask", {}, {"encoder_mask": 0.6}),
     "pair tasks without sentences": ("ict needs", {}, {"objective": "ict"}),
     "links that are not there": ("wlp", {}, {"objective": "wlp"}),
-    "pairs in parts": ("negatives from the batch", {}, {"objective": "ict", "accumulate": 2}),
+    "pairs in parts": ("set texts_at_once and gradient_cache instead", {}, {"objective": "ict", "accumulate": 2}),
     "untrainable": ("train longer", {"init": "bare"}, HEAD | {"max_steps": 1, "learning_rate": 0.0}),
 }
 

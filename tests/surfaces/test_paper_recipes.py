@@ -134,6 +134,8 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
             "learning_rate": 1e-4,
             "warmup": 0.1,
             "correction": True,
+            "bucket_steps": 0,  # pairs are drawn uniformly, §4.1
+            "gradient_cache": True,
         }
     },
     "004-reqa-squad": {

@@ -179,6 +179,6 @@ def test_what_a_step_refuses_on_a_node_is_refused_here(
     step = find_step("pretrain")
     config = build(step.config, PRETRAINING | {"objective": "ict", "accumulate": 1}, "test")
     outputs = {name: tmp_path / name for name in ("encoder", "curves")}
-    with pytest.raises(InputError, match="pair tasks take their negatives from the whole batch"):
+    with pytest.raises(InputError, match="no passage has two sentences, which ict needs"):
         execute_on_nodes(step, config, {"tokens": tokens, "init": tiny_model}, outputs, SETTINGS, cluster)
     assert not (tmp_path / "encoder").exists()

@@ -56,16 +56,21 @@ class PairPretraining(nn.Module):
         """The one term of the loss, `sampled_softmax`."""
         query_BD = self.queries(batch.query_ids_BL, batch.query_attention_BL)
         passage_BD = self.passages(batch.passage_ids_BL, batch.passage_attention_BL)
+        return {"sampled_softmax": self.loss(query_BD, passage_BD, batch)}
+
+    def loss(self, query_BD: Tensor, passage_BD: Tensor, batch: PairBatch) -> Tensor:
+        """The sampled softmax of a batch whose vectors are known."""
         log_q_B = batch.log_q_B if self.config.correction else torch.zeros_like(batch.log_q_B)
-        loss = sampled_softmax_loss(query_BD, passage_BD, log_q_B, batch.same_target(), self.config.temperature)
-        return {"sampled_softmax": loss}
+        return sampled_softmax_loss(query_BD, passage_BD, log_q_B, batch.same_target(), self.config.temperature)
 
     def queries(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
-        """The vectors of queries [B, D], of length 1 with `pair_normalize`."""
-        vectors_BD: Tensor = self.query_tower(ids_BL, attention_BL)
-        return normalized(vectors_BD) if self.config.pair_normalize else vectors_BD
+        """The vectors of queries, float32 [B, D], of length 1 with `pair_normalize`."""
+        return self._vectors(self.query_tower, ids_BL, attention_BL)
 
     def passages(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
-        """The vectors of passages [B, D], of length 1 with `pair_normalize`."""
-        vectors_BD: Tensor = self.passage_tower(ids_BL, attention_BL)
+        """The vectors of passages, float32 [B, D], of length 1 with `pair_normalize`."""
+        return self._vectors(self.passage_tower, ids_BL, attention_BL)
+
+    def _vectors(self, tower: Tower, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        vectors_BD: Tensor = tower(ids_BL, attention_BL).float()  # a projection computes in bf16 where that is on
         return normalized(vectors_BD) if self.config.pair_normalize else vectors_BD

@@ -7,6 +7,7 @@ from itertools import combinations
 
 from stillhouse.config import nearest, setting
 from stillhouse.errors import InputError
+from stillhouse.training.settings import require_parts
 
 TASKS = {
     "ict": "a sentence finds the rest of its passage (inverse cloze task)",
@@ -56,6 +57,18 @@ class PairConfig:
     correction: bool = setting(
         True, "pair tasks: subtract the log of a passage's sampling probability from its score (004 §2)"
     )
+    texts_at_once: int = setting(
+        0,
+        "pair tasks: queries or passages of a batch encoded together, texts of like length; 0 = all of them, or those "
+        "of like length where that is faster",
+        minimum=0,
+    )
+    gradient_cache: bool = setting(
+        False, "pair tasks: encode every text twice, so that a batch takes the memory of texts_at_once texts"
+    )
+
+    def __post_init__(self) -> None:
+        require_parts(self.gradient_cache, self.texts_at_once)
 
 
 def pair_tasks(objective: str) -> tuple[str, ...]:

@@ -1,0 +1,111 @@
+"""The loss of a step of a bottleneck objective: its passages in parts, which processes share.
+
+Shape suffixes: B passages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stillhouse.context import world_size
+from stillhouse.pretraining.corrupted import Corruptor, MaskedPassages
+from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
+from stillhouse.pretraining.model import BottleneckPretraining
+from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.pretraining.token_mean import all_tokens, token_factors
+from stillhouse.training.processes import add_up, own_parts
+
+
+@dataclass(frozen=True)
+class DrawnPart:
+    """A part of a step's batch: its number among the parts, its share of the passages, and these with their masks."""
+
+    number: int
+    share: float
+    passages: MaskedPassages
+
+
+class BottleneckLoss:
+    """The loss of passages: `loss.training(loss.draw(rows, step), step)`, and of all held-out ones `loss.heldout()`.
+
+    A batch has as many parts as processes, or `accumulate` where that is more, and each process computes its own.
+    """
+
+    def __init__(
+        self,
+        module: BottleneckPretraining,
+        make: Corruptor,
+        config: PretrainingConfig,
+        heldout: NDArray[np.int64],
+        steps: int,
+    ) -> None:
+        self._module = module
+        self._make = make
+        self._config = config
+        self._heldout = heldout
+        self._steps = steps
+
+    def draw(self, rows_B: NDArray[np.int64], step: int) -> list[DrawnPart]:
+        """The parts that are this process's, possibly none; nothing here needs the model."""
+        parts = np.array_split(rows_B, min(max(self._config.accumulate, world_size()), len(rows_B)))
+        return [
+            DrawnPart(
+                number,
+                len(parts[number]) / len(rows_B),
+                self._make.draw(parts[number], np.random.default_rng([self._config.seed, 0, step, number])),
+            )
+            for number in own_parts(len(parts))
+        ]
+
+    def training(self, drawn: list[DrawnPart], step: int) -> Iterator[Tensor]:
+        """The losses of this process's parts; those of all processes add up to the loss of the batch."""
+        weight = {}
+        if self._module.objective.bag_of_words:
+            weight["bag_weight"] = bag_weight(step, self._steps, self._config.bag_weight_end)
+        total = None
+        if self._config.loss_mean == "token":
+            total = all_tokens((self._make.predicted(part.passages) for part in drawn), self._make.device)
+            add_up(total)
+        for part in drawn:
+            # Dropout is a part's own too, whichever process computes it.
+            torch.manual_seed((self._config.seed * 1_000_003 + step) * 1_009 + part.number)
+            factors = self._factors(part.passages, part.share, total)
+            yield self._module(self._make.batch(part.passages), **weight, **factors) * part.share
+
+    def heldout(self) -> Iterator[tuple[int, Tensor]]:
+        """The loss of the held-out passages, in batches with the size of each."""
+        for size, drawn in self._heldout_drawn():
+            factors = self._factors(drawn, size / len(self._heldout), self._heldout_tokens)
+            yield size, self._module(self._make.batch(drawn), **factors)
+
+    def _heldout_drawn(self) -> Iterator[tuple[int, MaskedPassages]]:
+        return fixed_batches(self._make.draw, self._heldout, self._config.seed, HELDOUT)
+
+    @cached_property
+    def _heldout_tokens(self) -> Tensor | None:
+        if self._config.loss_mean != "token":
+            return None
+        return all_tokens((self._make.predicted(drawn) for _, drawn in self._heldout_drawn()), self._make.device)
+
+    def _factors(self, drawn: MaskedPassages, share: float, total: Tensor | None) -> dict[str, dict[str, Tensor]]:
+        """The module's argument `factors` for passages that are a share of those that the mean is over, if it has one.
+
+        `total` as `all_tokens` gives it; None for the mean over passages.
+        """
+        return {} if total is None else {"factors": token_factors(self._make.predicted(drawn), share, total)}
+
+
+def bag_weight(step: int, steps: int, end: float) -> float:
+    """The weight of the bag of words: falls from 1 along a cosine to `end` at the last step (the code of 002).
+
+    A function of the step alone, so that neither accumulation nor a resumed run changes it.
+    """
+    return end + (1 - end) * 0.5 * (1 + math.cos(math.pi * step / max(1, steps - 1)))

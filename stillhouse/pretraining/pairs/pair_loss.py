@@ -1,0 +1,94 @@
+"""The loss of a step of pair tasks: one softmax over the whole batch, whose texts are encoded in parts.
+
+Shape suffixes: B pairs, N texts of both kinds, L tokens, P texts of a part, D width of the vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
+from stillhouse.pretraining.pairs.batch import PairBatch
+from stillhouse.pretraining.pairs.model import PairPretraining
+from stillhouse.pretraining.pairs.task import PairMaker
+from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
+from stillhouse.training.unpadded import leaves_padding_out
+
+
+class PairLoss:
+    """The loss of pairs: `loss.training(loss.draw(rows, step), step)`, and of all held-out rows `loss.heldout()`.
+
+    Every process draws the whole batch, whose passages are each other's negatives, and encodes its own parts of it.
+    """
+
+    def __init__(
+        self,
+        towers: PairPretraining,
+        maker: PairMaker,
+        config: PretrainingConfig,
+        heldout: NDArray[np.int64],
+        device: torch.device,
+    ) -> None:
+        self._towers = towers
+        self._maker = maker
+        self._config = config
+        self._heldout = heldout
+        self._device = device
+        self._unpadded = leaves_padding_out(towers, config.padding, device)
+
+    def draw(self, rows_B: NDArray[np.int64], step: int) -> PairBatch:
+        """A pair of every row, in the processor's memory; nothing here needs the model."""
+        return self._maker.draw(rows_B, np.random.default_rng([self._config.seed, 0, step, 0]))
+
+    def training(self, drawn: PairBatch, _: int) -> Iterator[Tensor]:
+        """What this process back-propagates of the loss of a step (`joint_losses`)."""
+        parts, vectors_ND, loss = self._batch(drawn, training=True)
+        return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
+
+    def heldout(self) -> Iterator[tuple[int, Tensor]]:
+        """The loss of the held-out rows, in batches with the size of each; the same in every process."""
+        for size, drawn in fixed_batches(self._maker.draw, self._heldout, self._config.seed, HELDOUT):
+            yield size, joint_loss(*self._batch(drawn, training=False))
+
+    def _batch(self, drawn: PairBatch, training: bool) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
+        """The parts of a batch's queries and passages, room for their vectors, and the loss of these."""
+        batch = self._maker.batch(drawn)
+        count = len(batch)
+
+        def loss(vectors_ND: Tensor) -> Tensor:
+            return self._towers.loss(vectors_ND[:count], vectors_ND[count:], batch)
+
+        # Lengths are counted in the processor's memory, so that no part waits for the device.
+        queries, passages = (each.sum(1).numpy() for each in (drawn.query_attention_BL, drawn.passage_attention_BL))
+        kinds = [
+            _texts(self._towers.queries, queries, batch.query_ids_BL, batch.query_attention_BL),
+            _texts(self._towers.passages, passages, batch.passage_ids_BL, batch.passage_attention_BL),
+        ]
+        parts = make_parts(
+            kinds, self._config.texts_at_once, unpadded=self._unpadded, device=self._device, training=training
+        )
+        return parts, torch.zeros(2 * count, self._towers.passage_tower.width, device=self._device), loss
+
+
+def _texts(tower: Callable[[Tensor, Tensor], Tensor], lengths_B: NDArray[np.int64], *tokens_BL: Tensor) -> BatchTexts:
+    """Texts of one kind: `tokens_BL`, their ids and attention, are on the device."""
+    return BatchTexts(lengths_B, partial(_encode, tower, lengths_B, tokens_BL))
+
+
+def _encode(
+    tower: Callable[[Tensor, Tensor], Tensor],
+    lengths_B: NDArray[np.int64],
+    tokens_BL: tuple[Tensor, ...],
+    rows_P: NDArray[np.int64],
+) -> Tensor:
+    """The vectors [P, D] of some texts, padded to the longest of them."""
+    longest = int(lengths_B[rows_P].max())
+    ids_PL, attention_PL = (each[torch.from_numpy(rows_P).to(each.device), :longest] for each in tokens_BL)
+    return tower(ids_PL, attention_PL)

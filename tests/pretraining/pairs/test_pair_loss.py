@@ -1,0 +1,293 @@
+"""The loss of pair tasks: parts, gradient caching and several processes change neither the loss nor a gradient.
+
+Run by torchrun, this file computes the gradients of `shared_cases` in several processes: `python FILE MODEL FOLDER`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoModelForMaskedLM
+
+from stillhouse.context import rank
+from stillhouse.errors import InputError
+from stillhouse.pretraining.pairs import sampled_softmax
+from stillhouse.pretraining.pairs.batch import PairBatch
+from stillhouse.pretraining.pairs.model import PairPretraining
+from stillhouse.pretraining.pairs.pair_loss import PairLoss
+from stillhouse.pretraining.pairs.task import PairMaker
+from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.pretraining.tokens import SpecialTokens
+from stillhouse.retrieval.towers import BagOfWordsTower
+from stillhouse.training.precision import autocast
+from stillhouse.training.processes import add_gradients, add_up, join
+
+CPU = torch.device("cpu")
+SPECIALS = SpecialTokens(cls=2, sep=3, pad=0, mask=4, all=(0, 1, 2, 3, 4))
+SETTINGS: Mapping[str, Any] = {
+    "objective": "ict+bfs",
+    "query_length": 16,
+    "passage_length": 32,
+    "projection": 6,
+    "precision": "fp32",
+    "seed": 3,
+}
+PARTS = {"texts_at_once": 2}
+CACHED = {"texts_at_once": 2, "gradient_cache": True}
+PAIRS, STEP = 7, 5
+SOURCES, TARGETS = [3, 4, 5, 6, 4, 8, 9], [3, 4, 5, 3, 7, 5, 9]
+"""The passages of the pairs' queries and their targets: some targets are shared, some are another query's source."""
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "shared towers": {},
+    "separate towers": {"towers": "separate"},
+    "separate towers, cosine, no projection": {
+        "towers": "separate",
+        "pair_normalize": True,
+        "temperature": 0.1,
+        "projection": 0,
+    },
+    "no correction": {"correction": False},
+    "bag of words": {"pair_encoder": "bow_mlp", "towers": "separate", "temperature": 0.05},
+    "two pairs": {"pairs": 2},
+}
+"""Settings, and `pairs`, how many of the batch there are."""
+
+
+class GivenPairs:
+    """Stands where a `PairMaker` is: its pairs are those of `rows`, whatever the random numbers."""
+
+    def draw(self, rows_B: np.ndarray, rng: np.random.Generator) -> PairBatch:
+        random = np.random.default_rng(0)
+        sides = []
+        for longest in (5, 12):
+            lengths = random.integers(3, longest + 1, size=PAIRS)
+            attention = torch.tensor(np.arange(longest) < lengths[:, None])
+            ids = torch.tensor(random.integers(5, 27, size=(PAIRS, longest))).masked_fill(~attention, 0)
+            ids[:, 0] = 2
+            sides += [ids[rows_B], attention[rows_B]]
+        log_q = torch.tensor(np.log(random.dirichlet(np.ones(10))), dtype=torch.float32)
+        source, target = torch.tensor(SOURCES)[rows_B], torch.tensor(TARGETS)[rows_B]
+        return PairBatch(*sides, torch.zeros_like(source), source, target, log_q[target])
+
+    def batch(self, drawn: PairBatch) -> PairBatch:
+        return drawn
+
+
+def open_loss(model: Path, case: Mapping[str, Any], **more: Any) -> tuple[PairLoss, PairPretraining, np.ndarray]:
+    """The loss of a case, its towers, and the rows of its batch."""
+    settings = {**SETTINGS, **case, **more}
+    rows = np.arange(settings.pop("pairs", PAIRS))
+    config = PretrainingConfig(**settings)
+    torch.manual_seed(0)
+    with pytest.MonkeyPatch.context() as patch:  # word embeddings of width 16 where the paper has 4,096
+        patch.setattr(BagOfWordsTower.__init__, "__defaults__", (16, 8))
+        towers = PairPretraining(AutoModelForMaskedLM.from_pretrained(model), "mean", config, SPECIALS)
+    for tower in (towers.query_tower, towers.passage_tower):  # separate ones begin alike, and then hide a mix-up
+        for values in tower.parameters():
+            values.data += 0.05 * torch.randn(values.shape)
+    maker = cast(PairMaker, GivenPairs())
+    return PairLoss(towers, maker, config, rows, CPU), towers, rows
+
+
+def gradients(loss: PairLoss, towers: PairPretraining, rows: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
+    """What the training loop makes of a step's losses, over all processes."""
+    torch.manual_seed(STEP)
+    total = torch.zeros((), dtype=torch.float64)
+    with autocast(precision, CPU):
+        for part in loss.training(loss.draw(rows, STEP), STEP):
+            total += part.detach()
+            with torch.autocast("cpu", enabled=False):
+                part.backward()
+    add_up(total)
+    add_gradients(list(towers.parameters()))
+    found = {name: values.grad for name, values in towers.named_parameters() if values.grad is not None}
+    return {"loss": total, **found}
+
+
+def of_case(model: Path, name: str, dropout: bool, **more: Any) -> dict[str, Tensor]:
+    loss, towers, rows = open_loss(model, CASES[name], **more)
+    towers.train(dropout)
+    return gradients(loss, towers, rows)
+
+
+def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tolerance: float = 1e-5) -> None:
+    assert found.keys() == expected.keys()
+    scale = max(float(values.abs().max()) for name, values in expected.items() if name != "loss")
+    assert scale > 1e-3
+    for name, values in expected.items():
+        torch.testing.assert_close(
+            found[name], values, rtol=0, atol=tolerance * max(1.0, scale), msg=lambda text, name=name: name + text
+        )
+
+
+def slow_gradients(model: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Every text by itself without dropout, 004 eq. 3 pair by pair in float64, one backward pass from end to end."""
+    _, towers, rows = open_loss(model, case)
+    towers.eval()
+    config, batch = towers.config, GivenPairs().draw(rows, np.random.default_rng())
+
+    def vectors(tower: Any, ids_BL: Tensor, attention_BL: Tensor) -> list[Tensor]:
+        alone = [tower(ids[kept][None], torch.ones(1, int(kept.sum())))[0] for ids, kept in zip(ids_BL, attention_BL)]
+        return [(vector / vector.norm() if config.pair_normalize else vector).double() for vector in alone]
+
+    queries = vectors(towers.query_tower, batch.query_ids_BL, batch.query_attention_BL)
+    passages = vectors(towers.passage_tower, batch.passage_ids_BL, batch.passage_attention_BL)
+    losses = []
+    for own, (query, source, target) in enumerate(zip(queries, SOURCES, TARGETS)):
+        logits = []
+        for number, passage in enumerate(passages):
+            if number != own and TARGETS[number] in (source, target):
+                continue
+            log_q = float(batch.log_q_B[number]) if config.correction else 0.0
+            logits.append(query @ passage / config.temperature - log_q)
+        right = query @ passages[own] / config.temperature - (float(batch.log_q_B[own]) if config.correction else 0.0)
+        losses.append(torch.stack(logits).exp().sum().log() - right)
+    total = torch.stack(losses).mean()
+    total.backward()  # type: ignore[no-untyped-call]
+    found = {name: values.grad for name, values in towers.named_parameters() if values.grad is not None}
+    return {"loss": total.detach(), **found}
+
+
+@pytest.mark.parametrize("way", [{}, {"padding": "kept"}, PARTS, CACHED], ids=["once", "padded", "in parts", "cached"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_has_the_gradient_of_the_whole_loss(tiny_model: Path, name: str, way: dict[str, Any]) -> None:
+    assert_same(of_case(tiny_model, name, dropout=False, **way), slow_gradients(tiny_model, CASES[name]))
+
+
+@pytest.mark.parametrize("name", ["shared towers", "separate towers"])
+def test_cached_gradients_are_those_of_the_same_parts_encoded_once(tiny_model: Path, name: str) -> None:
+    """With dropout: each part has the same in both of its encodings."""
+    once, twice = (of_case(tiny_model, name, dropout=True, **way) for way in (PARTS, CACHED))
+    assert_same(twice, once)
+    without = of_case(tiny_model, name, dropout=False, **PARTS)
+    assert not torch.allclose(without["loss"], once["loss"], rtol=0, atol=1e-3), "there was no dropout"
+
+
+def test_in_bf16_the_parts_change_nothing_either(tiny_model: Path) -> None:
+    """A projection gives bf16 vectors, and autocast keeps copies of the weights from one encoding to the next."""
+    found = []
+    for way in ({}, PARTS, CACHED):
+        loss, towers, rows = open_loss(tiny_model, CASES["separate towers"], **way)
+        found.append(gradients(loss, towers.eval(), rows, "bf16"))
+    assert_same(found[1], found[0], tolerance=0.02)
+    assert_same(found[2], found[1], tolerance=0.02)
+
+
+def test_held_out_pairs_have_the_loss_of_a_step(tiny_model: Path) -> None:
+    """Of the same pairs without dropout, in parts or not."""
+    expected = float(slow_gradients(tiny_model, {})["loss"])
+    for way in ({}, PARTS, CACHED):
+        loss, towers, rows = open_loss(tiny_model, {}, **way)
+        towers.eval()
+        ((size, value),) = loss.heldout()
+        assert size == len(rows) and float(value) == pytest.approx(expected, abs=1e-5)
+
+
+def test_scores_in_blocks_are_the_same_and_no_table_of_them_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """13 queries 4 at a time: the loss, its gradients, and the numbers beside its inputs that it keeps."""
+    random = np.random.default_rng(1)
+    given = [torch.tensor(random.normal(size=(13, 5)), dtype=torch.float32) for _ in range(2)]
+    log_q, hits = torch.tensor(random.normal(size=13)), torch.tensor(random.random((13, 13)) < 0.2)
+    found, kept = [], []
+    for at_once in (13 * 13, 4 * 13):
+        monkeypatch.setattr(sampled_softmax, "SCORES_AT_ONCE", at_once)
+        query, passage = (values.clone().requires_grad_() for values in given)
+        inputs = {values.untyped_storage().data_ptr() for values in (query, passage, log_q, hits)}
+        seen: list[int] = []
+
+        def note(values: Tensor, inputs: set[int] = inputs, seen: list[int] = seen) -> Tensor:
+            seen.append(0 if values.untyped_storage().data_ptr() in inputs else values.numel())
+            return values
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda values: values):
+            loss = sampled_softmax.sampled_softmax_loss(query, passage, log_q, hits, 0.5)
+        loss.backward()  # type: ignore[no-untyped-call]
+        found.append({"loss": loss.detach(), "query": query.grad, "passage": passage.grad})
+        kept.append(sum(seen))
+    assert_same(cast(Any, found[1]), cast(Any, found[0]), tolerance=1e-6)
+    assert kept[1] < 13 * 13 <= kept[0]
+
+
+def test_cached_steps_keep_no_more_than_a_part(tiny_model: Path) -> None:
+    """What is kept for backward passes between the losses of a step, in bytes."""
+    most = {}
+    for name, way in {"in parts": PARTS, "cached": CACHED}.items():
+        loss, towers, rows = open_loss(tiny_model, {}, **way)
+        towers.train()
+        kept = [0]
+
+        def count(values: Tensor, kept: list[int] = kept) -> Tensor:
+            kept[-1] += values.nbytes
+            return values
+
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda values: values):
+            for part in loss.training(loss.draw(rows, STEP), STEP):
+                part.backward()
+                kept.append(0)
+        most[name] = max(kept)
+    assert most["cached"] < most["in parts"] / 2
+
+
+def test_three_processes_have_the_gradient_of_one(tiny_model: Path, tmp_path: Path) -> None:
+    """7 pairs and 2 among 3 processes: parts of unlike size, and a process without any."""
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}
+    command = [sys.executable, *launch, __file__, str(tiny_model), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
+    for number, (name, more, dropout) in enumerate(shared_cases()):
+        path = tmp_path / f"{number}.safetensors"
+        assert path.is_file(), done.stdout + done.stderr
+        assert_same(load_file(path), of_case(tiny_model, name, dropout, **more))
+
+
+def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
+    """Cases, settings and whether there is dropout: parts of a given size have the same in any process."""
+    whole: list[tuple[str, dict[str, Any], bool]] = [(name, {}, False) for name in CASES]
+    parted = [(name, way, True) for way in (PARTS, CACHED) for name in ("shared towers", "separate towers")]
+    # Two parts, so that the third of three processes has none.
+    return (
+        whole
+        + parted
+        + [("two pairs", {"texts_at_once": 8, "gradient_cache": cached}, True) for cached in (False, True)]
+    )
+
+
+def test_gradient_caching_without_parts_is_refused() -> None:
+    with pytest.raises(InputError, match="saves no memory without texts_at_once; set that"):
+        PretrainingConfig(objective="ict", gradient_cache=True)
+
+
+def test_a_hand_computed_step(tiny_model: Path) -> None:
+    """Towers whose vectors are all the same: the loss is that of the sampling probabilities alone."""
+    loss, towers, _ = open_loss(tiny_model, {"projection": 3, "pairs": 2}, **CACHED)
+    assert towers.passage_tower.projection is not None  # type: ignore[union-attr]
+    for values in towers.passage_tower.projection.parameters():  # type: ignore[union-attr]
+        values.data.zero_()
+    drawn = loss.draw(np.arange(2), STEP)
+    q = drawn.log_q_B.double().exp().tolist()
+    expected = -sum(math.log(1 / own / (1 / q[0] + 1 / q[1])) for own in q) / 2
+    found = sum(float(part.detach()) for part in loss.training(drawn, STEP))
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def main(model: Path, folder: Path) -> None:
+    join(CPU)
+    for number, (name, more, dropout) in enumerate(shared_cases()):
+        found = of_case(model, name, dropout, **more)
+        if not rank():
+            save_file(found, folder / f"{number}.safetensors")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -44,8 +44,7 @@ def names_as_queries(passages: TakenPassages, layout: ArticleLayout, prose_P: ND
     heading_R = _forms(passages, "section", first_R, forms)
 
     answer_A, article_R = first_A.copy(), layout.article_P[first_R]
-    # Backwards, so that of several such sections the first one answers.
-    own_R = np.flatnonzero((heading_R >= 0) & (heading_R == title_A[article_R]))[::-1]
+    own_R = np.flatnonzero((heading_R >= 0) & (heading_R == title_A[article_R]))
     answer_A[article_R[own_R]] = first_R[own_R]
 
     pairs_M2 = np.stack([np.concatenate([title_A, heading_R]), np.concatenate([answer_A, first_R])], axis=1)

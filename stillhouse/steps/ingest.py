@@ -29,7 +29,7 @@ FORMATS = (
     "tables",
     "ir_datasets",
 )
-TITLES = ("space", "colon", "line", "left_out")
+TITLES = ("space", "colon", "line", "sep", "left_out")
 ANSWER_KINDS = ("auto", "text", "regex")
 DPR_POSITIVES = ("all", "first")
 REQA_SPLITS = ("80/20", "5/95", "1/99")
@@ -52,8 +52,8 @@ class Config:
     format: str = setting("auto", "how the source is read; `auto` finds out and says so", choices=FORMATS)
     titles: str = setting(
         "space",
-        "what every model and BM25 read between a passage's title and its text: `space`, `colon` (title: text) or "
-        "`line`; `left_out` leaves titles out",
+        "what every model and BM25 read between a passage's title and its text: `space`, `colon` (title: text), "
+        "`line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out",
         choices=TITLES,
     )
     splits: str = setting("", "splits of the source renamed, `dev=test` say, where the test labels are not public")

@@ -53,7 +53,7 @@ def ingest(
         revision: the repository's branch, tag or commit; empty = its default branch.
         format: how the source is read; `auto` finds out and says so.
         titles: what every model and BM25 read between a passage's title and its text: `space`, `colon` (title:
-            text) or `line`; `left_out` leaves titles out.
+            text), `line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out.
         splits: splits of the source renamed, `dev=test` say, where the test labels are not public.
         columns: tables: columns with unusual names, `passages.text=body queries.id=number` say.
         answer_kind: what an answer is, where its source does not tell: a text, or a regular expression; `auto`

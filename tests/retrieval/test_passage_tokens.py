@@ -133,7 +133,7 @@ def test_vectors_are_those_of_the_pair_without_token_types(encoder_folder: Path)
     # As docs/fine-tuning.md says for sentence-transformers.
     theirs = SentenceTransformer(str(encoder_folder), device="cpu")
     theirs.tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    np.testing.assert_allclose(theirs.encode([("red bird", "the fish swims")])[0], found[0], atol=1e-6)
+    np.testing.assert_allclose(theirs.encode_document([("red bird", "the fish swims")])[0], found[0], atol=1e-6)
 
 
 def test_a_prompt_stands_before_the_title_and_before_a_text_without_one(tiny_model: Path) -> None:

@@ -14,6 +14,7 @@ from transformers import AutoModel
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
+from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
 from stillhouse.retrieval.pooling import read_settings
 from stillhouse.retrieval.runs import read_run
 from stillhouse.retrieval.search import Searcher
@@ -86,7 +87,7 @@ def test_every_step_reads_the_pair(
     reranker_inputs = {**corpus, "negatives": mined, "init": tiny_model}
     settings = {"max_steps": 2, "batch_size": 2, "max_length": 32, **EXACT}
     reranker = run_step("train-reranker", reranker_inputs, **settings)["reranker"]
-    run_step("rerank", {**corpus, "reranker": reranker, "run": tmp_path / "retrieve" / "run"}, depth=4, **EXACT)
+    run_step("rerank", {**corpus, "reranker": reranker, "candidates": tmp_path / "retrieve" / "run"}, depth=4, **EXACT)
 
     # Another corpus is encoded, and the log says what differs.
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
@@ -107,5 +108,5 @@ def test_pretraining_reads_the_separator_and_never_corrupts_it(
     counts = run_step("count", {"tokens": tokens})["counts"]
     importance = run_step("importance", {"tokens": tokens, "counts": counts})["importance"]
     assert len(np.load(importance / "ami.npy")) == len(ids)
-    small = {"max_steps": 2, "batch_size": 4, "max_length": 32, "heldout_fraction": 0.25, **EXACT}
-    run_step("pretrain", {"tokens": tokens, "init": tiny_model, "importance": importance}, objective="cdmae", **small)
+    separators = TokenCache.open(tokens, SpecialTokens.of(tokenizer)).batch(np.arange(24), 32)
+    assert separators.special[separators.ids == tokenizer.sep_token_id].all()

@@ -32,6 +32,8 @@ def ingest(
     pair_queries_per_article: int = 6,
     max_pair_queries: int = 50000,
     pair_sentence_words: int = 6,
+    pair_span_min_words: int = 6,
+    pair_span_max_words: int = 20,
     pair_language: str = "en",
     heldout_dev_articles: float = 0.1,
     heldout_test_articles: float = 0.1,
@@ -51,7 +53,7 @@ def ingest(
         revision: the repository's branch, tag or commit; empty = its default branch.
         format: how the source is read; `auto` finds out and says so.
         titles: what every model and BM25 read between a passage's title and its text: `space`, `colon` (title:
-            text) or `line`; `left_out` leaves titles out.
+            text), `line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out.
         splits: splits of the source renamed, `dev=test` say, where the test labels are not public.
         columns: tables: columns with unusual names, `passages.text=body queries.id=number` say.
         answer_kind: what an answer is, where its source does not tell: a text, or a regular expression; `auto`
@@ -65,14 +67,18 @@ def ingest(
         max_train_queries: at most so many train queries, a seeded sample; 0 takes all.
         max_dev_queries: at most so many dev queries, a seeded sample; 0 takes all.
         max_test_queries: at most so many test queries, a seeded sample; 0 takes all.
-        queries: where train queries come from: `source`, its labelled ones; `pairs`, sentences of the corpus by the
-            pair tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries
-            and no generated ones are given.
-        pair_tasks: the pair tasks, ict, bfs and wlp with + between; `auto` takes those that the corpus supports.
+        queries: where train queries come from: `source`, its labelled ones; `pairs`, made of the corpus by the pair
+            tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries and
+            no generated ones are given.
+        pair_tasks: the pair tasks with + between: ict, bfs and wlp ask with sentences, `auto` takes those of them
+            that the corpus supports; `title` (with `titles: left_out`) and `heading` ask for the first passage of
+            an article or section, `span` asks with some words in a row for their passage.
         pair_queries_per_article: at most so many pair queries of an article, divided evenly among the tasks, at
             least one each; the max_*_queries hold for pair queries and for labelled ones apart.
         max_pair_queries: at most so many pair queries in all splits together, a seeded sample; 0 takes all.
         pair_sentence_words: a sentence of fewer words makes no pair query.
+        pair_span_min_words: a span has at least so many words, and its passage twice as many.
+        pair_span_max_words: a span has at most so many words; 20 English words are some 27 tokens.
         pair_language: the language whose rules split sentences, by its ISO 639-1 code.
         heldout_dev_articles: with pairs or generated queries, the part of the articles whose queries are dev.
         heldout_test_articles: with pairs or generated queries, the part of the articles whose queries are test.

@@ -19,7 +19,8 @@ class ArticleLayout:
     """`passages_P` (int64 rows) lists the passages article by article, by position; those of article a are
     `passages_P[offsets[a]:offsets[a + 1]]`, and `place_P` says where in that list a row stands. Articles are numbered
     by their sorted ids. `neighbour_P` is the row of the passage next to a row, -1 in an article of one passage; a
-    section is a run of passages with the same heading, and `first_section_P` marks the run that opens an article.
+    section is a run of passages with the same heading: `section_P` numbers these runs along `passages_P`, and
+    `first_section_P` marks the one that opens an article.
     `links_L2` (int64) holds the article numbers (source, target) of every link, sorted.
     """
 
@@ -28,6 +29,7 @@ class ArticleLayout:
     place_P: NDArray[np.int64]
     offsets: NDArray[np.int64]
     neighbour_P: NDArray[np.int64]
+    section_P: NDArray[np.int64]
     first_section_P: NDArray[np.bool_]
     links_L2: NDArray[np.int64]
 
@@ -79,6 +81,7 @@ def lay_out(
         place_P=place_P,
         offsets=offsets,
         neighbour_P=neighbour[place_P],
+        section_P=section[place_P],
         first_section_P=first[place_P],
         links_L2=links_L2,
     )

@@ -106,6 +106,13 @@ def _sizes(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     return checks
 
 
+def queries_of_origins(corpus: Corpus) -> dict[str, dict[str, int]]:
+    """{origin: {split: queries}}, in alphabetical order of origins."""
+    counted = corpus.queries.groupby("origin")["split"].value_counts()
+    origins = sorted(corpus.queries["origin"].unique())
+    return {origin: {split: int(counted.get((origin, split), 0)) for split in SPLITS} for origin in origins}
+
+
 def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     """The share of rejected rows: of all but links, and of each kind. An unreadable line counts in the first."""
     remedy = "rejected.parquet of the corpus names each row and its reason: mend the source, or raise the threshold"

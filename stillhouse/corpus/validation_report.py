@@ -10,6 +10,7 @@ from jinja2 import Environment
 
 from stillhouse.corpus.checks import Check
 from stillhouse.corpus.expectations import SuiteResult
+from stillhouse.corpus.schemas import SPLITS
 from stillhouse.monitoring.activity import doing
 
 # The fragments of Great Expectations repeat element ids and carry attributes for scripts that this page leaves out.
@@ -49,6 +50,12 @@ i.text-danger, .fail { color: var(--bad); } i.text-danger::before { content: "fa
 <td>{{ check.what }}</td><td class="number">{{ '%g' % check.value }}</td>
 <td class="number">{{ check.rule }} {{ '%g' % check.threshold }}</td></tr>{% endfor %}
 </tbody></table></div>
+{% if origins %}<h2>Queries by origin</h2>
+<table><thead><tr><th>Origin</th>{% for split in splits %}<th class="number">{{ split }}</th>{% endfor %}</tr></thead>
+<tbody>{% for origin, counts in origins.items() %}
+<tr><td>{{ origin }}</td>{% for split in splits %}
+<td class="number">{{ '{:,}'.format(counts[split]) }}</td>{% endfor %}</tr>{% endfor %}
+</tbody></table>{% endif %}
 {% if reasons %}<h2>Rejected rows</h2>
 <table><thead><tr><th>Rows</th><th>Reason</th></tr></thead>
 <tbody>{% for reason, count in reasons.items() %}
@@ -65,8 +72,16 @@ i.text-danger, .fail { color: var(--bad); } i.text-danger::before { content: "fa
 
 
 @doing("writing the report")
-def render_report(checks: Sequence[Check], suites: Sequence[SuiteResult], reasons: Mapping[str, int]) -> str:
-    """The page as text. It loads nothing and holds no time or path."""
+def render_report(
+    checks: Sequence[Check],
+    suites: Sequence[SuiteResult],
+    reasons: Mapping[str, int],
+    origins: Mapping[str, Mapping[str, int]],
+) -> str:
+    """The page as text. It loads nothing and holds no time or path.
+
+    `reasons` counts rejected rows, and `origins` is what `checks.queries_of_origins` gives.
+    """
     failed = [check for check in all_checks(checks, suites) if not check.passed]
     template = Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
     return template.render(
@@ -76,6 +91,8 @@ def render_report(checks: Sequence[Check], suites: Sequence[SuiteResult], reason
         checks=checks,
         suites=suites,
         reasons=reasons,
+        origins=origins,
+        splits=SPLITS,
         bare=_bare,
     )
 

@@ -17,11 +17,15 @@ from transformers import PreTrainedTokenizerBase
 
 from stillhouse.arrays import save_array
 from stillhouse.artifacts import digest_json
+from stillhouse.corpus.titles import divided
 from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs.structure import PassageStructure
+from stillhouse.retrieval.passage_tokens import separators
 
 ADDED = 2
 """Special tokens around a passage: [CLS] before it and [SEP] after it."""
+UNCUT = 1 << 30
+"""A length that no text has."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,59 @@ class Tokens:
 def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Tokens:
     """Cuts texts into tokens, without special tokens, at most `max_length - 2` of each.
 
-    A word is what the tokenizer's pre-tokenizer makes one, so a punctuation mark is a word of its own.
-    Raises `InputError` for a tokenizer without a fast version, which alone knows where words begin.
+    A word is what the tokenizer's pre-tokenizer makes one, so a punctuation mark is a word of its own. The title and
+    the text of a corpus with `titles: sep` have the tokenizer's [SEP] between them, a word that ends with the title.
+    Raises `InputError` for a tokenizer without a fast version, which alone knows where words begin, and for one
+    without a separator where one is asked for.
     """
     if not tokenizer.is_fast:
         raise InputError("the tokenizer has no fast version (tokenizer.json), which tells where words begin")
     if not texts:
         return Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, bool), np.zeros(0, np.int32), 0)
-    encodings = _encoded(tokenizer, texts)
+    parts = [divided(text) for text in texts]
+    if any(separated for _, _, separated in parts):
+        return _cut_pairs(tokenizer, [part[:2] for part in parts], max_length)
+    return _cut_texts(tokenizer, texts, max_length)
+
+
+def _cut_pairs(tokenizer: PreTrainedTokenizerBase, parts: Sequence[tuple[str, str]], max_length: int) -> Tokens:
+    """Titles, the separators behind them, and texts as one; special tokens that they spell out are plain words."""
+    titles, texts = (
+        _cut_texts(tokenizer, side, UNCUT, literally=True) for side in ([part[n] for part in parts] for n in (0, 1))
+    )
+    passages = np.arange(len(parts))
+    chars_N = np.array([len(title) for title, _ in parts])
+    between_N = np.where(chars_N > 0, separators(tokenizer) if chars_N.any() else 0, 0)
+    between = Tokens(
+        np.full(between_N.sum(), tokenizer.sep_token_id or 0, dtype=np.int32),
+        np.concatenate([[0], np.cumsum(between_N)]),
+        np.ones(between_N.sum(), dtype=bool),
+        np.repeat(chars_N, between_N).astype(np.int32),
+        0,
+    )
+    of_passage_T = [np.repeat(passages, np.diff(side.offsets)) for side in (titles, between, texts)]
+    order_T = np.argsort(np.concatenate(of_passage_T), kind="stable")
+    # A text begins behind its title and the separator, or behind the separator alone.
+    ends_T = np.concatenate([titles.ends, between.ends, texts.ends + (chars_N + 1)[of_passage_T[2]]])[order_T]
+    ids_T = np.concatenate([titles.ids, between.ids, texts.ids])[order_T]
+    starts_T = np.concatenate([titles.word_starts, between.word_starts, texts.word_starts])[order_T]
+    whole = titles.offsets + between.offsets + texts.offsets
+    lengths_N = np.minimum(np.diff(whole), max_length - ADDED)
+    kept_T = np.arange(whole[-1]) - np.repeat(whole[:-1], np.diff(whole)) < np.repeat(lengths_N, np.diff(whole))
+    return Tokens(
+        ids_T[kept_T],
+        np.concatenate([[0], np.cumsum(lengths_N)]),
+        starts_T[kept_T],
+        ends_T[kept_T].astype(np.int32),
+        int((lengths_N < np.diff(whole)).sum()),
+    )
+
+
+def _cut_texts(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int, literally: bool = False
+) -> Tokens:
+    """Texts without separators; `literally` makes plain words of special tokens that they spell out."""
+    encodings = _encoded(tokenizer, texts, literally)
     most, truncated = max_length - ADDED, 0
     for encoding in encodings:
         if len(encoding) > most:
@@ -100,7 +149,7 @@ def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: in
     return Tokens(ids_T, offsets, starts_T, ends_T, truncated)
 
 
-def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Encoding]:
+def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], literally: bool) -> list[Encoding]:
     """What the library behind a fast tokenizer says of each text, whole and without special tokens.
 
     The tokenizer's own call makes lists of all ids beside, which nobody reads here.
@@ -108,7 +157,7 @@ def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[E
     backend: Tokenizer = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    backend.encode_special_tokens = tokenizer.split_special_tokens
+    backend.encode_special_tokens = literally or tokenizer.split_special_tokens
     encodings: list[Encoding] = backend.encode_batch(list(texts), add_special_tokens=False)
     return encodings
 

@@ -136,6 +136,12 @@ def encode_corpus(
     Vectors that are computed are kept for later runs as far as `config.cache_gib` allows; `code` is the digest of
     Stillhouse's own code. `encode_passages` says what is raised.
     """
+    trained = encoder.settings.titles
+    if trained not in ("", corpus.titles):
+        context.log(
+            f"the retriever was trained on passages with `titles: {trained}`, and this corpus has `titles: "
+            f"{corpus.titles}`: it may rank worse; ingest the corpus with {trained}"
+        )
     rows = np.arange(corpus.passage_count) if rows is None else rows
     keep = config.cache_gib > 0
     kept = cache_folder(model_key(encoder, config, context), config, context, code)

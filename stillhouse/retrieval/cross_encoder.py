@@ -14,6 +14,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 
 from stillhouse.context import Context
 from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.titles import joined_by_colon
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
@@ -95,10 +96,17 @@ class CrossEncoder(nn.Module):
         save_tokenizer(self.tokenizer, folder)
 
     def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
-        """Tokenizes pairs; a pair that is too long loses the end of its passage, a very long query its own."""
+        """Tokenizes pairs; a pair that is too long loses the end of its passage, a very long query its own.
+
+        A passage of a corpus with `titles: sep` is read as `title: text`, as SimLM's authors do: the pair's own
+        separator, between query and passage, stays the only one.
+        """
         with TOKENIZING:
             encoded = self.tokenizer(
-                self._cut(queries), list(passages), truncation="only_second", max_length=self.max_length
+                self._cut(queries),
+                [joined_by_colon(passage) for passage in passages],
+                truncation="only_second",
+                max_length=self.max_length,
             )
         # A tokenizer says whether its model reads token types; other tools go by that, so this does too.
         types = encoded.get("token_type_ids") or [[0] * len(ids) for ids in encoded["input_ids"]]

@@ -25,6 +25,7 @@ from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder_folder import is_bag_of_words, read_towers, refuse_cross_encoder, write_towers
 from stillhouse.retrieval.model_folder import CONFIG
 from stillhouse.retrieval.packed_linears import packed_linears
+from stillhouse.retrieval.passage_tokens import cut_passages
 from stillhouse.retrieval.pooling import SETTINGS, EncoderSettings, normalized, read_settings
 from stillhouse.retrieval.positions import longest_text, refuse_longer
 from stillhouse.retrieval.settings import InferenceConfig
@@ -156,10 +157,14 @@ class BiEncoder(nn.Module):
     def texts(self, texts: Sequence[str], role: Role) -> EncoderTexts:
         """Tokenizes texts of a role behind its prompt, each cut to the length that the settings give it."""
         settings = self.settings
-        length = settings.query_length if role == "query" else settings.passage_length
-        prompt = settings.query_prompt if role == "query" else settings.passage_prompt
-        cut = tokenize(self.tokenizer, [prompt + text for text in texts] if prompt else texts, length)
-        return EncoderTexts(cut.ids, cut.padding_id, role, length)
+        if role == "query":
+            prompt, length = settings.query_prompt, settings.query_length
+            ids = tokenize(self.tokenizer, [prompt + text for text in texts] if prompt else texts, length).ids
+        else:
+            length = settings.passage_length
+            with TOKENIZING:
+                ids = cut_passages(self.tokenizer, texts, length, settings.passage_prompt)
+        return EncoderTexts(ids, self.tokenizer.pad_token_id, role, length)
 
     def queries(self, texts: Sequence[str]) -> EncoderTexts:
         return self.texts(texts, "query")

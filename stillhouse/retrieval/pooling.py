@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from stillhouse.artifacts import write_json
 from stillhouse.config import build, setting
+from stillhouse.corpus.titles import TITLES
 from stillhouse.errors import InputError
 from stillhouse.retrieval.model_files import REMEDY, json_object, read_json
 from stillhouse.retrieval.projection import PROJECTION, write_projection
@@ -34,7 +35,8 @@ class EncoderSettings:
     """What an encoder folder says beside the Hugging Face files: how a text becomes a vector.
 
     `projection` is the width of the linear layer on the pooled vector; 0 = there is none. `towers` is "shared", or
-    "separate" where queries have an encoder of their own. Prompts stand before every text of their role, spaces
+    "separate" where queries have an encoder of their own. `titles` says how passages were read in the last training;
+    it changes no vector. Prompts stand before every text of their role, spaces
     included, and count towards its length.
     """
 
@@ -46,6 +48,12 @@ class EncoderSettings:
     towers: str = setting("shared", "whether queries have an encoder of their own", choices=("shared", "separate"))
     query_prompt: str = setting("", "what stands before every query")
     passage_prompt: str = setting("", "what stands before every passage")
+    titles: str = setting(
+        "",
+        "what stood between title and text of the passages of its last training, as in `titles` of ingest; empty = it "
+        "is not known",
+        choices=("", *TITLES),
+    )
 
 
 def pool(hidden_BLD: Tensor, mask_BL: Tensor, pooling: str) -> Tensor:

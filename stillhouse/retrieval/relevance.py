@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
-from stillhouse.corpus.pair_queries import not_negatives
+from stillhouse.corpus.not_negatives import not_negatives
 from stillhouse.corpus.store import Corpus, passage_text_blocks
 
 

@@ -29,7 +29,7 @@ FORMATS = (
     "tables",
     "ir_datasets",
 )
-TITLES = ("space", "colon", "line", "left_out")
+TITLES = ("space", "colon", "line", "sep", "left_out")
 ANSWER_KINDS = ("auto", "text", "regex")
 DPR_POSITIVES = ("all", "first")
 REQA_SPLITS = ("80/20", "5/95", "1/99")
@@ -52,8 +52,8 @@ class Config:
     format: str = setting("auto", "how the source is read; `auto` finds out and says so", choices=FORMATS)
     titles: str = setting(
         "space",
-        "what every model and BM25 read between a passage's title and its text: `space`, `colon` (title: text) or "
-        "`line`; `left_out` leaves titles out",
+        "what every model and BM25 read between a passage's title and its text: `space`, `colon` (title: text), "
+        "`line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out",
         choices=TITLES,
     )
     splits: str = setting("", "splits of the source renamed, `dev=test` say, where the test labels are not public")
@@ -87,13 +87,16 @@ class Config:
     max_test_queries: int = setting(0, "at most so many test queries, a seeded sample; 0 takes all", minimum=0)
     queries: str = setting(
         "auto",
-        "where train queries come from: `source`, its labelled ones; `pairs`, sentences of the corpus by the pair "
-        "tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries and no "
+        "where train queries come from: `source`, its labelled ones; `pairs`, made of the corpus by the pair tasks, "
+        "with held-out articles for dev and test; `auto`, pairs where the source has no train queries and no "
         "generated ones are given",
         choices=QUERIES,
     )
     pair_tasks: str = setting(
-        "auto", "the pair tasks, ict, bfs and wlp with + between; `auto` takes those that the corpus supports"
+        "auto",
+        "the pair tasks with + between: ict, bfs and wlp ask with sentences, `auto` takes those of them that the "
+        "corpus supports; `title` (with `titles: left_out`) and `heading` ask for the first passage of an article or "
+        "section, `span` asks with some words in a row for their passage",
     )
     pair_queries_per_article: int = setting(
         6,
@@ -105,6 +108,10 @@ class Config:
         50_000, "at most so many pair queries in all splits together, a seeded sample; 0 takes all", minimum=0
     )
     pair_sentence_words: int = setting(6, "a sentence of fewer words makes no pair query", minimum=1)
+    pair_span_min_words: int = setting(6, "a span has at least so many words, and its passage twice as many", minimum=1)
+    pair_span_max_words: int = setting(
+        20, "a span has at most so many words; 20 English words are some 27 tokens", minimum=1
+    )
     pair_language: str = setting("en", "the language whose rules split sentences, by its ISO 639-1 code")
     heldout_dev_articles: float = setting(
         0.1, "with pairs or generated queries, the part of the articles whose queries are dev", minimum=0, maximum=0.9
@@ -129,6 +136,16 @@ class Config:
             raise InputError("source is empty, which would mean the current folder; name a corpus, as `sample`")
         if self.queries == "source" and self.pair_tasks != "auto":
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
+        if "title" in self.pair_tasks.split("+") and self.titles != "left_out":
+            raise InputError(
+                f"pair_tasks: title makes no query where every passage begins with its title (titles: {self.titles}), "
+                "since it would ask for its own words; set titles to left_out, or ask for heading in its place"
+            )
+        if self.pair_span_min_words > self.pair_span_max_words:
+            raise InputError(
+                f"pair_span_min_words is {self.pair_span_min_words} and pair_span_max_words "
+                f"{self.pair_span_max_words}; raise the one or lower the other"
+            )
         if self.revision and not self.repo:
             raise InputError("revision is one of a DVC repository; name it by `repo`, or leave revision out")
         if self.max_distractors and not self.distractors:
@@ -180,6 +197,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             dev_fraction=config.heldout_dev_articles,
             test_fraction=config.heldout_test_articles,
             min_words=config.pair_sentence_words,
+            span_words=(config.pair_span_min_words, config.pair_span_max_words),
             language=config.pair_language,
             most=config.max_pair_queries,
             max_queries=limits,
@@ -250,6 +268,8 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
     for split, counts in facts["pair_queries"].items():
         made = ", ".join(f"{count:,} {task}" for task, count in counts.items())
         yield f"synthetic {split} queries of {facts['articles_of_split'][split]:,} articles: {made}"
+    if "span" in facts["pair_tasks"].split("+"):
+        yield "a span stands word for word in the passage to be found: figures on spans show string matching above all"
     if facts["verbatim"]:
         yield (
             "every article has one passage, so a query is a sentence of the very passage to be found: figures on such "

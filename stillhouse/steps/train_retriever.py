@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stillhouse.config import setting
 from stillhouse.context import Context
@@ -60,15 +60,17 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         then = "the encoder is kept as it is" if skipped else "training goes on without it"
         context.log(f"[train-retriever] the teacher ranks no better than its student: {then}")
     changes = {} if config.towers == "as_is" else {"towers": config.towers}
+    corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
     if skipped:
         encoder.save(outputs["retriever"])
         write_curves(outputs["curves"], [])
         return Report("kept as it is: the teacher ranks no better than its student", facts={"distilled": False})
     distilled = "teacher" in inputs and not weak
+    encoder.settings = replace(encoder.settings, titles=corpus.titles)
     rows = train_retriever(
         encoder,
-        Corpus.open(inputs["corpus"]),
+        corpus,
         Negatives.read(inputs["negatives"]),
         Teacher.read(inputs["teacher"]) if distilled else None,
         config,

@@ -42,7 +42,7 @@ class Config:
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     """The fact `passed` is false when a check fails; the report is written all the same."""
     from stillhouse.artifacts import write_json
-    from stillhouse.corpus.checks import Thresholds, run_checks
+    from stillhouse.corpus.checks import Thresholds, queries_of_origins, run_checks
     from stillhouse.corpus.expectations import run_suites
     from stillhouse.corpus.store import Corpus
     from stillhouse.corpus.validation_report import all_checks, checks_json, render_report
@@ -56,7 +56,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     kinds = (corpus.rejected["kind"] + ": " + corpus.rejected["reason"]).value_counts()
     reasons = {str(reason): int(kinds[reason]) for reason in sorted(kinds.index, key=lambda name: (-kinds[name], name))}
     write_json(outputs["validation"] / "checks.json", checks_json(every))
-    (outputs["validation"] / REPORT).write_text(render_report(checks, suites, reasons), encoding="utf-8")
+    origins = queries_of_origins(corpus)
+    page = render_report(checks, suites, reasons, origins)
+    (outputs["validation"] / REPORT).write_text(page, encoding="utf-8")
 
     values = {check.name: float(check.value) for check in checks}
     if values["truncated_fraction"] > 0:
@@ -67,7 +69,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     for check in failed:
         context.log(f"[validate] failed: {check.sentence()}")
     verdict = f"{len(failed)} of {len(every)} checks failed" if failed else f"all {len(every)} checks passed"
-    facts = {"passed": not failed, "checks": len(every), "failed": [check.name for check in failed]}
+    facts = {
+        "passed": not failed,
+        "checks": len(every),
+        "failed": [check.name for check in failed],
+        "queries_of_origins": origins,
+    }
     return Report(verdict, values | {"failed_checks": float(len(failed))}, facts, html=REPORT)
 
 

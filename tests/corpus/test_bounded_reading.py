@@ -20,7 +20,7 @@ import sys, tracemalloc
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus import pair_queries
+from stillhouse.corpus import not_negatives
 from stillhouse.evaluation.report import page
 from stillhouse.pretraining import token_files
 
@@ -28,7 +28,7 @@ corpus, place = Corpus.open(Path(sys.argv[1])), Path(sys.argv[2])
 asked = {
     "facts": lambda: page.corpus_facts(corpus, {}),
     "structure": lambda: token_files.write_structure(place, corpus),
-    "not negatives": lambda: pair_queries.not_negatives(corpus),
+    "not negatives": lambda: not_negatives.not_negatives(corpus),
 }[sys.argv[3]]
 tracemalloc.start()
 print(asked())

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from stillhouse.corpus.article_layout import lay_out
+from stillhouse.corpus.not_negatives import not_negatives
+from stillhouse.corpus.pair_drawing import OF_SENTENCES
 from stillhouse.corpus.pair_queries import (
-    TASKS,
     PairChoices,
     PairQueries,
     make_pair_queries,
-    not_negatives,
     parse_tasks,
     split_articles,
 )
@@ -100,7 +100,7 @@ def made_of(made: PairQueries) -> dict[str, set[tuple[str, str, str]]]:
     return found
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", OF_SENTENCES)
 def test_over_many_seeds_a_task_makes_all_that_it_allows_and_nothing_else(task: str) -> None:
     union: set[tuple[str, str, str]] = set()
     for seed in range(150):
@@ -112,7 +112,7 @@ def test_a_sentence_is_used_once_and_never_stands_in_its_relevant_passage() -> N
     rows = rows_of(SMALL)
     made = make_pair_queries(TakenPassages.of(rows), LINKS, replace(CHOICES, per_article=30))
     texts = {row.id: row.text for row in rows}
-    assert made.tasks == TASKS and not made.verbatim
+    assert made.tasks == OF_SENTENCES and not made.verbatim
     assert max(Counter(query.text for query in made.queries).values()) == 1
     assert len({query.id for query in made.queries}) == len(made.queries)
     for query in made.queries:
@@ -139,8 +139,8 @@ def test_the_articles_of_the_splits_are_disjoint_with_both_ends() -> None:
         articles[query.split] |= {query.taken_from.split("#")[0], query.positive.split("#")[0]}
     assert all(articles[split] for split in SPLITS)
     assert len(set.union(*articles.values())) == sum(map(len, articles.values()))
-    assert made.counts()["dev"]["wlp"] > 0 and set(made.counts()["test"]) == set(TASKS)
-    for found, may in ((made_of(made)[task], allowed(LARGE, LARGE_LINKS)[task]) for task in TASKS):
+    assert made.counts()["dev"]["wlp"] > 0 and set(made.counts()["test"]) == set(OF_SENTENCES)
+    for found, may in ((made_of(made)[task], allowed(LARGE, LARGE_LINKS)[task]) for task in OF_SENTENCES):
         assert found <= may
     per_article = Counter((query.task, query.taken_from.split("#")[0]) for query in made.queries)
     assert max(per_article.values()) == 2
@@ -295,4 +295,4 @@ def test_what_is_no_negative_of_a_made_query(tmp_path: Path) -> None:
             ends = {query.taken_from.split("#")[0], query.positive.split("#")[0]}
             expected |= {(query.id, row.id) for row in rows if row.article_id in ends}
     assert found == expected and len(table) == len(expected)
-    assert {query.task for query in made} == set(TASKS)
+    assert {query.task for query in made} == set(OF_SENTENCES)

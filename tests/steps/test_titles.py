@@ -16,7 +16,7 @@ from stillhouse.steps import ingest, lexical, tokenize
 from stillhouse.steps.execute import execute
 
 ROOT = Path(__file__).resolve().parents[2]
-READ = {"space": "red bird", "colon": "red: bird", "line": "red\nbird", "left_out": "bird"}
+READ = {"space": "red bird", "colon": "red: bird", "line": "red\nbird", "sep": "red\x1fbird", "left_out": "bird"}
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,8 @@ def ingested(folder: Path, titles: str) -> Path:
 def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_model: Path) -> None:
     folder = ingested(tmp_path, titles)
     assert read_manifest(folder).facts["titles"] == titles
-    assert passage_texts(Corpus.open(folder)) == [READ[titles], "red fish", "tree"]
+    before = "\x1f" * (titles == "sep")
+    assert passage_texts(Corpus.open(folder)) == [READ[titles], f"{before}red fish", f"{before}tree"]
     # BM25: the first passage is found by its title's word, or not at all.
     execute(
         lexical.STEP,
@@ -59,7 +60,7 @@ def test_texts_are_read_as_the_corpus_says(titles: str, tmp_path: Path, tiny_mod
     inputs = {"corpus": folder, "tokenizer": tiny_model}
     execute(tokenize.STEP, tokenize.Config(), inputs, {"tokens": tmp_path / "tokens"})
     lengths = np.load(tmp_path / "tokens" / "title_lengths.npy")
-    assert lengths.tolist() == [{"colon": 2, "left_out": 0}.get(titles, 1), 0, 0]
+    assert lengths.tolist() == [{"colon": 2, "sep": 2, "left_out": 0}.get(titles, 1), 0, 0]
 
 
 def test_a_corpus_of_an_unknown_way_is_refused(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_tables_that_ingest_did_not_make_are_found_out(tmp_path: Path) -> None:
         "queries.split.expect_column_values_to_be_in_set",
         "qrels.relevance.expect_column_values_to_be_between",
     }
-    page = render_report([], suites, {bad: 1})
+    page = render_report([], suites, {bad: 1}, {bad: {"train": 1, "dev": 0, "test": 0}})
     assert "<script" not in page and "&lt;script&gt;" in page
 
 

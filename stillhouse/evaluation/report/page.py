@@ -12,6 +12,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stillhouse.corpus.pair_drawing import COLUMNS, OF_SENTENCES, SPAN
 from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.breakdowns import Breakdown
@@ -28,9 +29,14 @@ ORIGINS = {
     "ict": "a sentence → the passage beside its own",
     "bfs": "a sentence of an article’s first section → a passage drawn from the rest of the article",
     "wlp": "a sentence of an article’s first section → a passage drawn from an article that links to it",
+    "title": "the title of an article → its first passage",
+    "heading": "the heading of a section → its first passage",
+    "span": "some words in a row → the passage that has them",
     GENERATED: "a question that a chat model made of a passage → that passage",
 }
 """How the queries of each origin were made, and the passage that answers one."""
+VERBATIM = "a sentence → its own passage"
+"""The same of `ict` in a corpus whose articles have one passage each."""
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
 """Systems whose names say what a retriever is like; other names stand by themselves."""
 SIGNIFICANT = 0.05
@@ -217,14 +223,21 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
     origins, tasks = content.corpus.queries.set_index("query_id")["origin"], by_origin(content.corpus, made)
     judged = origins.reindex(next(iter(made.values.values())).index).value_counts()
     means = made.means()
+    verbatim = bool(content.corpus_facts.get("verbatim", False))
     return {
         "queries": made.queries,
-        "tasks": [(task, text, int(judged[task])) for task, text in ORIGINS.items() if task in tasks],
+        "tasks": [
+            (task, VERBATIM if verbatim and task == "ict" else text, int(judged[task]))
+            for task, text in ORIGINS.items()
+            if task in tasks
+        ],
         "measures": made.measures if content.synthetic else made.measures[:1],
         "rows": [(system, means[system], {task: tasks[task][system] for task in tasks}) for system in made.systems],
-        "verbatim": bool(content.corpus_facts.get("verbatim", False)),
+        "verbatim": verbatim,
+        "spans": SPAN in tasks,
         "of_model": GENERATED in tasks,
-        "of_pairs": bool(tasks.keys() - {GENERATED}),
+        "of_pairs": bool(tasks.keys() & set(OF_SENTENCES)) and not verbatim,
+        "of_names": bool(tasks.keys() & COLUMNS.keys()),
     }
 
 

@@ -132,6 +132,10 @@ class PairMaker:
         lengths_BK = np.stack([text_B - title_B, gap_B - text_B, stop_B - resume_B], axis=1)
         if config.pair_title == "none":
             lengths_BK[:, 0] = 0
+        elif config.pair_title == "sep":  # a corpus with `titles: sep` has some at the title's end already
+            length_B, sep = lengths_BK[:, 0], cache.specials.sep
+            while (ended_B := (length_B > 0) & (cache.ids[title_B + length_B - 1] == sep)).any():
+                length_B -= ended_B
         passage = assemble(
             cache.ids,
             cache.specials,

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.stats import chisquare
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from stillhouse.errors import InputError
@@ -66,13 +66,14 @@ def frame() -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(rows, columns=columns), pd.DataFrame(LINKS, columns=["source", "target"])
 
 
-def write(folder: Path, passages: pd.DataFrame, links: pd.DataFrame) -> TokenCache:
+def write(folder: Path, passages: pd.DataFrame, links: pd.DataFrame, titles: str = "space") -> TokenCache:
     inner = Tokenizer(models.WordPiece({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
     inner.normalizer = normalizers.BertNormalizer()
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, **names)
-    write_tokens(folder, [passages.iloc[:5], passages.iloc[5:]], tokenizer, 144, "en")
+    write_tokens(folder, [passages.iloc[:5], passages.iloc[5:]], tokenizer, 144, "en", titles)
     for name, array in zip(("article", "lead", "links"), article_structure([passages], links)):
         np.save(folder / f"{name}.npy", array)
     return TokenCache.open(folder, SpecialTokens.of(tokenizer))
@@ -239,12 +240,17 @@ def test_ict_keeps_the_sentence_in_its_share_of_the_pairs(cache: TokenCache) -> 
 
 
 @pytest.mark.parametrize("title", ["sep", "space", "none"])
+@pytest.mark.parametrize("titles", ["space", "sep"])
 @pytest.mark.parametrize(("query_length", "passage_length"), [(64, 64), (4, 7), (3, 3), (3, 4), (5, 5)])
-def test_texts_are_cut_and_joined(cache: TokenCache, title: str, query_length: int, passage_length: int) -> None:
+def test_texts_are_cut_and_joined(
+    tmp_path: Path, title: str, titles: str, query_length: int, passage_length: int
+) -> None:
+    cache = write(tmp_path, *frame(), titles)
     config = replace(CONFIG, pair_title=title, query_length=query_length, passage_length=passage_length)
     maker = make(cache, "bfs", config)
     batch = maker(np.repeat(maker.training, 8), np.random.default_rng(0))
-    between = {"sep": ("[SEP]",), "space": (), "none": ()}[title]
+    # A corpus with `titles: sep` has the separator in its tokens, where `space` reads it and `sep` adds no second one.
+    between = {"sep": ("[SEP]",), "space": ("[SEP]",) * (titles == "sep"), "none": ()}[title]
     for i, (source, target) in enumerate(zip(batch.source_B.tolist(), batch.target_B.tolist())):
         _, _, name, sentences = PASSAGES[target]
         head = () if title == "none" else (*words(name), *between)

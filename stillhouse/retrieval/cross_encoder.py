@@ -18,7 +18,7 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.model_folder import CONFIG, load_model, read_config, reads_types, refuse_unusable
+from stillhouse.retrieval.model_folder import CONFIG, keep_layers, load_model, read_config, reads_types, refuse_unusable
 from stillhouse.retrieval.positions import longest_text, refuse_longer
 from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
@@ -60,7 +60,7 @@ class CrossEncoder(nn.Module):
         config = read_config(folder, num_labels=1)
         if layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")
-        config.num_hidden_layers = layers or config.num_hidden_layers
+        keep_layers(config, layers or config.num_hidden_layers)
         model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers > 0).model
         refuse_longer(model, str(folder), max_length=max_length)
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}

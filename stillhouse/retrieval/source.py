@@ -15,7 +15,14 @@ from stillhouse.errors import InputError, is_full_disk
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.encoder_folder import is_bag_of_words
-from stillhouse.retrieval.model_folder import CONFIG, load_model, random_model, read_config, refuse_unusable
+from stillhouse.retrieval.model_folder import (
+    CONFIG,
+    keep_layers,
+    load_model,
+    random_model,
+    read_config,
+    refuse_unusable,
+)
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.positions import refuse_long_prompts, refuse_longer
 from stillhouse.retrieval.settings import NO_MODEL, OWN
@@ -141,7 +148,7 @@ def fetch(
     config = read_config(place)
     if layers > config.num_hidden_layers:
         raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
-    config.num_hidden_layers = layers or config.num_hidden_layers
+    keep_layers(config, layers or config.num_hidden_layers)
     if random_from is None:
         loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers > 0)
         headless = loaded.new_head

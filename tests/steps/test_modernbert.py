@@ -8,16 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from stillhouse.artifacts import digest_files, read_manifest, whole_folder, write_manifest
+from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.context import Context
-from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.cross_encoder import CrossEncoder
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.runs import read_run
@@ -28,24 +27,6 @@ Run = Callable[..., dict[str, Path]]
 LENGTHS = {"query_length": 12, "passage_length": 24}
 TUNING = {"epochs": 100.0, "max_steps": 6, "heldout_every": 2, "batch_size": 4, "learning_rate": 3e-3}
 TUNING |= {"negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
-
-
-@pytest.fixture(scope="module")
-def uneven_corpus(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small corpus with passages of 11 to 21 tokens, all longer than the window of the local layers."""
-    tables = {
-        name: pq.read_table(small_corpus / f"{name}.parquet").to_pydict() for name in ("passages", "queries", "qrels")
-    }
-    texts = tables["passages"]["text"]
-    tables["passages"]["text"] = [
-        text.removesuffix("and grows in the tree") + "and grows in the tree " * (number % 3)
-        for number, text in enumerate(texts)
-    ]
-    folder = tmp_path_factory.mktemp("uneven") / "corpus"
-    with whole_folder(folder) as staging:
-        write_tables(staging, tables)
-        write_manifest(staging, "ingest", {}, {}, {"passages": 24})
-    return folder
 
 
 def losses_of(curves: Path) -> list[float]:

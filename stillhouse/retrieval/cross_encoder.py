@@ -31,6 +31,8 @@ from stillhouse.training.first_token import can_end_in_first_token
 PAIRS_AT_ONCE = 16_384
 OWN_LENGTH = "stillhouse_max_length"
 """Where a folder's configuration says how many tokens a pair has at most."""
+UNSAID_LENGTH = 512
+"""The most tokens of a pair where the folder says nothing: a ModernBERT reads 8,192, which would take the memory."""
 SHORTEST = 8
 """The least that `train-reranker` takes."""
 
@@ -82,7 +84,8 @@ class CrossEncoder(nn.Module):
             # An encoder loads too, with a scoring layer of random numbers.
             raise InputError(f"{folder} holds no scoring layer of one score a pair; {remedy}")
         tokenizer = load_tokenizer(folder)
-        known = (getattr(config, OWN_LENGTH, None) or tokenizer.model_max_length, longest_text(loaded.model))
+        own = getattr(config, OWN_LENGTH, None)
+        known = (own or tokenizer.model_max_length, longest_text(loaded.model), None if own else UNSAID_LENGTH)
         length = min((number for number in known if isinstance(number, int)), default=0)
         if length < SHORTEST:
             raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, too few for a pair; {remedy}")

@@ -188,6 +188,20 @@ def test_loss_and_gradient(
         torch.testing.assert_close(left, right, rtol=0, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_in_bf16_losses_and_gradients_are_near_those_in_fp32(kind: str) -> None:
+    for objective in TABLE:
+        training = BottleneckPretraining(MODELS[kind][0](), objective, "cls").float().eval()
+        batch = batch_of(objective)
+        exact = training(batch)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = training(batch)
+        rounded.backward()
+        torch.testing.assert_close(rounded.float(), exact, rtol=0.03, atol=0.03)
+        gradients = [parameter.grad for parameter in training.parameters() if parameter.grad is not None]
+        assert gradients and all(bool(gradient.isfinite().all()) for gradient in gradients), objective.name
+
+
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("name", [row.name for row in TABLE if row.decoder not in ("none", "skip")])
 def test_decoder_sees_the_encoder_only_through_the_bottleneck(name: str, pooling: str) -> None:

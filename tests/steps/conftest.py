@@ -20,7 +20,7 @@ def retriever(run_step: Callable[..., dict[str, Path]], tiny_model: Path) -> Pat
 
 @pytest.fixture(scope="session")
 def uneven_corpus(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small corpus with passages of two sentences and 13 to 19 tokens, more than the window of `tiny_modernbert`."""
+    """The small corpus with passages of two sentences and 13 to 19 tokens: `tiny_modernbert` has a window of 7."""
     tables = {
         name: pq.read_table(small_corpus / f"{name}.parquet").to_pydict() for name in ("passages", "queries", "qrels")
     }

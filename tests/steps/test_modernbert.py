@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +111,24 @@ def test_a_fetched_model_keeps_the_kinds_of_its_layers_and_reads_short_texts(
     assert SentenceTransformer(str(encoder), device="cpu").max_seq_length == 144
 
 
+def test_a_configuration_in_the_form_of_the_hub_is_cut_too(
+    run_step: Run, tiny_modernbert: Path, tmp_path: Path
+) -> None:
+    """It says how often a layer attends to the whole text, and not what each layer does."""
+    model = Path(shutil.copytree(tiny_modernbert, tmp_path / "hub"))
+    config = json.loads((model / "config.json").read_text())
+    assert config.pop("layer_types") and config.pop("rope_parameters")
+    config |= {"global_attn_every_n_layers": 2, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+    (model / "config.json").write_text(json.dumps(config))
+    encoder = fetched(run_step, model, layers=3)
+    own, cut = (AutoModel.from_pretrained(folder).eval() for folder in (model, encoder))
+    assert cut.config.layer_types == ["full_attention", "sliding_attention", "full_attention"]
+    ids = torch.tensor([[2, *range(5, 20), 3]])
+    with torch.no_grad():
+        expected = own.final_norm(own(input_ids=ids, output_hidden_states=True).hidden_states[3])
+        torch.testing.assert_close(cut(input_ids=ids).last_hidden_state, expected)
+
+
 def test_random_weights_make_a_modernbert(run_step: Run, tiny_modernbert: Path) -> None:
     first, again, other = (
         fetched(run_step, tiny_modernbert, into=str(number), weights="random", weights_seed=seed, layers=3)
@@ -144,6 +163,15 @@ def test_a_cross_encoder_is_trained_and_scores_as_others_do(
     with torch.no_grad():
         own = loaded.eval()(*loaded.pairs(*map(list, zip(*pairs))).batch(range(5), torch.device("cpu")))
     np.testing.assert_allclose(TheirCrossEncoder(str(reranker), device="cpu").predict(pairs), own, atol=1e-5)
+
+
+def test_pairs_of_a_model_of_others_are_cut_at_512_tokens(tiny_modernbert: Path, tmp_path: Path) -> None:
+    """It says only that it reads 8,192, which few machines have the memory for."""
+    AutoModelForSequenceClassification.from_pretrained(tiny_modernbert, num_labels=1).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_modernbert).save_pretrained(tmp_path)
+    model = CrossEncoder.load(tmp_path)
+    assert model.max_length == 512
+    assert model.pairs(["bird"], ["fish " * 2000]).ids.lengths().tolist() == [512]
 
 
 def test_a_killed_training_goes_on_to_the_same_retriever(

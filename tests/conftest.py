@@ -56,6 +56,35 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_modernbert(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ModernBERT of width 32 with random weights and the vocabulary of `tiny_model`, as a bare encoder folder.
+
+    Of its 4 layers the first and the last attend to the whole text, the others to 3 tokens on either side.
+    """
+    import torch
+    from transformers import AutoTokenizer, ModernBertConfig, ModernBertModel
+
+    folder = tmp_path_factory.mktemp("modern") / "model"
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model, local_files_only=True)
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    tokenizer.model_max_length = 8192
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    special = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
+    config = ModernBertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=48,
+        local_attention=6,
+        **special,
+    )
+    ModernBertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus folder of 24 passages about coloured animals, with train, dev and test queries."""
     from itertools import product

@@ -12,10 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers.models.modernbert.modeling_modernbert import apply_rotary_pos_emb
 
 from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of
 from stillhouse.pretraining.objectives import Objective
+from stillhouse.retrieval.model_folder import keep_layers
+
+DROPOUTS = ("hidden_dropout_prob", "dropout", "mlp_dropout")
+"""What configurations call the dropout of a layer's output: BERT's and its like, DistilBERT's, ModernBERT's."""
 
 
 class SelfAttentionDecoder(nn.Module):
@@ -23,12 +28,23 @@ class SelfAttentionDecoder(nn.Module):
 
     With `causal` a position attends to itself and what is before it, and its state predicts its successor: `forward`
     gives the states moved on by one place, so that the state at i is the one that predicts token i (002 eq. 7).
+
+    Layers that attend within a window (ModernBERT's local ones) attend to the whole passage here, or most positions
+    would not see the bottleneck. `final_norm` and `rotary` are those of `heads.Family`.
     """
 
-    def __init__(self, layers: nn.ModuleList, causal: bool) -> None:
+    def __init__(
+        self,
+        layers: nn.ModuleList,
+        causal: bool,
+        final_norm: nn.Module | None = None,
+        rotary: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.layers = layers
         self.causal = causal
+        self.final_norm = final_norm or nn.Identity()
+        self.rotary = rotary
 
     def forward(self, states_BLD: Tensor, attention_BL: Tensor) -> Tensor:
         seen_BLL = attention_BL[:, None, None, :]
@@ -39,8 +55,23 @@ class SelfAttentionDecoder(nn.Module):
         additive = torch.zeros(seen_BLL.shape, dtype=states_BLD.dtype, device=states_BLD.device)
         additive.masked_fill_(~seen_BLL, lowest)
         for layer in self.layers:
-            states_BLD = layer(states_BLD, additive)
+            turns = {}
+            if self.rotary is not None:
+                turns["position_embeddings"] = turns_of(self.rotary, states_BLD, str(layer.attention_type))
+            states_BLD = layer(states_BLD, additive, **turns)
+        states_BLD = self.final_norm(states_BLD)
         return states_BLD.roll(1, dims=1) if self.causal else states_BLD
+
+
+Turns = tuple[Tensor, Tensor]
+"""Cosines and sines [1, L, K] of the angles by which positions turn queries and keys."""
+
+
+def turns_of(rotary: nn.Module, states_BLD: Tensor, kind: str) -> Turns:
+    """The turns of a passage from its first token on; `kind` is a layer's `attention_type`."""
+    position_1L = torch.arange(states_BLD.shape[1], device=states_BLD.device)[None]
+    cosine_1LK, sine_1LK = rotary(states_BLD, position_1L, kind)
+    return cosine_1LK, sine_1LK
 
 
 class EnhancedDecoder(nn.Module):
@@ -48,10 +79,21 @@ class EnhancedDecoder(nn.Module):
 
     `forward(query_BLD, content_BLD, hidden_BLL)`: position i reads content j unless `hidden_BLL[:, i, j]`. The first
     state of the content is the bottleneck, as in RetroMAE; 002 eq. 8 leaves that open. All layers read one content.
+    With `rotary` queries know their position by its turn, as those of the encoder do.
     """
 
-    def __init__(self, layers: int, width: int, heads: int, inner: int, dropout: float, spread: float) -> None:
+    def __init__(
+        self,
+        layers: int,
+        width: int,
+        heads: int,
+        inner: int,
+        dropout: float,
+        spread: float,
+        rotary: nn.Module | None = None,
+    ) -> None:
         super().__init__()
+        self.rotary = rotary
         self.layers = nn.ModuleList(CrossAttentionLayer(width, heads, inner, dropout) for _ in range(layers))
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -59,8 +101,11 @@ class EnhancedDecoder(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, query_BLD: Tensor, content_BLD: Tensor, hidden_BLL: Tensor) -> Tensor:
+        turns = None
+        if self.rotary is not None:
+            turns = turns_of(self.rotary, query_BLD, "full_attention")
         for layer in self.layers:
-            query_BLD = layer(query_BLD, content_BLD, hidden_BLL)
+            query_BLD = layer(query_BLD, content_BLD, hidden_BLL, turns)
         return query_BLD
 
 
@@ -79,11 +124,13 @@ class CrossAttentionLayer(nn.Module):
         self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
         self.output_norm = nn.LayerNorm(width, eps=1e-12)
 
-    def forward(self, query_BLD: Tensor, content_BLD: Tensor, hidden_BLL: Tensor) -> Tensor:
+    def forward(self, query_BLD: Tensor, content_BLD: Tensor, hidden_BLL: Tensor, turns: Turns | None = None) -> Tensor:
         query_BHLK, key_BHLK, value_BHLK = (
             linear(states_BLD).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for linear, states_BLD in ((self.query, query_BLD), (self.key, content_BLD), (self.value, content_BLD))
         )
+        if turns is not None:
+            query_BHLK, key_BHLK = apply_rotary_pos_emb(query_BHLK, key_BHLK, *turns)
         read_BHLK = functional.scaled_dot_product_attention(
             query_BHLK,
             key_BHLK,
@@ -108,28 +155,30 @@ def make_decoder(model: PreTrainedModel, objective: Objective) -> nn.Module:
         config = model.config
         sizes = (config.hidden_size, config.num_attention_heads)
         inner = int(getattr(config, "intermediate_size", 0) or config.hidden_dim)
-        dropout = float(getattr(config, "hidden_dropout_prob", getattr(config, "dropout", 0.1)))
-        return EnhancedDecoder(objective.decoder_layers, *sizes, inner, dropout, float(config.initializer_range))
+        dropout = next(float(getattr(config, name)) for name in DROPOUTS if hasattr(config, name))
+        spread = float(config.initializer_range)
+        rotary = copy.deepcopy(family_of(model).rotary(model))
+        return EnhancedDecoder(objective.decoder_layers, *sizes, inner, dropout, spread, rotary)
     assert objective.decoder in ("bidirectional", "causal", "skip"), objective.decoder
-    return SelfAttentionDecoder(_layers(model, objective), objective.decoder == "causal")
+    return _self_attention(model, objective)
 
 
-def _layers(model: PreTrainedModel, objective: Objective) -> nn.ModuleList:
-    """Copies of the encoder's last layers (the authors' code of 001), or new ones (003 §3.1)."""
+def _self_attention(model: PreTrainedModel, objective: Objective) -> SelfAttentionDecoder:
+    """Copies of the encoder's last layers (the authors' code of 001), or new ones (003 §3.1), and what follows them."""
+    causal = objective.decoder == "causal"
     if objective.decoder_init == "random":
-        fresh = AutoModelForMaskedLM.from_config(_shallow(model, objective.decoder_layers))
-        return family_of(fresh).layers(fresh)
+        config = copy.deepcopy(model.config)
+        keep_layers(config, objective.decoder_layers)
+        fresh = AutoModelForMaskedLM.from_config(config)
+        family = family_of(fresh)
+        return SelfAttentionDecoder(family.layers(fresh), causal, family.final_norm(fresh), family.rotary(fresh))
     assert objective.decoder_init == "last_layers", objective.decoder_init
-    layers = family_of(model).layers(model)
+    family = family_of(model)
+    layers = family.layers(model)
     if len(layers) < objective.decoder_layers:
         raise InputError(
             f"objective {objective.name!r} copies the encoder's last {objective.decoder_layers} layers, but it has "
             f"{len(layers)}; take a deeper model, or set decoder_init to random"
         )
-    return copy.deepcopy(layers[-objective.decoder_layers :])
-
-
-def _shallow(model: PreTrainedModel, layers: int) -> object:
-    config = copy.deepcopy(model.config)
-    config.num_hidden_layers = layers
-    return config
+    last = layers[-objective.decoder_layers :]
+    return SelfAttentionDecoder(*copy.deepcopy((last, causal, family.final_norm(model), family.rotary(model))))

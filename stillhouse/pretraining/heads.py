@@ -25,12 +25,18 @@ class Family:
     `layers`: its Transformer layers; `embed`: from ids [B, L] to what the first layer reads [B, L, D]; `positions`:
     from a length L to the position embeddings [L, D] of a passage without padding, as wide as the layers; `transform`:
     the head before the output matrix, from states [N, D] to [N, E], where E is the width of the word embeddings.
+
+    Two parts that BERT lacks: `final_norm`, what follows the last layer, and `rotary`, by which every layer turns its
+    queries and keys: `rotary(states [B, L, D], positions [1, L], layer.attention_type)` gives cosines and sines
+    [1, L, K], with K the width of a head.
     """
 
     layers: Callable[[Any], nn.ModuleList]
     embed: Callable[[Any], Function]
     positions: Callable[[Any], Callable[[int], Tensor]]
     transform: Callable[[Any], Function]
+    final_norm: Callable[[Any], nn.Module] = lambda model: nn.Identity()
+    rotary: Callable[[Any], nn.Module | None] = lambda model: None
 
 
 def _electra_embed(model: Any) -> Function:
@@ -52,6 +58,11 @@ def _electra_positions(model: Any) -> Callable[[int], Tensor]:
         return table
     # The projection's bias belongs to the sum of all embeddings, not to the position alone.
     return lambda length: table(length) @ model.electra.embeddings_project.weight.T
+
+
+def _no_positions(model: Any) -> Callable[[int], Tensor]:
+    """A model with rotary positions adds nothing to its embeddings."""
+    return lambda length: model.get_input_embeddings().weight.new_zeros(length, model.config.hidden_size)
 
 
 def _roberta_transform(model: Any) -> Function:
@@ -91,6 +102,14 @@ FAMILIES: dict[str, Family] = {
         positions=_positions,
         transform=_distilbert_transform,
     ),
+    "modernbert": Family(
+        layers=lambda model: model.model.layers,
+        embed=lambda model: model.model.embeddings,
+        positions=_no_positions,
+        transform=lambda model: model.head,
+        final_norm=lambda model: model.model.final_norm,
+        rotary=lambda model: model.model.rotary_emb,
+    ),
 }
 
 
@@ -103,9 +122,10 @@ def family_of(model: PreTrainedModel) -> Family:
 
 
 def output_matrix(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
-    """The output weights [V, E], often the word embeddings themselves, and the bias [V]."""
+    """The output weights [V, E], often the word embeddings themselves, and the bias [V], zeros where there is none."""
     output: Any = model.get_output_embeddings()
-    return output.weight, output.bias
+    bias_V = output.bias
+    return output.weight, output.weight.new_zeros(len(output.weight)) if bias_V is None else bias_V
 
 
 def head_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:

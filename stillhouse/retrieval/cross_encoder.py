@@ -19,7 +19,7 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.model_folder import CONFIG, load_model, read_config, reads_types, refuse_unusable
+from stillhouse.retrieval.model_folder import CONFIG, keep_layers, load_model, read_config, reads_types, refuse_unusable
 from stillhouse.retrieval.positions import longest_text, refuse_longer
 from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
@@ -32,6 +32,8 @@ from stillhouse.training.first_token import can_end_in_first_token
 PAIRS_AT_ONCE = 16_384
 OWN_LENGTH = "stillhouse_max_length"
 """Where a folder's configuration says how many tokens a pair has at most."""
+UNSAID_LENGTH = 512
+"""The most tokens of a pair where the folder says nothing: a ModernBERT reads 8,192, which would take the memory."""
 SHORTEST = 8
 """The least that `train-reranker` takes."""
 
@@ -61,7 +63,7 @@ class CrossEncoder(nn.Module):
         config = read_config(folder, num_labels=1)
         if layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")
-        config.num_hidden_layers = layers or config.num_hidden_layers
+        keep_layers(config, layers or config.num_hidden_layers)
         model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers > 0).model
         refuse_longer(model, str(folder), max_length=max_length)
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
@@ -83,7 +85,8 @@ class CrossEncoder(nn.Module):
             # An encoder loads too, with a scoring layer of random numbers.
             raise InputError(f"{folder} holds no scoring layer of one score a pair; {remedy}")
         tokenizer = load_tokenizer(folder)
-        known = (getattr(config, OWN_LENGTH, None) or tokenizer.model_max_length, longest_text(loaded.model))
+        own = getattr(config, OWN_LENGTH, None)
+        known = (own or tokenizer.model_max_length, longest_text(loaded.model), None if own else UNSAID_LENGTH)
         length = min((number for number in known if isinstance(number, int)), default=0)
         if length < SHORTEST:
             raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, too few for a pair; {remedy}")

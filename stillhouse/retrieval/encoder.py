@@ -31,7 +31,7 @@ from stillhouse.retrieval.positions import longest_text, refuse_longer
 from stillhouse.retrieval.settings import InferenceConfig
 from stillhouse.retrieval.side_by_side import side_by_side, threads_of
 from stillhouse.retrieval.tokenizer_files import load_tokenizer
-from stillhouse.retrieval.towers import Role, Tower, TransformerTower
+from stillhouse.retrieval.towers import BagOfWordsTower, Role, Tower, TransformerTower
 from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.precision import autocast, computed_in
 
@@ -141,6 +141,14 @@ class BiEncoder(nn.Module):
     def width(self) -> int:
         """Width of the vectors."""
         return self.tower("passage").width
+
+    def draw_bags(self, seed: int) -> None:
+        """Draws the parameters of bags of words anew; two towers get the same ones. Torch's random state stays."""
+        for role, tower in self.towers.items():
+            assert isinstance(tower, BagOfWordsTower)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                self.towers[role] = tower.drawn_anew()
 
     def forward(self, ids_BL: Tensor, mask_BL: Tensor, role: Role) -> Tensor:
         vectors_BD = self.tower(role)(ids_BL, mask_BL).float()

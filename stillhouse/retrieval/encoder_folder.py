@@ -54,8 +54,8 @@ def refuse_bag_of_words(folder: Path) -> None:
     """Refuses a BoW-MLP folder where a Transformer or its language-model head is needed."""
     if is_bag_of_words(folder):
         raise InputError(
-            f"{folder} is a bag of words (bow_mlp), without a Transformer or a language-model head; start from an "
-            "encoder of `stillhouse fetch-model`, or of `stillhouse pretrain` with pair_encoder transformer"
+            f"{folder} is a bag of words (bow_mlp), without a Transformer or a language-model head; give a "
+            "Transformer, as `stillhouse fetch-model` fetches it by a name such as bert-base-uncased"
         )
 
 

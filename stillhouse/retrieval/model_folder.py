@@ -82,6 +82,14 @@ def read_config(folder: Path, **changes: Any) -> PreTrainedConfig:
     return config
 
 
+def keep_layers(config: PreTrainedConfig, count: int) -> None:
+    """Makes a configuration that of its first `count` layers."""
+    config.num_hidden_layers = count
+    kinds = getattr(config, "layer_types", None)  # ModernBERT's layers attend globally or locally
+    if kinds is not None:
+        config.layer_types = kinds[:count]
+
+
 def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None, *, cut: bool = False) -> LoadedModel:
     """Loads a model of an auto class (`AutoModel`, `AutoModelForMaskedLM`, ...) in float32.
 

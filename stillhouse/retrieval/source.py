@@ -14,12 +14,20 @@ from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError, is_full_disk
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.model_folder import CONFIG, load_model, random_model, read_config, refuse_unusable
+from stillhouse.retrieval.encoder_folder import is_bag_of_words
+from stillhouse.retrieval.model_folder import (
+    CONFIG,
+    keep_layers,
+    load_model,
+    random_model,
+    read_config,
+    refuse_unusable,
+)
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.positions import refuse_long_prompts, refuse_longer
 from stillhouse.retrieval.settings import NO_MODEL, OWN
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.retrieval.towers import TransformerTower
 
 PACKAGE = "package:"
 WEIGHTS = "*.safetensors"
@@ -51,8 +59,7 @@ def locate(name: str) -> str:
         return str(_in_package(name.removeprefix(PACKAGE)))
     folder = Path(name)
     if folder.is_dir():
-        refuse_bag_of_words(folder)
-        if not (folder / "config.json").is_file():
+        if not (folder / CONFIG).is_file() and not is_bag_of_words(folder):
             raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
         return str(folder)
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
@@ -108,12 +115,15 @@ def fetch(
 
     Pooling and prompts are the model's where they are "own". With `layers` only the first so many Transformer layers
     are kept. A language-model head comes along where the source has one (fact `lm_head` "trained"), else the
-    encoder is written bare ("absent"). Two towers come along as they are. With the seed `random_from` the source
-    gives its configuration and tokenizer alone, and a bare encoder's parameters are drawn from the seed. Raises
-    `InputError` when the source cannot be read.
+    encoder is written bare ("absent"). Two towers and bags of words (bow_mlp) come along whole. With the seed
+    `random_from` the source gives its configuration and tokenizer alone, and a bare encoder's parameters are drawn from
+    the seed. Raises `InputError` when the source cannot be read, and for settings that it has no use for.
     """
     source = locate(name)
     place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
+    bag = is_bag_of_words(place)
+    if bag and not Path(source).is_dir():
+        place = downloaded(source)  # only a bag's weights say how wide it is
     settings = read_settings(place)
     settings = replace(
         settings,
@@ -122,14 +132,23 @@ def fetch(
         query_prompt=settings.query_prompt if query_prompt == OWN else query_prompt,
         passage_prompt=settings.passage_prompt if passage_prompt == OWN else passage_prompt,
     )
+    if bag:
+        if layers or pooling != OWN:
+            raise InputError(
+                f"{name} is a bag of words (bow_mlp), which has no Transformer layers and no pooling to choose; leave "
+                "layers at 0 and pooling at own"
+            )
+        return _fetch_whole(place, settings, folder, random_from)
     if random_from is not None:
         _refuse_more_than_a_transformer(name, settings)
     if settings.towers == "separate":
-        return _fetch_towers(place, layers, pooling, settings, folder)
+        if layers or pooling != OWN:
+            raise InputError(f"{name} has two towers, which are taken whole; leave layers at 0 and pooling at own")
+        return _fetch_whole(place, settings, folder)
     config = read_config(place)
     if layers > config.num_hidden_layers:
         raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
-    config.num_hidden_layers = layers or config.num_hidden_layers
+    keep_layers(config, layers or config.num_hidden_layers)
     if random_from is None:
         loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers > 0)
         headless = loaded.new_head
@@ -166,22 +185,29 @@ def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> Non
         )
 
 
-def _fetch_towers(
-    source: Path, layers: int, pooling: str, settings: EncoderSettings, folder: Path
+def _fetch_whole(
+    source: Path, settings: EncoderSettings, folder: Path, random_from: int | None = None
 ) -> dict[str, object]:
-    if layers or pooling != OWN:
-        raise InputError(f"{source} has two towers, which are taken whole; leave layers at 0 and pooling at own")
+    """Writes an encoder's towers as they are; those of a bag of words drawn anew where there is a seed."""
     torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
     changed = ("query_length", "passage_length", "query_prompt", "passage_prompt")
     encoder = BiEncoder.load(source, **{name: getattr(settings, name) for name in changed})
+    if random_from is not None:
+        encoder.draw_bags(random_from)
     refuse_long_prompts(encoder.tokenizer, settings)
     encoder.save(folder)
-    config = read_config(folder)
-    return {
-        "lm_head": "absent",
-        "layers": int(config.num_hidden_layers),
-        "width": int(config.hidden_size),
-        "pooling": encoder.settings.pooling,
+    passage = encoder.tower("passage")
+    facts: dict[str, object] = {"lm_head": "absent"}
+    if isinstance(passage, TransformerTower):
+        config = passage.encoder.config
+        facts |= {
+            "layers": int(config.num_hidden_layers),
+            "width": int(config.hidden_size),
+            "pooling": encoder.settings.pooling,
+        }
+    else:
+        facts["width"] = encoder.width
+    return facts | {
         "query_prompt": settings.query_prompt,
         "passage_prompt": settings.passage_prompt,
         "parameters": sum(parameter.numel() for parameter in encoder.parameters()),

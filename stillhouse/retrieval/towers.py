@@ -76,5 +76,11 @@ class BagOfWordsTower(nn.Module):
         vectors_BD: Tensor = self.output(torch.tanh(self.hidden(mean_BD)))
         return vectors_BD
 
+    def drawn_anew(self) -> BagOfWordsTower:
+        """A tower of the same sizes, its parameters drawn from torch's random state as those of any new one are."""
+        vocabulary, embedding = self.embedding.weight.shape
+        added = tuple(self.get_buffer("added").tolist())
+        return BagOfWordsTower(vocabulary, added, self.width, embedding, self.hidden.out_features)
+
 
 Tower = TransformerTower | BagOfWordsTower

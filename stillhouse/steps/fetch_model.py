@@ -72,11 +72,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         random_from=config.weights_seed if random else None,
     )
     name = f"{config.model} with random weights" if random else config.model
-    return Report(
-        f"{name}: {facts['layers']} layers of width {facts['width']}, {facts['pooling']} pooling, "
-        f"language-model head {facts['lm_head']}",
-        facts=facts,
+    kind = (
+        f"{facts['layers']} layers of width {facts['width']}, {facts['pooling']} pooling"
+        if "layers" in facts
+        else f"a bag of words that makes vectors of width {facts['width']}"
     )
+    return Report(f"{name}: {kind}, language-model head {facts['lm_head']}", facts=facts)
 
 
 STEP = Step(

@@ -63,11 +63,15 @@ def mean_tokens(words: Sequence[int], cut: int) -> float:
 
 
 def layer_weights(config: Mapping[str, Any]) -> int:
-    """The weights of a transformer's layers: four square matrices of attention and two of the feed-forward part."""
+    """The weights of a transformer's layers: four square matrices of attention and two of the feed-forward part.
+
+    A gated feed-forward part, which ModernBERT has, is of three.
+    """
     width = int(config.get("hidden_size") or config["dim"])
     inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * width)
     layers = int(config.get("num_hidden_layers") or config["n_layers"])
-    return layers * (4 * width * width + 2 * width * inner)
+    matrices = 3 if config.get("model_type") == "modernbert" else 2
+    return layers * (4 * width * width + matrices * width * inner)
 
 
 def predicted_seconds(step: str, config: Any, scale: Scale) -> float:

@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 
-from stillhouse.training.unpadded import MODEL_TYPES, Row, kind_of
+from stillhouse.training.unpadded import Row, kind_of
 
+MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
+"""The models whose last layer is known here; others compute every token."""
 FIRST = 8
 """Tokens of a padded text that are computed: the first and those behind it. A matrix of one row is multiplied by other
 code than one of many, so that a text by itself would have other last bits than among others."""

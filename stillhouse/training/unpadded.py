@@ -26,7 +26,7 @@ from stillhouse.training.settings import PADDING
 
 IMPLEMENTATION = "stillhouse_unpadded"
 """What Transformers calls the attention of this file."""
-MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta")
+MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
 """The models whose attention Transformers lets others compute, and whose positions can be told to them."""
 
 
@@ -117,7 +117,7 @@ def unpadded_forward(encoder: PreTrainedModel) -> Callable[..., Any]:
     def forward(input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None, **options: Any) -> Any:
         assert options.get("position_ids") is None and options.get("inputs_embeds") is None
         row = Row.of(attention_mask)
-        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}  # DistilBERT knows of none
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}  # some models have none
         if len(row.place_T) == attention_mask.numel():
             return padded(input_ids, attention_mask=None, **types, **options)
         options |= {name: row.pack(types_BL) for name, types_BL in types.items()}
@@ -167,9 +167,15 @@ def attention(
     dropout: float = 0.0,
     *,
     row: Row,
+    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention within the texts of a row, [1, T, H, K], as Transformers asks for it."""
+    """Attention within the texts of a row, [1, T, H, K], as Transformers asks for it.
+
+    With `sliding_window` a token attends to those fewer than so many places away (ModernBERT's local layers).
+    """
+    if sliding_window is not None and max(row.lengths) > sliding_window:
+        return _within_window(query_1HTK, key_1HTK, value_1HTK, row, scaling, dropout, sliding_window), None
     compute = _jagged if query_1HTK.is_cuda else _text_by_text
     return compute(query_1HTK, key_1HTK, value_1HTK, row, scaling, dropout), None
 
@@ -186,15 +192,29 @@ def _text_by_text(
     return torch.cat(read, dim=2).transpose(1, 2)
 
 
+def _within_window(
+    query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float, near: int
+) -> Tensor:
+    """Text by text, a mask for those longer than the window; the flash kernel for a row of texts takes no mask."""
+    place_L = torch.arange(max(row.lengths), device=query_1HTK.device)
+    seen_LL = (place_L[:, None] - place_L).abs() < near
+    parts = (each.split(row.lengths, dim=2) for each in (query_1HTK, key_1HTK, value_1HTK))
+    read = []
+    for length, query, key, value in zip(row.lengths, *parts):
+        mask = seen_LL[:length, :length] if length > near else None
+        read.append(scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling))
+    return torch.cat(read, dim=2).transpose(1, 2)
+
+
 def _jagged(
     query_1HTK: Tensor, key_1HTK: Tensor, value_1HTK: Tensor, row: Row, scaling: float | None, dropout: float
 ) -> Tensor:
     """All texts in one call; on a GPU that is the flash kernel for sequences of different lengths."""
     bounds = torch.tensor([0, *accumulate(row.lengths)], device=query_1HTK.device)
-    shortest, longest = min(row.lengths), max(row.lengths)  # told, or the device would be asked
+    shortest, longest = min(row.lengths), max(row.lengths)  # given, or the device would be asked
     query, key, value = (
         torch.nested.nested_tensor_from_jagged(
-            each[0].transpose(0, 1), bounds, min_seqlen=shortest, max_seqlen=longest
+            each[0].transpose(0, 1).contiguous(), bounds, min_seqlen=shortest, max_seqlen=longest
         ).transpose(1, 2)
         for each in (query_1HTK, key_1HTK, value_1HTK)
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM
+from slow_models import WINDOW, SlowBert, SlowModernBert, gelu
+from torch import Tensor
+from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel
 
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
 from stillhouse.pretraining.heads import head_parameters
@@ -22,6 +22,30 @@ from stillhouse.training.unpadded import without_padding
 
 CLS, SEP, PAD = 2, 3, 0
 VOCABULARY, WIDTH, HEADS = 50, 16, 2
+
+
+def modern_model() -> ModernBertForMaskedLM:
+    """Of its three layers that in the middle attends within a window."""
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=WIDTH,
+        num_hidden_layers=3,
+        num_attention_heads=HEADS,
+        intermediate_size=24,
+        max_position_embeddings=16,
+        local_attention=2 * WINDOW,
+        global_attn_every_n_layers=2,
+        initializer_range=0.3,
+        pad_token_id=PAD,
+    )
+    return ModernBertForMaskedLM(config).double()
+
+
+MODELS: dict[str, tuple[Callable[[], PreTrainedModel], type[SlowBert]]] = {
+    "bert": (lambda: tiny_model(), SlowBert),
+    "modernbert": (modern_model, SlowModernBert),
+}
 
 
 def tiny_model(layers: int = 3) -> BertForMaskedLM:
@@ -67,75 +91,12 @@ def batch_of(objective: Objective) -> CorruptedBatch:
     return CorruptedBatch(ids, attention, special, encoder, decoder, hidden)
 
 
-def slow_norm(norm: nn.Module, states: Tensor) -> Tensor:
-    centred = states - states.mean(-1, keepdim=True)
-    return centred / (centred.pow(2).mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight + norm.bias
-
-
-def gelu(x: Tensor) -> Tensor:
-    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
-
-
-def slow_attention(layer: nn.Module, query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
-    """What each position reads, [l, D]; `seen` bool [l, l]."""
-    size = WIDTH // HEADS
-    read = []
-    for head in range(HEADS):
-        part = slice(head * size, (head + 1) * size)
-        exponents = (query[:, part] @ key[:, part].T / math.sqrt(size)).exp() * seen
-        read.append(exponents / exponents.sum(1, keepdim=True) @ value[:, part])
-    return torch.cat(read, 1)
-
-
-def slow_layer(layer: nn.Module, states: Tensor, causal: bool = False) -> Tensor:
-    """One post-norm Transformer layer on one passage without padding, [l, D]."""
-    attention = layer.attention.self
-    query, key, value = (
-        (states @ linear.weight.T + linear.bias) for linear in (attention.query, attention.key, attention.value)
-    )
-    seen = torch.ones(len(states), len(states), dtype=torch.float64)
-    if causal:
-        for i in range(len(states)):
-            seen[i, i + 1 :] = 0
-    read = slow_attention(layer, query, key, value, seen)
-    dense = layer.attention.output.dense
-    states = slow_norm(layer.attention.output.LayerNorm, states + read @ dense.weight.T + dense.bias)
-    wide = gelu(states @ layer.intermediate.dense.weight.T + layer.intermediate.dense.bias)
-    narrow = wide @ layer.output.dense.weight.T + layer.output.dense.bias
-    return slow_norm(layer.output.LayerNorm, states + narrow)
-
-
-def slow_enhanced(layer: nn.Module, query: Tensor, content: Tensor, hidden: Tensor) -> Tensor:
-    """RetroMAE's decoder layer on one passage without padding, [l, D]."""
-    q, k, v = (
-        states @ linear.weight.T + linear.bias
-        for linear, states in ((layer.query, query), (layer.key, content), (layer.value, content))
-    )
-    read = slow_attention(layer, q, k, v, (~hidden).double())
-    states = slow_norm(layer.attention_norm, query + read @ layer.out.weight.T + layer.out.bias)
-    wide = gelu(states @ layer.wide.weight.T + layer.wide.bias)
-    return slow_norm(layer.output_norm, states + wide @ layer.narrow.weight.T + layer.narrow.bias)
-
-
-def slow_embed(model: BertForMaskedLM, ids: Tensor) -> Tensor:
-    tables = model.bert.embeddings
-    total = tables.word_embeddings.weight[ids] + tables.position_embeddings.weight[: len(ids)]
-    return slow_norm(tables.LayerNorm, total + tables.token_type_embeddings.weight[0])
-
-
-def slow_log_probabilities(model: BertForMaskedLM, states: Tensor) -> Tensor:
-    transform = model.cls.predictions.transform
-    inner = slow_norm(transform.LayerNorm, gelu(states @ transform.dense.weight.T + transform.dense.bias))
-    logits = inner @ model.bert.embeddings.word_embeddings.weight.T + model.cls.predictions.bias
-    return logits - logits.exp().sum(-1, keepdim=True).log()
-
-
 def slow_prediction(
-    training: BottleneckPretraining, states: Tensor, ids: Tensor, corrupted: Tensor, where: list[int]
+    training: BottleneckPretraining, slow: SlowBert, states: Tensor, ids: Tensor, corrupted: Tensor, where: list[int]
 ) -> Tensor:
     """The mean loss over the positions `where` of one passage."""
     if training.replaced_head is None:
-        log_p = slow_log_probabilities(training.model, states)
+        log_p = slow.log_probabilities(states)
         return -sum(log_p[i, ids[i]] for i in where) / len(where)
     head = training.replaced_head
     total = torch.zeros((), dtype=torch.float64)
@@ -152,25 +113,26 @@ BAG = {"bow", "bow_importance", "cdmae_bow"}
 NO_DECODER = {"mlm", "bow", "bow_importance"}
 
 
-def slow_loss(training: BottleneckPretraining, batch: CorruptedBatch, name: str, pooling: str) -> Tensor:
+def slow_loss(
+    training: BottleneckPretraining, slow: SlowBert, batch: CorruptedBatch, name: str, pooling: str
+) -> Tensor:
     """The formulas of the papers, passage by passage and token by token."""
-    model = training.model
     total = torch.zeros((), dtype=torch.float64)
     for row in range(len(batch.ids_BL)):
         size = int(batch.attention_BL[row].sum())
         ids, given = batch.ids_BL[row, :size], batch.encoder.ids_BL[row, :size]
-        layers = [slow_embed(model, given)]
-        for layer in model.bert.encoder.layer:
-            layers.append(slow_layer(layer, layers[-1]))
+        layers = slow.hidden_states(given)
         states = layers[-1]
         h = states[0] if pooling == "cls" else states.mean(0)
         inner = batch.encoder.mask_BL[row].nonzero().flatten().tolist()
         tokens = list(range(1, size - 1))
         if name != "autoencoder":
-            total = total + slow_prediction(training, states, ids, given, tokens if name in ALL_POSITIONS else inner)
+            total = total + slow_prediction(
+                training, slow, states, ids, given, tokens if name in ALL_POSITIONS else inner
+            )
         if name in BAG:
             bag = sorted({int(token) for token in ids[1:-1]})
-            logits = model.bert.embeddings.word_embeddings.weight @ h
+            logits = slow.words @ h
             log_q = logits - logits.exp().sum().log()
             total = total - sum(log_q[token] for token in bag) / len(bag)
         if name in NO_DECODER:
@@ -182,21 +144,19 @@ def slow_loss(training: BottleneckPretraining, batch: CorruptedBatch, name: str,
         else:
             assert batch.decoder is not None
             read = batch.decoder.ids_BL[row, :size]
-            states = torch.cat([bottleneck[None], slow_embed(model, read)[1:]])
+            states = torch.cat([bottleneck[None], slow.embed(read)[1:]])
             where = batch.decoder.mask_BL[row].nonzero().flatten().tolist()
         if name == "enhanced_decoding":
             assert batch.hidden_BLL is not None
-            query = bottleneck + model.bert.embeddings.position_embeddings.weight[:size]
             hidden = batch.hidden_BLL[row, :size, :size]
-            states = slow_enhanced(training.decoder.layers[0], query, states, hidden)
+            states = slow.enhanced(training.decoder.layers[0], slow.query_of(bottleneck, size), states, hidden)
             where = tokens
         else:
-            for layer in training.decoder.layers:
-                states = slow_layer(layer, states, causal=name == "auto_regression")
+            states = slow.decoded(training.decoder, states, causal=name == "auto_regression")
         if name == "auto_regression":  # the state before a token predicts it
             states, where = torch.cat([states[:1], states[:-1]]), tokens
         total = total + slow_prediction(
-            training, states, ids, read, tokens if name in ALL_POSITIONS | {"autoencoder"} else where
+            training, slow, states, ids, read, tokens if name in ALL_POSITIONS | {"autoencoder"} else where
         )
     return total / len(batch.ids_BL)
 
@@ -204,8 +164,12 @@ def slow_loss(training: BottleneckPretraining, batch: CorruptedBatch, name: str,
 @pytest.mark.parametrize("padded", [nullcontext, without_padding], ids=["padded", "unpadded"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("objective", TABLE, ids=lambda objective: objective.name)
-def test_loss_and_gradient(objective: Objective, pooling: str, padded: Callable[..., AbstractContextManager]) -> None:
-    training = BottleneckPretraining(tiny_model(), objective, pooling).double()
+@pytest.mark.parametrize("kind", MODELS)
+def test_loss_and_gradient(
+    kind: str, objective: Objective, pooling: str, padded: Callable[..., AbstractContextManager]
+) -> None:
+    make, slow_kind = MODELS[kind]
+    training = BottleneckPretraining(make(), objective, pooling).double()
     # A trained head has a bias, and a copied decoder drifts from the layers that it was copied from.
     with torch.no_grad():
         for parameter in training.parameters():
@@ -213,7 +177,7 @@ def test_loss_and_gradient(objective: Objective, pooling: str, padded: Callable[
     batch = batch_of(objective)
     with padded(training):
         loss = training(batch)
-    slow = slow_loss(training, batch, objective.name, pooling)
+    slow = slow_loss(training, slow_kind(training.model), batch, objective.name, pooling)
     torch.testing.assert_close(loss, slow, rtol=0, atol=1e-5)
     parameters = dict(training.named_parameters())
     got = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
@@ -222,6 +186,20 @@ def test_loss_and_gradient(objective: Objective, pooling: str, padded: Callable[
         zero = torch.zeros_like(parameters[name])
         left, right = (zero if grad is None else grad for grad in (left, right))
         torch.testing.assert_close(left, right, rtol=0, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_in_bf16_losses_and_gradients_are_near_those_in_fp32(kind: str) -> None:
+    for objective in TABLE:
+        training = BottleneckPretraining(MODELS[kind][0](), objective, "cls").float().eval()
+        batch = batch_of(objective)
+        exact = training(batch)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = training(batch)
+        rounded.backward()
+        torch.testing.assert_close(rounded.float(), exact, rtol=0.03, atol=0.03)
+        gradients = [parameter.grad for parameter in training.parameters() if parameter.grad is not None]
+        assert gradients and all(bool(gradient.isfinite().all()) for gradient in gradients), objective.name
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -331,13 +309,11 @@ def test_the_mean_over_all_positions_of_the_batch() -> None:
     """As the code of 001 on one GPU: 10 tokens of three passages weigh the same, where eq. 2 weighs passages."""
     objective = find_objective("simlm")
     training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(loss_mean="token")).double()
-    batch = batch_of(objective)
+    batch, slow = batch_of(objective), SlowBert(training.model)
     total, count = torch.zeros((), dtype=torch.float64), 0
     for row, size in enumerate(batch.attention_BL.sum(1).tolist()):
-        states = slow_embed(training.model, batch.encoder.ids_BL[row, :size])
-        for layer in training.model.bert.encoder.layer:
-            states = slow_layer(layer, states)
-        log_p = slow_log_probabilities(training.model, states)
+        states = slow.hidden_states(batch.encoder.ids_BL[row, :size])[-1]
+        log_p = slow.log_probabilities(states)
         for i in range(1, size - 1):
             total, count = total - log_p[i, batch.ids_BL[row, i]], count + 1
     torch.testing.assert_close(training.parts(batch)["encoder"], total / count, rtol=0, atol=1e-5)
@@ -347,13 +323,11 @@ def test_the_bag_of_words_through_the_whole_head() -> None:
     """The authors' code of 002 has the language-model head where eq. 11 has the word embeddings."""
     objective = find_objective("bow")
     training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(bag_logits="head")).double()
-    batch = batch_of(objective)
+    batch, slow = batch_of(objective), SlowBert(training.model)
     total = torch.zeros((), dtype=torch.float64)
     for row, size in enumerate(batch.attention_BL.sum(1).tolist()):
-        states = slow_embed(training.model, batch.encoder.ids_BL[row, :size])
-        for layer in training.model.bert.encoder.layer:
-            states = slow_layer(layer, states)
-        log_q = slow_log_probabilities(training.model, states[:1])[0]
+        states = slow.hidden_states(batch.encoder.ids_BL[row, :size])[-1]
+        log_q = slow.log_probabilities(states[:1])[0]
         bag = sorted({int(token) for token in batch.ids_BL[row, 1 : size - 1]})
         total = total - sum(log_q[token] for token in bag) / len(bag)
     torch.testing.assert_close(training.parts(batch)["bag_of_words"], total / 3, rtol=0, atol=1e-5)

@@ -137,7 +137,6 @@ def test_a_bag_of_words_is_no_language_model(
     refused: list[tuple[str, dict[str, Path], dict[str, object]]] = [
         ("pretrain", {"tokens": tokens, "init": bag}, {"objective": "mlm", "max_length": 32}),
         ("train-reranker", {"corpus": two_sentences, "negatives": negatives, "init": bag}, {"max_length": 32}),
-        ("fetch-model", {}, {"model": str(bag)}),
     ]
     for step, inputs, settings in refused:
         with pytest.raises(InputError, match=r"is a bag of words \(bow_mlp\), without a Transformer"):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+from transformers import AutoModel, BertConfig, BertModel
 
 from stillhouse.graph import graph_of
 from stillhouse.steps.index import Config as Index
@@ -42,6 +43,12 @@ def test_weights_are_those_of_the_layers() -> None:
         layers = BertModel(config).encoder
     matrices = sum(value.numel() for value in layers.parameters() if value.ndim == 2)
     assert layer_weights(config.to_dict()) == matrices
+
+
+def test_a_modernbert_has_a_third_matrix_in_its_feed_forward_part(tiny_modernbert: Path) -> None:
+    layers = AutoModel.from_pretrained(tiny_modernbert).layers
+    matrices = sum(value.numel() for value in layers.parameters() if value.ndim == 2)
+    assert layer_weights(json.loads((tiny_modernbert / "config.json").read_text())) == matrices
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.yaml")))

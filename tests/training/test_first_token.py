@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from stillhouse.retrieval.towers import TransformerTower
-from stillhouse.training.first_token import FIRST, can_end_in_first_token
-from stillhouse.training.unpadded import MODEL_TYPES, without_padding
+from stillhouse.training.first_token import FIRST, MODEL_TYPES, can_end_in_first_token
+from stillhouse.training.unpadded import without_padding
 
 
 def computed(model: PreTrainedModel, scores: bool, **options: bool) -> list[Tensor]:
@@ -101,6 +101,14 @@ def test_dropout_is_of_every_text_and_of_training_alone() -> None:
     assert torch.equal(states()[0], states()[1])
     model.train()
     assert not torch.allclose(states()[0], states()[1], atol=1e-3)
+
+
+def test_a_modernbert_computes_every_token() -> None:
+    model = model_of("modernbert", False)
+    ids, mask = texts_of(model)
+    expected = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+    assert not can_end_in_first_token(model)
+    assert torch.equal(TransformerTower(model, "cls")(ids, mask), expected.float())
 
 
 @pytest.mark.parametrize(("kind", "options"), [("mpnet", {}), ("bert", {"is_decoder": True})])

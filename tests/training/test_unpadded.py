@@ -30,6 +30,13 @@ SIZES: dict[str, Any] = {
 OF_TYPE: dict[str, dict[str, Any]] = {
     "electra": {"embedding_size": 16},
     "distilbert": {"n_layers": 3, "dim": 32, "n_heads": 4, "hidden_dim": 64, "seq_classif_dropout": 0.0},
+    "modernbert": {
+        "local_attention": 6,
+        "num_hidden_layers": 4,
+        "type_vocab_size": 0,
+        "pad_token_id": 0,
+        "classifier_pooling": "mean",
+    },
     "mpnet": {},
 }
 
@@ -132,6 +139,7 @@ def test_nothing_of_it_stays(tmp_path: Any) -> None:
         ("bert", "auto", GPU, False),
         ("bert", "kept", CPU, False),
         ("bert", "none", GPU, True),
+        ("modernbert", "auto", CPU, True),
         ("mpnet", "auto", CPU, False),
         ("mpnet", "kept", GPU, False),
     ],

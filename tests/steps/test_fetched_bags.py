@@ -1,0 +1,132 @@
+"""`fetch-model` takes a bag of words whole, or draws one of its sizes, as a start for every step that needs vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer
+
+from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.errors import InputError
+from stillhouse.retrieval import source
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.pooling import EncoderSettings
+from stillhouse.retrieval.runs import read_run
+from stillhouse.retrieval.search import Searcher
+from stillhouse.retrieval.source import fetch
+from stillhouse.retrieval.towers import BagOfWordsTower, Role, Tower
+
+Run = Callable[..., dict[str, Path]]
+LENGTHS = {"query_length": 12, "passage_length": 20}
+TUNING = {"max_steps": 3, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4, "learning_rate": 0.01}
+TUNING |= {"precision": "fp32"}
+
+
+def written(tiny_model: Path, folder: Path, towers: str = "shared") -> Path:
+    """A bag of words, as `pretrain` writes it."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model, local_files_only=True)
+    torch.manual_seed(3)
+    roles: tuple[Role, ...] = ("passage", "query") if towers == "separate" else ("passage",)
+    bags: dict[Role, Tower] = {
+        role: BagOfWordsTower(len(tokenizer), (2, 3, 0), width=6, embedding=16, hidden=8) for role in roles
+    }
+    settings = EncoderSettings("mean", query_length=16, passage_length=32, projection=6, towers=towers)
+    BiEncoder(bags, tokenizer, settings).save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("towers", ["shared", "separate"])
+def test_a_fetched_bag_runs_through_every_step(
+    run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path, towers: str
+) -> None:
+    own = written(tiny_model, tmp_path / "own", towers)
+    start = run_step("fetch-model", {}, model=str(own), **LENGTHS)["encoder"]
+    before, fetched = BiEncoder.load(own), BiEncoder.load(start)
+    assert all(before.state_dict()[name].equal(value) for name, value in fetched.state_dict().items())
+    assert (fetched.settings.query_length, fetched.settings.passage_length) == (12, 20)
+    facts = read_manifest(start).facts
+    assert facts["lm_head"] == "absent" and facts["width"] == 6
+    assert facts["parameters"] == (2 if towers == "separate" else 1) * (len(fetched.tokenizer) * 16 + 17 * 8 + 9 * 6)
+
+    corpus = {"corpus": small_corpus}
+    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    inputs = {**corpus, "encoder": start, "negatives": negatives}
+    retriever = run_step("train-retriever", inputs, **TUNING)["retriever"]
+    vectors = run_step("encode", {**corpus, "retriever": retriever}, precision="fp32")["vectors"]
+    opened, model = Corpus.open(small_corpus), SentenceTransformer(str(retriever), device="cpu")
+    passages_ND = model.encode_document(passage_texts(opened))
+    np.testing.assert_allclose(np.load(vectors / "passages.vectors.npy"), passages_ND, atol=1e-5)
+
+    index = run_step("index", {**corpus, "retriever": retriever}, precision="fp32")["index"]
+    found = {**corpus, "retriever": retriever, "index": index}
+    run = read_run(run_step("retrieve", found, depth=24, precision="fp32")["run"] / "test.trec")
+    queries = opened.queries_of("test")
+    exact_QN = model.encode_query(list(queries["text"])) @ passages_ND.T
+    for query, scores in zip(queries["query_id"], exact_QN, strict=True):
+        np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1], atol=1e-5)
+    searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
+    assert searcher.search(str(queries["text"].iloc[0]), top=1)[0].score == pytest.approx(exact_QN[0].max(), abs=1e-5)
+
+
+def test_random_weights_draw_a_bag_of_the_same_sizes(tiny_model: Path, tmp_path: Path) -> None:
+    own = written(tiny_model, tmp_path / "own", "separate")
+    for name, seed in (("first", 7), ("again", 7), ("other", 8)):
+        torch.rand(seed)  # what was drawn before changes nothing
+        (tmp_path / name).mkdir()
+        fetch(str(own), 0, "own", 12, 20, tmp_path / name, random_from=seed)
+    assert digest_files(tmp_path / "first") == digest_files(tmp_path / "again")
+    drawn, other, before = (BiEncoder.load(tmp_path / name) for name in ("first", "other", "own"))
+    torch.manual_seed(7)
+    fresh = BagOfWordsTower(len(drawn.tokenizer), (2, 3, 0), width=6, embedding=16, hidden=8).state_dict()
+    for role in ("query", "passage"):
+        assert all(drawn.tower(role).state_dict()[name].equal(value) for name, value in fresh.items())
+    for name, value in drawn.state_dict().items():
+        assert not value.equal(before.state_dict()[name]) and not value.equal(other.state_dict()[name]), name
+
+
+def test_a_bag_of_the_hub_needs_its_weights_for_its_sizes(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, asked = written(tiny_model, tmp_path / "own"), []
+
+    def downloaded(name: str, weights: bool = True) -> Path:
+        asked.append(weights)
+        return own
+
+    monkeypatch.setattr(source, "downloaded", downloaded)
+    (tmp_path / "fetched").mkdir()
+    fetch("somebody/bag", 0, "own", 12, 20, tmp_path / "fetched", random_from=7)
+    assert asked == [False, True]
+
+
+@pytest.mark.parametrize("settings", [{"layers": 1}, {"pooling": "cls"}, {"layers": 1, "weights": "random"}])
+def test_settings_that_a_bag_has_no_use_for_are_refused(
+    run_step: Run, tiny_model: Path, tmp_path: Path, settings: dict[str, object]
+) -> None:
+    own = written(tiny_model, tmp_path / "own")
+    with pytest.raises(InputError, match=r"no Transformer layers and no pooling.*layers at 0 and pooling at own"):
+        run_step("fetch-model", {}, model=str(own), **LENGTHS, **settings)
+
+
+def test_where_a_transformer_is_needed_a_fetched_bag_is_refused(
+    run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    start = run_step("fetch-model", {}, model=str(written(tiny_model, tmp_path / "own")), **LENGTHS)["encoder"]
+    none = run_step("fetch-model", {}, "none", model="none")["encoder"]
+    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
+    tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": start}, max_length=20)["tokens"]
+    for step, inputs, settings in (
+        ("pretrain", {"tokens": tokens, "init": start}, {"objective": "mlm", "max_length": 20}),
+        ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": start}, {"max_length": 20}),
+        # A re-ranker without a start of its own begins as the model that all else starts from.
+        ("train-reranker", {"corpus": small_corpus, "negatives": negatives, "init": none, "encoder": start}, {}),
+    ):
+        with pytest.raises(InputError, match=r"is a bag of words \(bow_mlp\).*; give a Transformer, as `stillhouse"):
+            run_step(step, inputs, "refused", **settings)

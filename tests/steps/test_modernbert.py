@@ -1,0 +1,200 @@
+"""A ModernBERT goes through the steps: rotary positions, local layers, no token types, 8,192 positions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder as TheirCrossEncoder
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+
+from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.retrieval.cross_encoder import CrossEncoder
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.runs import read_run
+from stillhouse.retrieval.search import Searcher
+from stillhouse.training import loop
+
+Run = Callable[..., dict[str, Path]]
+LENGTHS = {"query_length": 12, "passage_length": 24}
+TUNING = {"epochs": 100.0, "max_steps": 6, "heldout_every": 2, "batch_size": 4, "learning_rate": 3e-3}
+TUNING |= {"negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
+
+
+def losses_of(curves: Path) -> list[float]:
+    with (curves / "curves.csv").open() as file:
+        return [float(row["heldout_loss"]) for row in csv.DictReader(file)]
+
+
+def fetched(run_step: Run, model: Path, **settings: object) -> Path:
+    return run_step("fetch-model", {}, model=str(model), **(LENGTHS | settings))["encoder"]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_retriever_is_trained_encoded_indexed_and_searched(
+    run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, tmp_path: Path, pooling: str
+) -> None:
+    corpus, start = {"corpus": uneven_corpus}, fetched(run_step, tiny_modernbert, pooling=pooling)
+    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    inputs = {**corpus, "encoder": start, "negatives": negatives}
+    trained = run_step("train-retriever", inputs, **TUNING)
+    losses = losses_of(trained["curves"])
+    assert min(losses) < losses[0]
+    retriever = trained["retriever"]
+
+    opened, model = Corpus.open(uneven_corpus), SentenceTransformer(str(retriever), device="cpu")
+    passages_ND = model.encode_document(passage_texts(opened))
+    vectors = run_step("encode", {**corpus, "retriever": retriever}, precision="fp32")["vectors"]
+    np.testing.assert_allclose(np.load(vectors / "passages.vectors.npy"), passages_ND, atol=1e-5)
+    tokenizer = AutoTokenizer.from_pretrained(retriever)
+    batch = tokenizer(passage_texts(opened), padding=True, return_tensors="pt")
+    assert (batch["attention_mask"].sum(1) > 7).all(), "texts are longer than the window of the local layers"
+    assert not batch["attention_mask"].all(), "some are padded"
+    with torch.no_grad():
+        states_BLD = AutoModel.from_pretrained(retriever).eval()(**batch).last_hidden_state
+    mask_BL1 = batch["attention_mask"][:, :, None]
+    pooled_BD = states_BLD[:, 0] if pooling == "cls" else (states_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
+    np.testing.assert_allclose(passages_ND, torch.nn.functional.normalize(pooled_BD, dim=1), atol=1e-5)
+
+    index = run_step("index", {**corpus, "retriever": retriever}, precision="fp32")["index"]
+    found = {**corpus, "retriever": retriever, "index": index}
+    run = read_run(run_step("retrieve", found, depth=24, precision="fp32")["run"] / "test.trec")
+    queries = opened.queries_of("test")
+    exact_QN = model.encode_query(list(queries["text"])) @ passages_ND.T
+    for query, scores in zip(queries["query_id"], exact_QN, strict=True):
+        np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1], atol=1e-5)
+    searcher = Searcher(uneven_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
+    assert searcher.search(str(queries["text"].iloc[0]), top=1)[0].score == pytest.approx(exact_QN[0].max(), abs=1e-5)
+
+
+def test_padding_that_is_not_computed_trains_the_same_retriever(
+    run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])  # the first may well be the best
+    corpus = {"corpus": uneven_corpus}
+    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    inputs = {**corpus, "encoder": fetched(run_step, tiny_modernbert), "negatives": negatives}
+    found = {
+        padding: run_step("train-retriever", inputs, padding, padding=padding, **TUNING | {"learning_rate": 3e-4})
+        for padding in ("kept", "none", "auto")
+    }
+    np.testing.assert_allclose(losses_of(found["kept"]["curves"]), losses_of(found["none"]["curves"]), rtol=1e-4)
+    weights = {name: digest_files(folders["retriever"])["model.safetensors"] for name, folders in found.items()}
+    assert weights["auto"] == weights["none"] != weights["kept"]
+
+
+def test_a_fetched_model_keeps_the_kinds_of_its_layers_and_reads_short_texts(
+    run_step: Run, tiny_modernbert: Path
+) -> None:
+    encoder = run_step("fetch-model", {}, model=str(tiny_modernbert), layers=2)["encoder"]
+    config = json.loads((encoder / "config.json").read_text())
+    assert config["num_hidden_layers"] == 2
+    assert config["layer_types"] == ["full_attention", "sliding_attention"]
+    own, cut = (AutoModel.from_pretrained(folder).eval() for folder in (tiny_modernbert, encoder))
+    ids = torch.tensor([[2, *range(5, 20), 3]])
+    with torch.no_grad():
+        expected = own.final_norm(own(input_ids=ids, output_hidden_states=True).hidden_states[2])
+        torch.testing.assert_close(cut(input_ids=ids).last_hidden_state, expected)
+    # Nobody set a length, and the model's own 8,192 tokens are none.
+    assert (BiEncoder.load(encoder).settings.query_length, BiEncoder.load(encoder).settings.passage_length) == (32, 144)
+    bare = BiEncoder.load(tiny_modernbert).settings
+    assert (bare.query_length, bare.passage_length) == (32, 144)
+    assert SentenceTransformer(str(encoder), device="cpu").max_seq_length == 144
+
+
+def test_a_configuration_in_the_form_of_the_hub_is_cut_too(
+    run_step: Run, tiny_modernbert: Path, tmp_path: Path
+) -> None:
+    """It says how often a layer attends to the whole text, and not what each layer does."""
+    model = Path(shutil.copytree(tiny_modernbert, tmp_path / "hub"))
+    config = json.loads((model / "config.json").read_text())
+    assert config.pop("layer_types") and config.pop("rope_parameters")
+    config |= {"global_attn_every_n_layers": 2, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+    (model / "config.json").write_text(json.dumps(config))
+    encoder = fetched(run_step, model, layers=3)
+    own, cut = (AutoModel.from_pretrained(folder).eval() for folder in (model, encoder))
+    assert cut.config.layer_types == ["full_attention", "sliding_attention", "full_attention"]
+    ids = torch.tensor([[2, *range(5, 20), 3]])
+    with torch.no_grad():
+        expected = own.final_norm(own(input_ids=ids, output_hidden_states=True).hidden_states[3])
+        torch.testing.assert_close(cut(input_ids=ids).last_hidden_state, expected)
+
+
+def test_random_weights_make_a_modernbert(run_step: Run, tiny_modernbert: Path) -> None:
+    first, again, other = (
+        fetched(run_step, tiny_modernbert, into=str(number), weights="random", weights_seed=seed, layers=3)
+        for number, seed in enumerate((7, 7, 8))
+    )
+    assert digest_files(first) == digest_files(again) != digest_files(other)
+    assert len(AutoModel.from_pretrained(first).layers) == 3
+
+
+def test_a_cross_encoder_is_trained_and_scores_as_others_do(
+    run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, tmp_path: Path
+) -> None:
+    corpus = {"corpus": uneven_corpus}
+    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    inputs = {**corpus, "init": fetched(run_step, tiny_modernbert), "negatives": negatives}
+    settings = TUNING | {"max_length": 40, "layers": 3, "learning_rate": 3e-3}
+    found = {
+        padding: run_step("train-reranker", inputs, padding, padding=padding, **settings)
+        for padding in ("kept", "auto")
+    }
+    losses = losses_of(found["auto"]["curves"])
+    assert min(losses) < losses[0]
+    np.testing.assert_allclose(losses_of(found["kept"]["curves"]), losses, rtol=1e-3)
+
+    reranker = found["auto"]["reranker"]
+    model = AutoModelForSequenceClassification.from_pretrained(reranker).eval()
+    assert (len(model.model.layers), model.config.num_labels) == (3, 1)
+    teacher = run_step("score", {**corpus, "negatives": negatives, "reranker": reranker}, precision="fp32")["teacher"]
+    assert np.isfinite(np.load(teacher / "negative_scores.npy")[:, :2]).all()
+    loaded = CrossEncoder.load(reranker)
+    pairs = [("where does the red bird one sing", text) for text in passage_texts(Corpus.open(uneven_corpus))[:5]]
+    with torch.no_grad():
+        own = loaded.eval()(*loaded.pairs(*map(list, zip(*pairs))).batch(range(5), torch.device("cpu")))
+    np.testing.assert_allclose(TheirCrossEncoder(str(reranker), device="cpu").predict(pairs), own, atol=1e-5)
+
+
+def test_pairs_of_a_model_of_others_are_cut_at_512_tokens(tiny_modernbert: Path, tmp_path: Path) -> None:
+    """It says only that it reads 8,192, which few machines have the memory for."""
+    AutoModelForSequenceClassification.from_pretrained(tiny_modernbert, num_labels=1).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_modernbert).save_pretrained(tmp_path)
+    model = CrossEncoder.load(tmp_path)
+    assert model.max_length == 512
+    assert model.pairs(["bird"], ["fish " * 2000]).ids.lengths().tolist() == [512]
+
+
+def test_a_killed_training_goes_on_to_the_same_retriever(
+    run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    corpus = {"corpus": uneven_corpus}
+    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    inputs = {**corpus, "encoder": fetched(run_step, tiny_modernbert), "negatives": negatives}
+    whole = run_step("train-retriever", inputs, "whole", **TUNING)["retriever"]
+    forward, calls = BiEncoder.forward, 0
+
+    def killed(model: BiEncoder, *given: object) -> torch.Tensor:
+        nonlocal calls
+        calls += model.training
+        if calls == 8:
+            raise KeyboardInterrupt
+        return forward(model, *given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BiEncoder, "forward", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_step("train-retriever", inputs, "broken", **TUNING)
+    resumed = run_step("train-retriever", inputs, "broken", **TUNING)["retriever"]
+    assert digest_files(resumed) == digest_files(whole)
+    assert read_manifest(resumed).facts == read_manifest(whole).facts

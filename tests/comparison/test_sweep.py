@@ -29,7 +29,7 @@ BAD = {
         {"variants": [{"name": "a", "label": "x"}, {"name": "b", "label": "x"}]},
         "two variants are labelled 'x'",
     ),
-    "a number for a name": ({"variants": [{"name": 7}]}, "put them in quotes"),
+    "a number for a name": ({"variants": [{"name": 7}]}, "put it in quotes"),
     "no setting": ({"variants": [{"name": "a", "overrides": {"objective": "mlm"}}]}, "write use.field"),
     "a list for a value": ({"overrides": {"pretraining.objective": ["mlm"]}}, "one plain value"),
     "a seed as a setting": ({"overrides": {"pretraining.seed": 3}}, "list the seeds under `seeds`"),

@@ -12,7 +12,8 @@ from stillhouse.comparison.sweep import filled, make_sweep, read_sweep
 from stillhouse.errors import InputError
 from stillhouse.graph import USES, find_uses, needed
 from stillhouse.surfaces.compare_dvc import queue
-from stillhouse.surfaces.compare_plan import Plan, make_plan, refuse_rewired
+from stillhouse.surfaces.compare_graph import refuse_other_graphs
+from stillhouse.surfaces.compare_plan import Plan, make_plan
 from stillhouse.surfaces.sweeps import listing, problem_of, shipped_sweeps
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
@@ -89,7 +90,7 @@ def test_a_variant_may_start_a_training_from_another_model() -> None:
     found = places(made, "pretrained", 1)
     assert found["retriever_2"] == found["mine_2"] == "shared/seed-1" and found["reranker"] == "pretrained/seed-1"
     assert "distilled" not in found
-    for refuse in (lambda: refuse_rewired(made, "it"), lambda: queue(made, Path(), print, dry_run=True)):
+    for refuse in (lambda: refuse_other_graphs(made.sweep, "it"), lambda: queue(made, Path(), print, dry_run=True)):
         with pytest.raises(InputError, match=r"pretrained gives reranker\.init another input"):
             refuse()
     build_comparison = pytest.importorskip("pipelines.compare").build_comparison

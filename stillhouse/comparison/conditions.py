@@ -1,0 +1,61 @@
+"""The conditions of a sweep: what a paper's table repeats for every variant, in columns or in blocks of rows.
+
+    conditions:
+      - {name: bm25, label: BM25 negatives, retriever: retriever_1}
+      - {name: mined, label: mined negatives, retriever: retriever_2}
+
+or, on other data, `{name: "1-99", label: "1 % train", overrides: {ingest.reqa_split: 1/99}}`. Variants are compared
+with each other under one condition, never across conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stillhouse.comparison.sweep_fields import (
+    Scalar,
+    plain,
+    read_names,
+    read_overrides,
+    refuse_equal_labels,
+    refuse_names,
+    refuse_unknown,
+)
+from stillhouse.errors import InputError
+
+KEYS = ("name", "label", "retriever", "overrides")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One of them. `retriever` is the system that is measured, "" for the sweep's; `overrides` come after the sweep's
+    and before a variant's own."""
+
+    name: str
+    label: str = ""
+    retriever: str = ""
+    overrides: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return self.label or self.name
+
+    def plain(self) -> dict[str, Any]:
+        return {key: plain(value) for key, value in vars(self).items()}
+
+
+def read_conditions(content: Any, where: str) -> tuple[Condition, ...]:
+    """The conditions of a sweep's file, () for none. Raises `InputError` as `read_sweep`."""
+    if not isinstance(content, list):
+        raise InputError(f"{where}: conditions must be a list, each with a name")
+    found = []
+    for number, item in enumerate(content, start=1):
+        place = f"{where}: condition {number}"
+        refuse_unknown(item, KEYS, place)
+        place += f" ({read_names(item, place)})"
+        found.append(Condition(**{**item, "overrides": read_overrides(item.get("overrides", {}), place)}))
+    refuse_names([condition.name for condition in found], "condition", where)
+    refuse_equal_labels([condition.title for condition in found], "condition", where)
+    return tuple(found)

@@ -137,13 +137,13 @@ def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_is) -
 
 
 def _apart(plan: Plan, condition: Condition) -> Plan:
-    """The plan with what its condition changes below a folder of the condition's name."""
+    """The plan with what its condition changes, and its evaluations, below folders of conditions' names."""
     sections = {key.split(".")[0] for key in condition.overrides}
 
     def moved(job: Job) -> Job:
-        own = below({use.name for use in job.uses if use.section in sections} | {EVALUATION}, job.uses)
-        places = {name: condition.name / place if name in own else place for name, place in job.places.items()}
-        return replace(job, places=places)
+        changed = below({use.name for use in job.uses if use.section in sections}, job.uses)
+        places = {name: condition.place / place if name in changed else place for name, place in job.places.items()}
+        return replace(job, places=places | {EVALUATION: condition.name / job.place})
 
     return replace(plan, reference=moved(plan.reference), jobs=tuple(moved(job) for job in plan.jobs))
 

@@ -36,6 +36,7 @@ def refuse_names(names: Sequence[str], what: str, where: str) -> None:
 
 
 def refuse_equal_labels(titles: Sequence[str], what: str, where: str) -> None:
+    """Raises `InputError` for a label that two have."""
     for title in titles:
         if titles.count(title) > 1:
             raise InputError(f"{where}: two {what}s are labelled {shown(title)}; give each a label of its own")

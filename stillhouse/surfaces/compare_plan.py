@@ -85,6 +85,7 @@ class Plan:
 
 
 def as_it_is(use: Use, config: Any) -> Any:
+    """The settings of a use, unchanged."""
     return config
 
 

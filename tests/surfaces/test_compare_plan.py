@@ -164,6 +164,9 @@ def test_shipped_sweeps_are_planned_under_every_condition(name: str, adjust: Adj
             for use in job.uses:
                 assert set(use.read_from) <= before, f"{job.name}: {use.name} reads what is not made before it"
                 before.add(use.name)
+                if "importance" in use.inputs:  # `pretrain` refuses that of other tokens
+                    [counted] = [of for of in job.uses if f"{of.name}/importance" == use.inputs["importance"]]
+                    assert counted.inputs["tokens"] == use.inputs["tokens"]
 
 
 def trained_as(sweep: str, variant: str, condition: str = "") -> dict[str, Any]:

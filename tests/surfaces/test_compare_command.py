@@ -191,10 +191,8 @@ def test_a_table_of_a_paper_is_tried_small(here: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     words = ["compare", "--sweep", "003-table2", "--only", "cdmae", "--small", "--folder", "out", "--quiet"]
     assert cli.main([*words, "--under", "bm25,mined"]) == 0
-    trained = sorted(
-        path.parts[1] for path in Path("out").rglob("retriever_1/retriever") if not path.parent.is_symlink()
-    )
-    assert trained == ["cdmae"]
+    trained = [path for path in Path("out").rglob("retriever_1/retriever") if not path.parent.is_symlink()]
+    assert len(trained) == 1
     values = {}
     for condition, system in (("bm25", "retriever_1"), ("mined", "retriever_2")):
         content = json.loads(Path("out", condition, "comparison.json").read_text())

@@ -29,7 +29,8 @@ from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import Use
 from stillhouse.own_files import own_file
-from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, SHARED, Job, Plan, refuse_rewired
+from stillhouse.surfaces.compare_graph import EVALUATION, PRETRAINING, refuse_other_graphs
+from stillhouse.surfaces.compare_plan import SHARED, Job, Plan
 from stillhouse.surfaces.run_parameters import COMMON, Pair, filled
 
 NAME = "compare-objectives"
@@ -52,7 +53,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
     """The pipeline of a plan. Raises `InputError` for more runs than one loop can hold, and for other graphs."""
     if len(plan.jobs) > ITEM_LIMIT:
         raise InputError(f"{len(plan.jobs)} runs are more than one pipeline holds ({ITEM_LIMIT}); use fewer seeds")
-    refuse_rewired(plan, "a Kubeflow comparison")
+    refuse_other_graphs(plan.sweep, "a Kubeflow comparison", stages=True)
     groups = {
         pretrained: [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained]
         for pretrained in (True, False)

@@ -17,6 +17,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -47,8 +48,14 @@ def setting(
 
 def field_types(cls: type) -> dict[str, type]:
     """The name and scalar type of every field of a settings dataclass, in order."""
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    """A class's annotations, which are evaluated anew at every look otherwise."""
+    return get_type_hints(cls)
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

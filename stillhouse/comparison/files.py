@@ -58,6 +58,7 @@ def as_csv(table: Table) -> str:
             line[f"{measure} p"] = against.randomisation_p if against else None
             line[f"{measure} p holm"] = against.randomisation_p_holm if against else None
             line[f"dev {measure}"] = row.dev.get(measure)
+        line |= {name: row.losses.get(name) for name in table.sweep.losses}
         line |= {f"published {measure}": row.variant.published.get(measure) for measure in table.sweep.measures}
         line["heldout_loss"] = row.heldout_loss
         line["passages_per_second"] = row.passages_per_second or None
@@ -76,6 +77,7 @@ def as_markdown(table: Table) -> str:
     """The table for a README or a results page, with the paper's figures beside ours."""
     sweep, published = table.sweep, table.sweep.measures
     heads = ["variant", *table.measures, f"Δ {table.measures[0]}"]
+    heads += [as_text(name) for name in sweep.losses]
     heads += [f"published {as_text(name)}" for name in published]
     heads += ["held-out loss", "passages/s", "peak memory"]
     lines = [f"# {as_text(sweep.title or sweep.name)}", ""]
@@ -131,6 +133,7 @@ def _cells(table: Table, row: Row) -> list[str]:
     against = row.figures[table.measures[0]].against if row.figures else None
     star = "*" if against and against.randomisation_p_holm < SIGNIFICANT else ""
     cells.append(f"{against.difference:+.3f}{star}" if against else "–")
+    cells += [f"{row.losses[name]:.3f}" if name in row.losses else "–" for name in table.sweep.losses]
     cells += [
         f"{row.variant.published[name]:g}" if name in row.variant.published else "–" for name in table.sweep.measures
     ]
@@ -161,6 +164,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "seeds": list(row.seeds),
         "test": figures,
         "dev": dict(row.dev),
+        "losses": dict(row.losses),
         "heldout_loss": row.heldout_loss,
         "passages_per_second": row.passages_per_second or None,
         "relative_speed": row.relative_speed,

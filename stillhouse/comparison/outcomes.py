@@ -27,6 +27,7 @@ class Outcome:
     `step` (int64), `signal`, `value` (float64), long form. `coverage`: columns `k` (int64), `coverage` (float64).
     `examples`: for some passages the tokens that its vector ranks first, {passage, tokens: [{token, rank,
     in_passage}]}.
+    `losses` has the sweep's figures that are the lowest held-out loss of some training, by their names.
     `failure` says why there is nothing of all that. Speed is in passages a second, memory in MiB; 0 = not known.
     """
 
@@ -42,6 +43,7 @@ class Outcome:
     peak_gpu_memory: float = 0.0
     device: str = ""
     steps: int = 0
+    losses: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
 
 
@@ -54,11 +56,17 @@ def empty_coverage() -> pd.DataFrame:
 
 
 def read_outcome(
-    variant: str, seed: int, evaluation: Path, curves: Path | None, timing: Mapping[str, Any] | None
+    variant: str,
+    seed: int,
+    evaluation: Path,
+    curves: Path | None,
+    timing: Mapping[str, Any] | None,
+    losses: Mapping[str, Path] | None = None,
 ) -> Outcome:
     """Reads the folder of an evaluation of one system and, where there was a pre-training, that of its curves.
 
-    `timing` holds what timings.json says of the pre-training. Raises `InputError` for a missing or damaged file.
+    `timing` holds what timings.json says of the pre-training; `losses` maps figures to the curves whose lowest held-out
+    loss each is. Raises `InputError` for a missing or damaged file.
     """
     values = read_per_query(evaluation)
     systems = list(values)
@@ -79,6 +87,7 @@ def read_outcome(
         peak_gpu_memory=float(known.get("peak_gpu_memory", 0.0)),
         device=str(known.get("device", "")),
         steps=int(signals["step"].max()) if len(signals) else 0,
+        losses={name: lowest_loss(folder) for name, folder in (losses or {}).items()},
     )
 
 
@@ -113,6 +122,15 @@ def read_signals(curves: Path) -> pd.DataFrame:
     if signals is not None:
         parts.append(signals)
     return pd.concat(parts, ignore_index=True).astype({"step": np.int64, "value": np.float64})
+
+
+def lowest_loss(curves: Path) -> float:
+    """The lowest held-out loss of a training. Raises `InputError` where none was measured."""
+    signals = read_signals(curves)
+    losses = signals.loc[signals["signal"] == "heldout_loss", "value"]
+    if losses.empty:
+        raise InputError(f"{curves} has no held-out loss; give its training an objective")
+    return float(losses.min())
 
 
 def read_coverage(curves: Path) -> pd.DataFrame:

@@ -56,13 +56,14 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         significant=SIGNIFICANT,
         order=agreement(table),
         has_dev=has_dev,
+        losses=list(sweep.losses),
         published=sweep.measures,
         source=sweep.source,
         published_on=sweep.published_on,
         references=[(short_name(name), means) for name, means in table.references.items()],
         rows=[_row(table, row) for row in table.rows],
         costs=[_row(table, row) for row in table.done if row.variant.pretraining],
-        columns=1 + len(table.measures) + has_dev + len(sweep.measures),
+        columns=1 + len(table.measures) + has_dev + len(sweep.losses) + len(sweep.measures),
         plain=next((variant.title for variant in sweep.variants if variant.name == plain), ""),
         devices=list(dict.fromkeys(device for row in table.rows for device in row.devices)),
         intervals=interval_plot(table, outcomes, {name: short_name(name) for name in table.references}),
@@ -138,6 +139,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
         "colour": svg.colour(colours(table.sweep)[row.variant.name]),
         "cells": [{"figure": figure, "best": figure.mean == best[name]} for name, figure in row.figures.items()],
         "dev": row.dev.get(table.measures[0]),
+        "losses": [f"{row.losses[name]:.3f}" if name in row.losses else None for name in table.sweep.losses],
         "published": [
             f"{row.variant.published[name]:g}" if name in row.variant.published else None
             for name in table.sweep.measures

@@ -12,27 +12,32 @@
 
 or, in the place of `variants`, `grid: {pretraining.objective: [mlm, simlm], pretraining.epochs: [1, 2]}`. A setting is
 named `use.field`; whether there is such a one is for the reader of recipes to say. `{word}` as a value stands for what
-the person who runs the sweep gives for `word`; `arguments` says what that is.
+the person who runs the sweep gives for `word`; `arguments` says what that is. With `conditions` (`conditions.py`) the
+variants are compared once under each, and `published` maps a condition to its figures.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stillhouse.comparison.conditions import Condition, read_conditions
+from stillhouse.comparison.sweep_fields import (
+    Scalar,
+    plain,
+    read_overrides,
+    read_words,
+    refuse_equal_labels,
+    refuse_names,
+    refuse_unknown,
+)
+from stillhouse.comparison.variants import NONE, Variant, grid_variants, read_variant
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.yaml_file import read_yaml, shown
 
-Scalar = bool | int | float | str
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-RESERVED = ("shared", "reference")
-NONE = "none"
-"""The variant without pre-training."""
 KEYS = (
     "title",
     "note",
@@ -43,40 +48,26 @@ KEYS = (
     "baseline",
     "seeds",
     "arguments",
+    "stages",
     "overrides",
+    "conditions",
     "variants",
     "grid",
+    "losses",
     "axis",
     "examples",
 )
-VARIANT_KEYS = ("name", "label", "pretraining", "overrides", "inputs", "published")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """One row of the table. `published` maps a measure's name, as the paper has it, to the paper's value.
-
-    `inputs` gives uses another input than the graph does: {"reranker.init": "pretraining/encoder"}.
-    """
-
-    name: str
-    label: str = ""
-    pretraining: bool = True
-    overrides: Mapping[str, Scalar] = field(default_factory=dict)
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    published: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        return self.label or self.name
+TEXTS = ("title", "note", "source", "published_on", "recipe", "retriever", "axis", "baseline")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """What is compared. `overrides` are those of every variant; a variant's own come after them.
 
-    `retriever` is the fine-tuning whose retriever is measured, or `reranked`, `axis` the setting that stands on the x
-    axis of a plot, `examples` how many queries are shown that tell the variants apart.
+    `recipe` is what the variants change where the person who runs the sweep names no other, and `stages` changes the
+    recipe's section of that name. `retriever` is the fine-tuning whose retriever is measured, or `reranked`. `losses`
+    maps the name of a figure to the training whose lowest held-out loss it is. `axis` is the setting that stands on the
+    x axis of a plot, `examples` how many queries are shown that tell the variants apart.
     """
 
     name: str
@@ -92,17 +83,36 @@ class Sweep:
     axis: str = ""
     examples: int = 0
     arguments: Mapping[str, str] = field(default_factory=dict)
+    stages: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Scalar] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+    losses: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """The sweep as plain data that `make_sweep` reads."""
-        content = {key: value for key, value in vars(self).items() if key not in ("name", "variants", "seeds")}
-        content = {key: dict(value) if isinstance(value, Mapping) else value for key, value in content.items()}
-        variants = [
-            {key: dict(value) if isinstance(value, Mapping) else value for key, value in vars(v).items()}
-            for v in self.variants
-        ]
-        return content | {"seeds": list(self.seeds), "variants": variants}
+        content = {key: plain(value) for key, value in vars(self).items() if key != "name"}
+        content["conditions"] = [condition.plain() for condition in self.conditions]
+        return content | {"seeds": list(self.seeds), "variants": [variant.plain() for variant in self.variants]}
+
+    def under(self, name: str) -> Sweep:
+        """The sweep under one of its conditions, which is a sweep without any. Raises `InputError` for another name."""
+        known = {condition.name: condition for condition in self.conditions}
+        if name not in known:
+            hint = nearest(name, known) if known else "it has none"
+            raise InputError(f"sweep {self.name} has no condition {shown(name)}; {hint}")
+        condition = known[name]
+        return replace(
+            self,
+            name=f"{self.name}-{name}",
+            title=f"{self.title or self.name}: {condition.title}",
+            retriever=condition.retriever or self.retriever,
+            overrides=dict(self.overrides) | dict(condition.overrides),
+            conditions=(),
+            variants=tuple(
+                replace(variant, published=variant.published_under.get(name, {}), published_under={})
+                for variant in self.variants
+            ),
+        )
 
     @property
     def measures(self) -> list[str]:
@@ -126,11 +136,11 @@ def read_sweep(path: Path) -> Sweep:
 
 def make_sweep(name: str, content: Any, where: str) -> Sweep:
     """A sweep from plain data; `where` names the place for messages. Raises `InputError` as `read_sweep`."""
-    _known(content, KEYS, where)
+    refuse_unknown(content, KEYS, where)
     if ("variants" in content) == ("grid" in content):
         raise InputError(f"{where}: give either `variants`, a list, or `grid`, values for settings")
     values = {key: value for key, value in content.items() if key not in ("variants", "grid")}
-    for key in ("title", "note", "source", "published_on", "recipe", "retriever", "axis", "baseline"):
+    for key in TEXTS:
         if not isinstance(values.setdefault(key, Sweep.__dataclass_fields__[key].default), str):
             raise InputError(f"{where}: {key} must be text, not {shown(values[key])}; put it in quotes")
     if "grid" in content:
@@ -138,12 +148,18 @@ def make_sweep(name: str, content: Any, where: str) -> Sweep:
     else:
         if not isinstance(content["variants"], list) or not content["variants"]:
             raise InputError(f"{where}: variants must be a list with at least one variant")
-        variants = [_variant(item, f"{where}: variant {i + 1}") for i, item in enumerate(content["variants"])]
-    values["overrides"] = _overrides(values.get("overrides", {}), where)
+        variants = [read_variant(item, f"{where}: variant {i + 1}") for i, item in enumerate(content["variants"])]
+    values["overrides"] = read_overrides(values.get("overrides", {}), where)
     values["seeds"] = _seeds(values.get("seeds", [42]), where)
-    arguments = values.setdefault("arguments", {})
-    if not isinstance(arguments, dict) or not all(isinstance(text, str) for text in arguments.values()):
-        raise InputError(f"{where}: arguments must map a word to what it stands for")
+    values["conditions"] = read_conditions(values.get("conditions", []), where)
+    values["arguments"] = read_words(
+        values.get("arguments", {}), f"{where}: arguments must map a word to what it stands for"
+    )
+    values["losses"] = read_words(
+        values.get("losses", {}), f"{where}: losses must map a name to a training, as in MLM loss: mlm_loss"
+    )
+    if not isinstance(values.setdefault("stages", {}), dict):
+        raise InputError(f"{where}: stages must map stages to `none` or to their inputs, not {shown(values['stages'])}")
     if type(values.setdefault("examples", 0)) is not int:
         raise InputError(f"{where}: examples must be a whole number, not {shown(values['examples'])}")
     return checked(Sweep(name=name, variants=tuple(variants), **values), where)
@@ -152,109 +168,54 @@ def make_sweep(name: str, content: Any, where: str) -> Sweep:
 def checked(sweep: Sweep, where: str) -> Sweep:
     """The sweep with a baseline. Raises `InputError` for names that cannot be folders or stand twice."""
     names = [variant.name for variant in sweep.variants]
-    for name in names:
-        if not NAME.fullmatch(name) or name in RESERVED:
+    conditions = [condition.name for condition in sweep.conditions]
+    refuse_names(names, "variant", where)
+    refuse_equal_labels([variant.title for variant in sweep.variants], "variant", where)
+    for name in conditions:
+        if name.lower() in [variant.lower() for variant in names]:
+            raise InputError(f"{where}: a condition and a variant are called {shown(name)}; rename one of them")
+    for variant in sweep.variants:
+        for name in variant.published_under:
+            if name not in conditions:
+                raise InputError(
+                    f"{where} ({variant.name}): published: {shown(name)} is no condition; "
+                    + (nearest(name, conditions) if conditions else "there are none")
+                )
+        if conditions and variant.published:
             raise InputError(
-                f"{where}: a variant cannot be called {shown(name)}; use letters, digits and . _ + -, and no {RESERVED}"
+                f"{where} ({variant.name}): published must map conditions ({', '.join(conditions)}) to figures"
             )
-        if names.count(name) > 1 or [other.lower() for other in names].count(name.lower()) > 1:
-            raise InputError(f"{where}: two variants are called {shown(name)}; give each a name of its own")
-    titles = [variant.title for variant in sweep.variants]
-    for title in titles:
-        if titles.count(title) > 1:
-            raise InputError(f"{where}: two variants are labelled {shown(title)}; give each a label of its own")
     if sweep.baseline and sweep.baseline not in names:
         raise InputError(f"{where}: baseline {shown(sweep.baseline)} is no variant; {nearest(sweep.baseline, names)}")
-    baseline = sweep.baseline or (NONE if NONE in names else names[0])
-    return Sweep(**{**vars(sweep), "baseline": baseline})
-
-
-def grid_variants(grid: Any, where: str) -> list[Variant]:
-    """Every combination of the values of some settings, the last setting changing fastest."""
-    if not isinstance(grid, dict) or not grid:
-        raise InputError(f"{where}: must map settings such as pretraining.objective to lists of values")
-    for key, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise InputError(f"{where}: {key} must have a list of values, not {shown(values)}")
-    variants = []
-    for combination in product(*grid.values()):
-        chosen = _overrides(dict(zip(grid, combination)), where)
-        objective, others = chosen.get("pretraining.objective"), len(chosen) > 1
-        if objective == NONE and not others:
-            variants.append(Variant(name=NONE, label="no pre-training", pretraining=False))
-            continue
-        if objective == NONE:
-            raise InputError(f"{where}: {NONE!r} has no pre-training to vary; write `variants` for that")
-        names = [key.split(".")[1] for key in chosen]
-        words = list(zip(names, map(str, chosen.values())))
-        parts = [value if name == "objective" else f"{name}-{value}" for name, value in words]
-        label = ", ".join(
-            value if name == "objective" else f"{name.replace('_', ' ')} {value}" for name, value in words
-        )
-        folder = "-".join(re.sub(r"[^A-Za-z0-9._+-]+", "_", part) for part in parts)
-        variants.append(Variant(name=folder, label=label, overrides=chosen))
-    return variants
+    return replace(sweep, baseline=sweep.baseline or (NONE if NONE in names else names[0]))
 
 
 def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
-    """The sweep with its `{word}` values replaced. Raises `InputError` for a word that is missing or not asked for."""
+    """The sweep with its `{word}` values replaced.
+
+    Raises `InputError` for a word that it does not know, and for one that a value of it stands for and is not given.
+    """
+    parts = [sweep.overrides, *(of.overrides for of in sweep.conditions), *(of.overrides for of in sweep.variants)]
+    used = {value for overrides in parts for value in overrides.values()}
     for word in given:
         if word not in sweep.arguments:
             hint = nearest(word, sweep.arguments) if sweep.arguments else "it takes none"
             raise InputError(f"sweep {sweep.name} has no argument {word!r}; {hint}")
     for word, meaning in sweep.arguments.items():
-        if word not in given:
+        if word not in given and f"{{{word}}}" in used:
             raise InputError(f"sweep {sweep.name} needs --with {word}=VALUE: {meaning}")
 
     def fill(overrides: Mapping[str, Scalar]) -> dict[str, Scalar]:
         found = {f"{{{word}}}": value for word, value in given.items()}
         return {key: found.get(value, value) if isinstance(value, str) else value for key, value in overrides.items()}
 
-    variants = tuple(Variant(**{**vars(variant), "overrides": fill(variant.overrides)}) for variant in sweep.variants)
-    return Sweep(**{**vars(sweep), "variants": variants, "overrides": fill(sweep.overrides), "arguments": {}})
-
-
-def _variant(item: Any, where: str) -> Variant:
-    _known(item, VARIANT_KEYS, where)
-    if not isinstance(item.get("name"), str) or not isinstance(item.get("label", ""), str):
-        raise InputError(f"{where}: its name and label must be text, not {shown(item.get('name'))}; put them in quotes")
-    where = f"{where} ({item['name']})"
-    pretraining = item.get("pretraining", True)
-    if type(pretraining) is not bool:
-        raise InputError(f"{where}: pretraining must be true or false, not {shown(pretraining)}")
-    published = item.get("published", {})
-    if not isinstance(published, dict) or any(type(value) not in (int, float) for value in published.values()):
-        raise InputError(f"{where}: published must map measures to numbers, not {shown(published)}")
-    overrides = _overrides(item.get("overrides", {}), where)
-    inputs = item.get("inputs", {})
-    if not isinstance(inputs, dict) or not all(isinstance(word, str) for pair in inputs.items() for word in pair):
-        raise InputError(f"{where}: inputs must map use.input to use/output, as in reranker.init: pretraining/encoder")
-    if not pretraining and any(key.startswith("pretraining.") for key in overrides):
-        raise InputError(f"{where}: it has no pre-training, so it cannot change a setting of pretraining")
-    return Variant(**{**item, "overrides": overrides, "published": {k: float(v) for k, v in published.items()}})
-
-
-def _known(content: Any, keys: Sequence[str], where: str) -> None:
-    if not isinstance(content, dict):
-        raise InputError(f"{where}: must be a mapping with the keys {', '.join(keys)}")
-    for key in content:
-        if key not in keys:
-            raise InputError(f"{where}: unknown key {shown(key)}; {nearest(str(key), keys)}")
-
-
-def _overrides(content: Any, where: str) -> dict[str, Scalar]:
-    if not isinstance(content, dict):
-        raise InputError(f"{where}: overrides must map settings such as pretraining.objective to values")
-    for key, value in content.items():
-        if not isinstance(key, str) or not re.fullmatch(r"[a-z0-9_]+\.[a-z0-9_]+", key):
-            raise InputError(
-                f"{where}: {shown(key)} is no setting; write use.field, for instance pretraining.objective"
-            )
-        if type(value) not in (bool, int, float, str):
-            raise InputError(f"{where}: {key} must be one plain value, not {shown(value)}")
-        if key.endswith(".seed"):
-            raise InputError(f"{where}: {key} cannot be varied here; list the seeds under `seeds`")
-    return dict(content)
+    return replace(
+        sweep,
+        variants=tuple(replace(variant, overrides=fill(variant.overrides)) for variant in sweep.variants),
+        conditions=tuple(replace(condition, overrides=fill(condition.overrides)) for condition in sweep.conditions),
+        overrides=fill(sweep.overrides),
+        arguments={},
+    )
 
 
 def _seeds(content: Any, where: str) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ Shapes: S seeds, Q queries, M measures, C variants beside the baseline.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ import pandas as pd
 from scipy import stats
 
 from stillhouse.comparison.outcomes import Outcome
-from stillhouse.comparison.sweep import Sweep, Variant
+from stillhouse.comparison.sweep import Sweep
+from stillhouse.comparison.variants import Variant
 from stillhouse.errors import InputError
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare
 
@@ -41,7 +43,8 @@ class Row:
     """One variant. `figures` by measure; empty when every seed failed. Speed and memory: 0 = not known.
 
     `passages_per_second` is the mean over seeds, memory the maximum. `slower` is the speed's difference to the fastest
-    plain objective as a fraction (002 Table 4), None where it is not known.
+    plain objective as a fraction (002 Table 4), None where it is not known. `losses` are the sweep's, averaged
+    over seeds.
     """
 
     variant: Variant
@@ -55,6 +58,7 @@ class Row:
     peak_gpu_memory: float
     devices: tuple[str, ...]
     steps: int
+    losses: Mapping[str, float]
     failures: Mapping[int, str]
 
 
@@ -169,6 +173,7 @@ def make_table(
                 max((o.peak_gpu_memory for o in found), default=0.0),
                 tuple(dict.fromkeys(o.device for o in found if o.device)),
                 max((o.steps for o in found), default=0),
+                {name: stable(float(np.mean([o.losses[name] for o in found]))) for name in _loss_names(found)},
                 {o.seed: o.failure for o in by_variant[variant.name] if o.failure},
             )
         )
@@ -243,9 +248,13 @@ def agreement(table: Table) -> Agreement | None:
 
 
 def same_measure(published: str, measures: Sequence[str]) -> str:
-    """Our name of a paper's measure: MRR@10 is RR@10 averaged; '' where we do not have it."""
-    name = published.split()[-1].removeprefix("M")
-    return next((measure for measure in measures if measure.lower() == name.lower()), "")
+    """Our name of a paper's measure; '' where we do not have it.
+
+    MRR@10 is RR@10 averaged, R@1k is R@1000, and of questions with answers R@20 is Answer@20.
+    """
+    name = re.sub(r"(?<=@)(\d+)k$", r"\g<1>000", published.split()[-1].removeprefix("M"))
+    known = {measure.lower(): measure for measure in measures}
+    return known.get(name.lower()) or known.get(re.sub("^R(?=@)", "Answer", name).lower(), "")
 
 
 def stable(value: float) -> float:
@@ -266,6 +275,11 @@ def _heldout(outcomes: Sequence[Outcome]) -> float | None:
     found = [o.signals.loc[o.signals["signal"] == "heldout_loss", "value"] for o in outcomes]
     lowest = [float(values.min()) for values in found if len(values)]
     return stable(float(np.mean(lowest))) if lowest else None
+
+
+def _loss_names(outcomes: Sequence[Outcome]) -> list[str]:
+    """The losses that every seed of a variant has: where nothing is trained there are none."""
+    return [name for name in (outcomes[0].losses if outcomes else ()) if all(name in o.losses for o in outcomes)]
 
 
 def _mean_known(values: Sequence[float]) -> float:

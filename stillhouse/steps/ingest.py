@@ -32,7 +32,7 @@ FORMATS = (
 TITLES = ("space", "colon", "line", "sep", "left_out")
 ANSWER_KINDS = ("auto", "text", "regex")
 DPR_POSITIVES = ("all", "first")
-REQA_SPLITS = ("80/20", "5/95", "1/99")
+REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 QUERIES = ("auto", "source", "pairs")
 
 

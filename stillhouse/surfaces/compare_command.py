@@ -7,19 +7,34 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stillhouse.comparison.sweep import Sweep, filled
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS
 from stillhouse.monitoring.activity import watched, write_line
-from stillhouse.own_files import own_files, refuse_foreign_files
-from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Plan, check_name, make_plan
+from stillhouse.own_files import own_file, own_files, refuse_foreign_files
+from stillhouse.surfaces.compare_graph import EVALUATION, PRETRAINING
+from stillhouse.surfaces.compare_plan import Plan, as_it_is, check_name, make_plan, plans
 from stillhouse.surfaces.compare_run import TIMINGS, Failure, Runner, read_timings, refuse_foreign_use
 from stillhouse.surfaces.parser import Parser, output_file, output_folder, source_text
 from stillhouse.surfaces.recipes import Recipe, find_recipe, load_recipe
+from stillhouse.surfaces.small import small
 from stillhouse.surfaces.step_command import add_context_flags, environment
-from stillhouse.surfaces.sweeps import find_sweep, listing, only, seeds_of, split_list, sweep_of_flags, with_baseline
+from stillhouse.surfaces.sweeps import (
+    find_sweep,
+    listing,
+    only,
+    seeds_of,
+    split_list,
+    sweep_of_flags,
+    under,
+    with_baseline,
+)
 from stillhouse.terminal import show, warn
+
+if TYPE_CHECKING:
+    from stillhouse.comparison.table import Table
 
 EXAMPLES = """\
 A comparison pre-trains with every objective under every seed, fine-tunes each encoder the same way, and measures the
@@ -31,6 +46,8 @@ examples:
   stillhouse compare --objectives bow --vary pretraining.encoder_mask=0.15,0.3,0.45 --recipe simlm
   stillhouse compare --list
   stillhouse compare --sweep 001-table7 --recipe simlm --source articles/
+  stillhouse compare --sweep 003-table2 --small      (every stage of a paper's table in few steps on the sample)
+  stillhouse compare --sweep 003-table2 --under bm25,mined
   stillhouse compare --sweep 001-table7 --dvc        (in a workspace that git tracks: queues DVC experiments)"""
 
 
@@ -53,15 +70,17 @@ def compare_parser() -> Parser:
         "--seeds", metavar="N,M", help="seeds of pre-training and fine-tuning (default: the sweep's, or 42)"
     )
     what.add_argument("--only", metavar="A,B", help="some of the sweep's variants")
+    what.add_argument("--under", metavar="A,B", help="some of the sweep's conditions")
     what.add_argument("--baseline", metavar="NAME", help="the variant that the others are tested against")
     what.add_argument(
         "--with", metavar="WORD=VALUE", dest="given", action="append", default=[], help="a sweep's argument"
     )
     base = parser.add_argument_group("on what")
     base.add_argument(
-        "--recipe", metavar="NAME|FILE", help="the recipe that the variants change (default: params.yaml)"
+        "--recipe", metavar="NAME|FILE", help="what the variants change (default: the sweep's own, or params.yaml)"
     )
     base.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
+    base.add_argument("--small", action="store_true", help="few steps on the built-in sample, to try all stages")
     base.add_argument("--folder", metavar="FOLDER", type=output_folder, help="write there (default: compare/<sweep>)")
     parser.add_argument_group("with DVC").add_argument(
         "--dvc",
@@ -84,34 +103,84 @@ def compare_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = compare_parser().parse(argv)
     workspace = arguments.folder if arguments.dvc and arguments.folder else Path()
-    path = find_recipe(arguments.recipe) if arguments.recipe else workspace / "params.yaml"
+    params = workspace / "params.yaml"
     if arguments.list:
+        path = find_recipe(arguments.recipe) if arguments.recipe else params
         recipe: Recipe = load_recipe(path) if path.is_file() else {}
         show(*listing(recipe, str(path)).split("\n"))
         return 0
-    plan = make_plan(chosen_sweep(arguments), _recipe(path, arguments.source), str(path))
+    sweep = chosen_sweep(arguments)
+    named = arguments.recipe or ("" if arguments.dvc else sweep.recipe)
+    path = find_recipe(named) if named else params
+    if arguments.dvc or arguments.kubeflow:
+        return hand_over(sweep, path, arguments)
+    if arguments.small and arguments.source:
+        raise InputError("--small runs on the built-in sample; leave --source out, or --small")
+    adjust = small if arguments.small else as_it_is
+    planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
+    if arguments.dry_run:
+        raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
+    folder = arguments.folder or Path("compare") / sweep.name
+    failed = run_here(sweep, planned, folder, arguments)
+    if failed:
+        jobs = sum(len(plan.jobs) for plan in planned.values())
+        warn(f"stillhouse: {len(failed)} of {jobs} runs failed; the page says why")
+        return InputError.exit_code if all(failure.bad_input for failure in failed) else 1
+    return 0
+
+
+def run_here(
+    sweep: Sweep, planned: Mapping[str, Plan], folder: Path, arguments: argparse.Namespace
+) -> Sequence[Failure]:
+    """Runs the plans, of every condition one, writes a page for each, and returns what failed."""
+    from stillhouse.comparison.overview import OVERVIEW, as_markdown
+    from stillhouse.comparison.page import PAGE
+
+    log = (lambda line: None) if arguments.quiet else write_line
+    for name, plan in planned.items():
+        refuse_foreign_results(plan, folder, folder / name)
+    refuse_foreign_files(folder, [OVERVIEW] if sweep.conditions else [])
+    found: list[Failure] = []
+    tables: dict[str, Table] = {}
+    with environment(arguments, folder):
+        runner = Runner(folder, log)
+        for name, plan in planned.items():
+            if name:
+                log(f"condition {name}")
+            failures = runner.run(plan)
+            found += failures.values()
+            if len(failures) == len(plan.jobs) and len(planned) > 1:
+                log(f"condition {name}: no run came to its end; the lines above say why")
+                continue
+            with watched("compare", arguments.quiet), own_files(folder / name, results()) as staging:
+                tables[name] = write_comparison(plan, failures, folder, staging)
+    if not tables:
+        raise InputError(f"no run of sweep {sweep.name} came to its end; the lines above say why")
+    if sweep.conditions:
+        with own_file(folder / OVERVIEW) as file:
+            file.write_text(as_markdown(sweep, tables), encoding="utf-8")
+    show(f"the comparison is in {folder}; open {', '.join(str(folder / name / PAGE) for name in tables)}")
+    return found
+
+
+def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
+    """Has DVC or Kubeflow run a comparison, which is of one condition where there are some."""
+    if len(sweep.conditions) > 1:
+        surface = "--dvc" if arguments.dvc else "--kubeflow"
+        names = ", ".join(condition.name for condition in sweep.conditions)
+        raise InputError(f"{surface} takes one condition of sweep {sweep.name}; choose it by --under: {names}")
+    if arguments.small:
+        raise InputError("--small is for a comparison that runs here; leave it out")
+    for condition in sweep.conditions:
+        sweep = sweep.under(condition.name)
+    plan = make_plan(sweep, _recipe(path, arguments.source, sweep), str(path))
     if arguments.dvc:
         from stillhouse.surfaces.compare_dvc import queue
 
         return queue(plan, arguments.folder or Path(), print, dry_run=arguments.dry_run)
-    if arguments.kubeflow:
-        # By name, since the library is imported by the pipelines and not the other way round.
-        import_module("pipelines.compare").compile_comparison(plan, arguments.kubeflow)
-        show(f"wrote {arguments.kubeflow}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")
-        return 0
-    if arguments.dry_run:
-        raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
-    folder = arguments.folder or Path("compare") / plan.sweep.name
-    log = (lambda line: None) if arguments.quiet else write_line
-    refuse_foreign_results(plan, folder)
-    with environment(arguments, folder):
-        failures = Runner(folder, log).run(plan)
-        with watched("compare", arguments.quiet), own_files(folder, results()) as staging:
-            page = write_comparison(plan, failures, folder, staging)
-    show(f"the comparison is in {folder}; open {folder / page.name}")
-    if failures:
-        warn(f"stillhouse: {len(failures)} of {len(plan.jobs)} runs failed; the page says why")
-        return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
+    # By name, since the library is imported by the pipelines and not the other way round.
+    import_module("pipelines.compare").compile_comparison(plan, arguments.kubeflow)
+    show(f"wrote {arguments.kubeflow}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")
     return 0
 
 
@@ -128,6 +197,10 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
         sweep = sweep_of_flags(arguments.objectives, arguments.vary, check_name(name or "objectives"))
     else:
         sweep = find_sweep(arguments.sweep)
+    if arguments.under:
+        sweep = under(sweep, split_list(arguments.under, "--under"))
+    if arguments.only:
+        sweep = only(sweep, split_list(arguments.only, "--only"))
     given = {}
     for text in arguments.given:
         word, equals, value = text.partition("=")
@@ -137,8 +210,6 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
     sweep = filled(sweep, given)
     if arguments.seeds:
         sweep = dataclasses.replace(sweep, seeds=seeds_of(arguments.seeds))
-    if arguments.only:
-        sweep = only(sweep, split_list(arguments.only, "--only"))
     return with_baseline(sweep, arguments.baseline) if arguments.baseline else sweep
 
 
@@ -150,17 +221,21 @@ def results() -> list[str]:
     return [*FILES, PAGE]
 
 
-def refuse_foreign_results(plan: Plan, folder: Path) -> None:
-    """Raises `InputError` where something of others would be replaced: before hours of work."""
-    refuse_foreign_files(folder, [*results(), TIMINGS])
+def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
+    """Raises `InputError` where something of others would be replaced: before hours of work.
+
+    `target` is where the page goes: `folder`, or a condition's place in it.
+    """
+    refuse_foreign_files(folder, [TIMINGS])
+    refuse_foreign_files(target, results())
     for job in (plan.reference, *plan.jobs):
         for name, place in job.places.items():
             refuse_foreign_use(folder, folder / place / ARTIFACTS / name)
             refuse_foreign_use(folder, folder / job.place / ARTIFACTS / name)
 
 
-def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path, target: Path) -> Path:
-    """Reads what the jobs left in `folder` and writes the table and the page to `target`; returns the page's path.
+def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path, target: Path) -> Table:
+    """Reads what the jobs left in `folder`, writes the table and the page to `target` and returns the table.
 
     Raises `InputError` when no job has a result.
     """
@@ -180,8 +255,16 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
         curves, evaluation = job.output(PRETRAINING, "curves"), job.output(EVALUATION, "evaluation")
         assert evaluation is not None
         timing = timings.get(job.places[PRETRAINING].as_posix()) if curves else None
+        losses = {name: job.output(use, "curves") for name, use in plan.sweep.losses.items()}
         outcomes.append(
-            read_outcome(job.variant, job.seed, folder / evaluation, folder / curves if curves else None, timing)
+            read_outcome(
+                job.variant,
+                job.seed,
+                folder / evaluation,
+                folder / curves if curves else None,
+                timing,
+                {name: folder / place for name, place in losses.items() if place},
+            )
         )
     reference = folder / plan.reference.place / ARTIFACTS / EVALUATION / "evaluation"
     references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
@@ -191,17 +274,19 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
     table = make_table(plan.sweep, outcomes, references, settings, synthetic=synthetic)
     write_files(table, target)
     runs = {
-        job.variant: folder / job.places[name] / ARTIFACTS / name / "run"
+        job.variant: folder / job.run
         for job in reversed(plan.jobs)  # so that the first seed stays
-        for name in [f"{plan.sweep.retriever}_run"]
         if (job.variant, job.seed) not in failures
     }
     corpus = folder / plan.reference.place / ARTIFACTS / "ingest" / "corpus"
-    return write_page(table, outcomes, target, variant_examples(table, corpus, runs))
+    write_page(table, outcomes, target, variant_examples(table, corpus, runs))
+    return table
 
 
-def _recipe(path: Path, source: str | None) -> dict[str, dict[str, object]]:
+def _recipe(path: Path, source: str | None, sweep: Sweep) -> dict[str, dict[str, object]]:
     recipe = load_recipe(path)
     if source is not None:
+        if any("ingest.source" in changes for changes in (sweep.overrides, *(of.overrides for of in sweep.conditions))):
+            raise InputError(f"sweep {sweep.name} names its own corpora; leave --source out, or give them by --with")
         recipe["ingest"] = recipe.get("ingest", {}) | {"source": str(Path(source).expanduser())}
     return recipe

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stillhouse.comparison.sweep import Variant
+from stillhouse.comparison.variants import Variant
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import graph_of, known_uses
-from stillhouse.surfaces.compare_plan import EVALUATION, PRETRAINING, Job, Plan, refuse_rewired, seeded
+from stillhouse.surfaces.compare_graph import EVALUATION, PRETRAINING, refuse_other_graphs, seeded
+from stillhouse.surfaces.compare_plan import Job, Plan
 
 UNPRETRAINED = {"retriever_1": "retriever_1_unpretrained"}
 PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
@@ -32,7 +33,7 @@ def queue(plan: Plan, folder: Path, say: Callable[[str], None], *, dry_run: bool
     Raises `InputError` when the folder is no workspace that git tracks, when a variant changes the graph, or when DVC
     refuses an experiment.
     """
-    refuse_rewired(plan, "a DVC experiment")
+    refuse_other_graphs(plan.sweep, "a DVC experiment")
     commands = [command(plan, job) for job in plan.jobs]
     if not dry_run:
         _check_workspace(folder)

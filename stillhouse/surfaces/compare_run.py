@@ -17,7 +17,8 @@ from stillhouse.graph import ARTIFACTS, Use
 from stillhouse.monitoring.duration import in_words
 from stillhouse.own_files import own_file
 from stillhouse.steps.execute import execute
-from stillhouse.surfaces.compare_plan import PRETRAINING, Job, Plan
+from stillhouse.surfaces.compare_graph import PRETRAINING
+from stillhouse.surfaces.compare_plan import Job, Plan
 from stillhouse.surfaces.in_process import up_to_date
 from stillhouse.surfaces.timed_step import Timing, reason, run_timed
 

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stillhouse.comparison.sweep import NONE, Sweep, make_sweep, read_sweep
+from stillhouse.comparison.sweep import Sweep, make_sweep, read_sweep
+from stillhouse.comparison.variants import NONE
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.surfaces.compare_plan import make_plan
-from stillhouse.surfaces.recipes import SHIPPED, Recipe
+from stillhouse.surfaces.compare_plan import plans
+from stillhouse.surfaces.recipes import SHIPPED, Recipe, find_recipe, load_recipe
 from stillhouse.yaml_file import parse_yaml
 
 SWEEPS = SHIPPED / "sweeps"
@@ -88,16 +89,28 @@ def only(sweep: Sweep, names: Sequence[str]) -> Sweep:
     return dataclasses.replace(sweep, variants=variants, baseline=baseline)
 
 
+def under(sweep: Sweep, names: Sequence[str]) -> Sweep:
+    """The sweep with some of its conditions, in its own order."""
+    for name in names:
+        sweep.under(name)
+    return dataclasses.replace(sweep, conditions=tuple(of for of in sweep.conditions if of.name in names))
+
+
 def listing(recipe: Recipe, where: str) -> str:
-    """What `--list` prints: every shipped sweep, and why one cannot be run with this recipe."""
+    """What `--list` prints: every shipped sweep, and why one cannot be run with its recipe, or with this one."""
     lines = []
     for name, path in shipped_sweeps().items():
         sweep = read_sweep(path)
         variants = ", ".join(variant.name for variant in sweep.variants)
         lines.append(f"{name}: {sweep.title}\n    {len(sweep.variants)} variants: {variants}")
+        if sweep.conditions:
+            lines.append(f"    under {', '.join(condition.name for condition in sweep.conditions)}")
+        if sweep.recipe:
+            lines.append(f"    of recipe {sweep.recipe}")
         for word, meaning in sweep.arguments.items():
             lines.append(f"    needs --with {word}=VALUE: {meaning}")
-        if problem := problem_of(sweep, recipe, where):
+        own = find_recipe(sweep.recipe) if sweep.recipe else None
+        if problem := problem_of(sweep, load_recipe(own) if own else recipe, str(own or where)):
             lines.append(f"    cannot be run as it is: {problem}")
     return "\n".join(lines)
 
@@ -105,7 +118,7 @@ def listing(recipe: Recipe, where: str) -> str:
 def problem_of(sweep: Sweep, recipe: Recipe, where: str) -> str:
     """Why a sweep does not go with a recipe, '' when it does."""
     try:
-        make_plan(sweep, recipe, where)
+        plans(sweep, recipe, where)
     except InputError as error:
         return str(error)
     return ""

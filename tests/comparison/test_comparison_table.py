@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import itertools
 import json
@@ -107,6 +108,19 @@ def test_tests_are_paired_over_queries_of_seed_averaged_values() -> None:
     assert made.row("none").figures["RR@10"].against is None
 
 
+def test_losses_are_averaged_over_seeds_and_shown_beside_the_published() -> None:
+    found = [dataclasses.replace(o, losses={"MLM loss": o.seed / 2}) if o.variant != "none" else o for o in outcomes()]
+    sweep = dataclasses.replace(SWEEP, losses={"MLM loss": "mlm_loss"})
+    made = make_table(sweep, found, {}, Settings(200, 200, 3))
+    assert made.row("none").losses == {} and made.row("bow").losses == {"MLM loss": 1.0}
+    assert as_json(made)["variants"]["bow"]["losses"] == {"MLM loss": 1.0}
+    rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(as_csv(made)))}
+    assert (rows["none"]["MLM loss"], rows["bow"]["MLM loss"]) == ("", "1.0")
+    lines = [[cell.strip() for cell in line.split("|")] for line in as_markdown(made).splitlines() if "|" in line]
+    column = lines[0].index("MLM loss")
+    assert {line[1]: line[column] for line in lines[2:]} == {"none": "–", "mlm": "1.000", "bow": "1.000"}
+
+
 def test_one_seed_has_no_deviation() -> None:
     made = table([o for o in outcomes() if o.seed == 2])
     figure = made.row("mlm").figures["RR@10"]
@@ -179,6 +193,17 @@ def test_the_order_is_compared_with_the_papers() -> None:
 )
 def test_measures_of_papers_are_known_by_our_names(published: str, ours: str) -> None:
     assert same_measure(published, MEASURES) == ours
+
+
+def test_recalls_of_papers_are_ours_of_a_thousand_and_of_answers() -> None:
+    ours = ["RR@10", "R@1000", "Answer@5", "Answer@20"]
+    assert [same_measure(name, ours) for name in ("R@1k", "NQ R@20", "R@5", "R@100")] == [
+        "R@1000",
+        "Answer@20",
+        "Answer@5",
+        "",
+    ]
+    assert same_measure("R@20", ["Answer@20", "R@20"]) == "R@20"
 
 
 def test_files_say_the_same(tmp_path: Path) -> None:

@@ -33,6 +33,19 @@ BAD = {
     "a baseline": (["--objectives", "mlm,bow", "--baseline", "bo"], "did you mean 'bow'"),
     "an argument": (["--sweep", "003-table5"], "needs --with general=VALUE"),
     "a word without value": (["--sweep", "003-table5", "--with", "general"], "write word=value"),
+    "a condition": (["--sweep", "003-table2", "--under", "bm52"], "did you mean 'bm25'"),
+    "conditions of a sweep without": (["--sweep", "001-table8", "--under", "a"], "has no condition 'a'; it has none"),
+    "two conditions by DVC": (["--sweep", "003-table2", "--dvc"], "--dvc takes one condition of sweep 003-table2"),
+    "two conditions on Kubeflow": (
+        ["--sweep", "003-table2", "--kubeflow", "k.yaml"],
+        "choose it by --under: bm25, mined, distilled",
+    ),
+    "small with a source": (["--objectives", "mlm", "--small", "--source", "sample"], "leave --source out"),
+    "small elsewhere": (["--objectives", "mlm", "--small", "--kubeflow", "k.yaml"], "--small is for a comparison"),
+    "a source beside the sweep's": (
+        ["--sweep", "004-table4", "--with", "wikipedia=w", "--with", "reqa_nq=r", "--source", "sample"],
+        "sweep 004-table4 names its own corpora; leave --source out",
+    ),
     "a recipe": (["--objectives", "mlm", "--recipe", "mikro"], "did you mean 'micro'"),
     "a dry run": (["--objectives", "mlm", "--dry-run"], "goes with --dvc"),
     "a flag": (["--objective", "mlm"], "did you mean '--objectives'"),
@@ -148,6 +161,46 @@ def test_dvc_takes_the_experiments(here: Path) -> None:
     (folder / "params.yaml").write_text("pretraining: [")
     with pytest.raises(InputError, match="did not queue masks-bow-seed-42"):
         queue(made, folder, lines.append, dry_run=False)
+
+
+def test_a_recipe_is_the_one_that_is_named_or_else_the_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Plan] = []
+
+    def stand_in(sweep: Any, planned: dict[str, Plan], *others: Any) -> list[Any]:
+        ran.extend(planned.values())
+        return []
+
+    monkeypatch.setattr("stillhouse.surfaces.compare_command.run_here", stand_in)
+    words = ["compare", "--sweep", "003-table2", "--under", "bm25"]
+    for own in ([], ["--recipe", "micro"], ["--small"]):
+        assert cli.main([*words, *own]) == 0
+    sources = [plan.reference.configs["ingest"].source for plan in ran]
+    assert sources == ["data/msmarco", "sample", "sample"]
+    assert [plan.jobs[0].configs["retriever_1"].negatives_per_query for plan in ran] == [31, 1, 2]
+
+
+def test_a_condition_by_dvc_is_of_its_own_name() -> None:
+    sweep = make_sweep("t", {"variants": [{"name": "a"}], "conditions": [{"name": "x"}, {"name": "y"}]}, "t")
+    made = make_plan(sweep.under("y"), {}, "recipe")
+    assert command(made, made.jobs[0])[5] == "t-y-a-seed-42"
+
+
+@pytest.mark.slow
+def test_a_table_of_a_paper_is_tried_small(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row of CDMAE's Table 2, the stages as conditions: one training of retriever 1 serves both."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    words = ["compare", "--sweep", "003-table2", "--only", "cdmae", "--small", "--folder", "out", "--quiet"]
+    assert cli.main([*words, "--under", "bm25,mined"]) == 0
+    trained = [path for path in Path("out").rglob("retriever_1/retriever") if not path.parent.is_symlink()]
+    assert len(trained) == 1
+    values = {}
+    for condition, system in (("bm25", "retriever_1"), ("mined", "retriever_2")):
+        content = json.loads(Path("out", condition, "comparison.json").read_text())
+        evaluation = Path("out", condition, "cdmae/seed-42/artifacts/evaluate/evaluation/metrics.json")
+        values[condition] = content["variants"]["cdmae"]["test"]["RR@10"]["mean"]
+        assert values[condition] == pytest.approx(json.loads(evaluation.read_text())[system]["RR@10"], rel=1e-5)
+    [row] = [line for line in Path("out/overview.md").read_text().splitlines() if line.startswith("| CDMAE")]
+    assert row == f"| CDMAE | {values['bm25']:.3f} (38.8) | {values['mined']:.3f} (40.2) |"
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from stillhouse.graph import ARTIFACTS, Use, find_uses
 from stillhouse.steps import registry
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Report
-from stillhouse.surfaces.compare_plan import make_plan
+from stillhouse.surfaces.compare_plan import make_plan, plans
 from stillhouse.surfaces.compare_run import Failure, Runner, read_timings
 from stillhouse.surfaces.in_process import run_graph
 from stillhouse.surfaces.recipes import configs
@@ -92,6 +92,18 @@ def test_what_is_shared_runs_once_and_the_rest_for_every_variant_and_seed(ran: l
     ran.clear()
     compare(tmp_path, seeds=(1, 2, 3))
     assert ran.count("pretrain") == 2 and ran.count("tokenize") == 0
+
+
+def test_what_conditions_have_in_common_runs_once(ran: list[str], tmp_path: Path) -> None:
+    stages = [{"name": "first"}, {"name": "second", "retriever": "retriever_2"}]
+    sweep = make_sweep("trial", {"variants": VARIANTS, "conditions": stages}, "trial")
+    for plan in plans(sweep, RECIPE, "recipe").values():
+        assert Runner(tmp_path, timed=timed).run(plan) == {}
+    assert ran.count("pretrain") == 1 + 2 and ran.count("mine") == 3
+    assert ran.count("train-retriever") == 3 + 3
+    assert ran.count("evaluate") == 2 * (1 + 3)
+    first, second = ("first/bow/seed-42", "second/bow/seed-42")
+    assert data(tmp_path, first, "retriever_1", "retriever") == data(tmp_path, second, "retriever_1", "retriever")
 
 
 def test_a_variant_comes_out_as_in_a_run_of_its_own(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from stillhouse.corpus.answers import KINDS
 AUTO = "auto"
 ANSWER_KINDS = (AUTO, *KINDS)
 DPR_POSITIVES = ("all", "first")
-REQA_SPLITS = ("80/20", "5/95", "1/99")
+REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ SUPERVISED = f"python3 -m {pod_retries.__name__} {EXECUTOR_MODULE} "
 EXECUTED = '"$program_path/ephemeral_component.py"'
 """What stands in the word of a component's command that starts kfp's executor, and not in the component's source."""
 WAITING_SECONDS = 30 * 24 * 3600
-"""How long the pods of all tries may wait for a node or in a queue: Argo counts that too, a pod's timeout does not."""
+"""How long all pods of a task may wait for a node or in a queue: Argo counts that too, a pod's timeout does not."""
 
 Chosen = Mapping[str, Any]
 """The pipeline's parameters by name, as kfp hands them to the pipeline's function."""
@@ -102,7 +102,7 @@ def _retry_in_the_pod(task: PipelineTask, placement: Placement) -> None:
 
 
 def seconds_of_all_tries(placement: Placement) -> int:
-    """The longest that a task with this placement may take: every try to its timeout, the pauses, and the waiting.
+    """The longest that a task with this placement may take: every pod to its timeout, the pauses, and the waiting.
 
     kfp calls it `backoff_max_duration`, but it bounds no pause: Argo counts it from the creation of the first pod,
     makes no retry that would begin later, and ends the one that is at work then.

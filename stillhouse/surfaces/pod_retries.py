@@ -79,7 +79,7 @@ class Tries:
                 how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
                 _say(
                     f"try {number + 1} of {self.retries + 1} ended with {how}, its lines above say why; "
-                    f"the next begins in {pause:g} s and goes on from the last checkpoint"
+                    f"the next begins in {pause:g} s and goes on from its last checkpoint, if it has one"
                 )
                 if self.stopped.wait(pause):
                     break

@@ -12,20 +12,25 @@ from typing import Any
 
 from kfp import kubernetes
 from kfp.dsl import pipeline_task
+from kfp.dsl.component_factory import EXECUTOR_MODULE
 from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
 from pipelines.placement import SHARED_MEMORY, Placement, gib
 from stillhouse.preflight import REQUIREMENTS, Requirements
+from stillhouse.surfaces import pod_retries
+from stillhouse.surfaces.pod_retries import PAUSE, PAUSE_FACTOR, RETRIES
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 TASK_LABEL = "stillhouse.io/task"
 IMAGE = "image"
-PAUSE_FACTOR = 2.0
-"""Each pause before a retry is so many times as long as the one before."""
+EXECUTOR = f"python3 -m {EXECUTOR_MODULE} "
+SUPERVISED = f"python3 -m {pod_retries.__name__} {EXECUTOR_MODULE} "
+EXECUTED = '"$program_path/ephemeral_component.py"'
+"""What stands in the word of a component's command that starts kfp's executor, and not in the component's source."""
 WAITING_SECONDS = 30 * 24 * 3600
-"""How long the pods of all tries may wait for a node or in a queue: Argo counts that too, a pod's timeout does not."""
+"""How long all pods of a task may wait for a node or in a queue: Argo counts that too, a pod's timeout does not."""
 
 Chosen = Mapping[str, Any]
 """The pipeline's parameters by name, as kfp hands them to the pipeline's function."""
@@ -83,11 +88,21 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
     if placement.retries:
         pause, most = placement.retry_after_seconds, seconds_of_all_tries(placement)
         task.set_retry(placement.retries, f"{pause}s", PAUSE_FACTOR, f"{most}s")
+        _retry_in_the_pod(task, placement)
     return task
 
 
+def _retry_in_the_pod(task: PipelineTask, placement: Placement) -> None:
+    """Has the pod start a process again that fails; kfp's own retries are for pods that vanish."""
+    spec = task.container_spec
+    spec.command = [word.replace(EXECUTOR, SUPERVISED) if EXECUTED in word else word for word in spec.command]
+    assert any(SUPERVISED in word for word in spec.command), f"kfp no longer starts {task.name} by `{EXECUTOR}`"
+    task.set_env_variable(RETRIES, str(placement.retries))
+    task.set_env_variable(PAUSE, str(placement.retry_after_seconds))
+
+
 def seconds_of_all_tries(placement: Placement) -> int:
-    """The longest that a task with this placement may take: every try to its timeout, the pauses, and the waiting.
+    """The longest that a task with this placement may take: every pod to its timeout, the pauses, and the waiting.
 
     kfp calls it `backoff_max_duration`, but it bounds no pause: Argo counts it from the creation of the first pod,
     makes no retry that would begin later, and ends the one that is at work then.

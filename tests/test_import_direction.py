@@ -36,6 +36,7 @@ SHOWN_NOWHERE = {
     "terminal.py": "how a terminal shows what is recorded as it is",
     "versions/address.py": "what is refused, and what is told without passwords",
     "versions/environment.py": "what is told of the rest",
+    "versions/ssh_command.py": "how a git server is reached",
     "yaml_file.py": "settings, which are recorded",
 }
 """Modules that the computing parts import and whose code no output depends on; with the reason."""
@@ -43,6 +44,7 @@ NOT_COUNTED = {
     "PyYAML": "reads settings, which are recorded",
     "dvc": "copies what a commit names",
     "dvc-data": "the same",
+    "dulwich": "the same",
     "huggingface_hub": "fetches the files of a name on the hub, which are recorded",
     "ir_datasets": "in no image; a source that it fetches is no more pinned down than any other place",
 }

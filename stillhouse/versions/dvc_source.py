@@ -15,6 +15,7 @@ from typing import Any
 
 from stillhouse.errors import InputError
 from stillhouse.versions.address import redact, refuse_secret
+from stillhouse.versions.ssh_command import refusal_by_git, same_ssh_as_git
 
 REMOTES = frozenset({"aiobotocore", "aiohttp", "asyncssh", "botocore", "gcsfs", "google", "s3fs", "sshfs"})
 
@@ -80,20 +81,23 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
     if not path.strip("/"):
         raise InputError(f"say which path of {repo} to take")
     at = f"{repo} at {revision or 'its default branch'}"
+    reached = False
     try:
         # An own copy of the repository even for a folder here: its working tree may hold what is not committed.
-        with Repo.open(_address(repo), rev=revision or None, uninitialized=True, config=dict(config or {})) as opened:
+        asked = {"rev": revision or None, "uninitialized": True, "config": dict(config or {})}
+        with same_ssh_as_git(), Repo.open(_address(repo), **asked) as opened:
+            reached = True
             yield opened
     except RevError as error:
         raise InputError(
             f"{repo} has no revision {revision!r} ({reason(error)}); name a branch, tag or commit"
         ) from None
-    except (CloneError, SCMError) as error:
-        raise InputError(
-            f"cannot read the repository {repo} ({reason(error)}). Is its address right, and may this machine read it "
-            "(key, token; in a pod, the secret that the parameter git_secret names)?"
-        ) from None
     except Exception as error:
+        if isinstance(error, (CloneError, SCMError)) or (not reached and _of_git(error)):
+            raise InputError(
+                f"cannot read the repository {repo} ({_of_connection(error, repo)}). Is its address right, and "
+                "may this machine read it (key, known host, token; in a pod, the secret that git_secret names)?"
+            ) from None
         known = (DvcException, DataIndexDirError, FileNotFoundError, PermissionError, ConnectionError)
         if not (isinstance(error, known) or of_a_remote(error)):
             raise
@@ -102,6 +106,30 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
             "read the remote (bucket, credentials; in a pod, the secret that the parameter data_secret names, for SSH "
             "ssh_secret, for Google's gcs_secret)?"
         ) from None
+
+
+def _of_git(error: Exception) -> bool:
+    """Whether an error is of the connection to a git repository, which DVC hands on as it is.
+
+    A server that hangs up is dulwich's `HangupException`, or a broken pipe where dulwich was still writing.
+    """
+    return type(error).__module__.split(".")[0] in {"dulwich", "asyncssh"} or isinstance(error, ConnectionError)
+
+
+def _of_connection(error: BaseException, repo: str) -> str:
+    """Why git's server was not reached: what `ssh` says, which dulwich mostly leaves unread, as git shows it."""
+    from dulwich.errors import HangupException
+
+    innermost: BaseException = error
+    while innermost.__cause__ is not None:
+        innermost = innermost.__cause__
+    if not isinstance(innermost, (HangupException, ConnectionError)):
+        return reason(error)
+    said = getattr(innermost, "stderr_lines", None)
+    text = b"\n".join(said).decode(errors="replace") if said else refusal_by_git(repo)
+    # Warnings, such as of another host key, come first and the reason last.
+    lines = [line.strip() for line in redact(text).splitlines() if line.strip()]
+    return lines[-1] if lines else reason(error)
 
 
 def of_a_remote(error: Exception) -> bool:

@@ -1,0 +1,76 @@
+"""Has DVC reach git repositories with the `ssh` that git itself would run.
+
+DVC opens a repository with dulwich, which clones by `$GIT_SSH_COMMAND` but lists the references of a remote by
+`core.sshCommand` alone, and reads that from files: not from the environment variables that git takes for it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+SSH_COMMAND = "GIT_SSH_COMMAND"
+USERS_FILE = "GIT_CONFIG_GLOBAL"
+"""Environment variable with the file that git and dulwich read in place of those in the user's home."""
+
+
+@contextmanager
+def same_ssh_as_git() -> Iterator[None]:
+    """Makes `$GIT_SSH_COMMAND`, where it is set, dulwich's `core.sshCommand` while the block runs.
+
+    The setting stands in a temporary file that includes the user's own files, so all else in those still holds, and
+    nothing is written into the user's home. As for git, the variable goes before `core.sshCommand` in those files.
+    Needs dulwich, which comes with DVC.
+    """
+    command = os.environ.get(SSH_COMMAND)
+    if not command:
+        yield
+        return
+    from dulwich.config import ConfigFile
+
+    config = ConfigFile()
+    for file in _users_files():
+        config.add("include", "path", os.fsencode(file))
+    config.set("core", "sshCommand", os.fsencode(command))
+    before = os.environ.get(USERS_FILE)
+    with TemporaryDirectory() as place:
+        file = Path(place) / "gitconfig"
+        config.write_to_path(os.fspath(file))
+        os.environ[USERS_FILE] = str(file)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[USERS_FILE]
+            else:
+                os.environ[USERS_FILE] = before
+
+
+def refusal_by_git(repo: str) -> str:
+    """What `ssh` writes when git itself cannot read a repository, without git's own words after it.
+
+    Empty where git can read it, or says nothing within a minute.
+    """
+    environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    words = ["git", "ls-remote", "--quiet", "--", repo, "HEAD"]
+    try:
+        done = subprocess.run(
+            words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr.partition("fatal:")[0].strip() if done.returncode else ""
+
+
+def _users_files() -> list[Path]:
+    """The user's own files of git's configuration that exist, in the order in which git reads them."""
+    if USERS_FILE in os.environ:
+        files = [Path(os.environ[USERS_FILE])]
+    else:
+        shared = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+        files = [shared / "git" / "config", Path("~/.gitconfig").expanduser()]
+    return [file.absolute() for file in files if file.is_file()]

@@ -108,7 +108,7 @@ def test_what_a_killed_try_left_at_work_is_ended(tmp_path: Path) -> None:
     """As torchrun's workers, each in a session of its own: they would hold the GPUs and write checkpoints."""
     program = (
         "if number == 1:\n"
-        "    left = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "    left = subprocess.Popen(['sleep', '60'], stderr=subprocess.DEVNULL, start_new_session=True)\n"
         "    open('left', 'w').write(str(left.pid))\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "sys.exit(7 if os.path.exists('/proc/' + open('left').read()) else 0)\n"

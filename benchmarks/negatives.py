@@ -153,7 +153,7 @@ def page_lines(found: Mapping[str, Mapping[str, Any]], trials: Mapping[str, Mapp
                 label = trials.get(name, {}).get("label", "the start")
                 lines.append(f"| {label} | {' | '.join(figures)} | {seconds} |")
     machines = sorted({row["machine"] for part in found.values() for row in part.values()})
-    return [*lines, "", f"Measured on {'; '.join(machines)}."]
+    return [*lines, "", *machines]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
-EXTRAS ?= cpu,validation,platform,s3,ssh,metrics,sample,dev
+EXTRAS ?= cpu,validation,platform,s3,ssh,metrics,serve,sample,tune,dev
 comma = ,
 INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
@@ -18,7 +18,7 @@ OVERLAY ?= single-node
 TEST_PROGRAMS = prometheus promtool prometheus-pushgateway sshd chromium
 TEST_PACKAGES = prometheus prometheus-pushgateway openssh-server chromium
 
-.PHONY: reproduce test test-full test-kill fuzz lint render install clean test-tools deploy undeploy images images-try locks audit
+.PHONY: reproduce test test-full test-kill fuzz lint render compile forms install clean test-tools deploy undeploy images images-try locks audit
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -26,10 +26,10 @@ reproduce: install  ## the built-in sample, from articles to a distilled retriev
 	@echo "The report: artifacts/evaluate/evaluation/report.html"
 	@echo "Ask it something: $(VENV)/bin/stillhouse search why do ships carry accurate clocks"
 
-test: lint  ## lint, types and every test but the longest
+test: lint compile  ## lint, types and every test but the longest
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS) -m "not sample and not long"
 
-test-full: lint  ## the same, the longest too: the whole sample, a refresh of every rung, a disk that is full at every moment
+test-full: lint compile  ## the same, the longest too: the whole sample, a refresh of every rung, a disk that is full at every moment
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS)
 
 KILLS ?= 20
@@ -47,23 +47,28 @@ lint: install
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 
-render: install  ## dvc.yaml, components/ and manifests/pipelines/ from the graph and the steps
+render: install  ## dvc.yaml, components/ and the dashboard from the graph and the steps
 	$(RUN) python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml.new
 	mv dvc.yaml.new dvc.yaml
 	$(RUN) python -m components.render
 	$(RUN) python -m stillhouse.monitoring.dashboard manifests/components/monitoring/dashboard.json
+
+compile: install  ## manifests/pipelines, which git does not keep: overlays with pipelines need them
 	$(RUN) stillhouse pipeline compile
 
-deploy:  ## everything that Stillhouse needs on the cluster that kubectl points at: OVERLAY=single-node, gpu, …
+forms: compile  ## docs/forms, pictures of the forms by which Kubeflow starts runs, from manifests/pipelines; needs chromium
+	$(RUN) python -m pipelines.run_form manifests/pipelines docs/forms
+
+deploy: compile  ## everything that Stillhouse needs on the cluster that kubectl points at: OVERLAY=single-node, gpu, …
 	kubectl apply --server-side -k manifests/overlays/$(OVERLAY)
 
-undeploy:  ## and away with it, unfinished work included
+undeploy: compile  ## and away with it, unfinished work included
 	kubectl delete --ignore-not-found -k manifests/overlays/$(OVERLAY)
 
 images:  ## both images from a Debian base made here, as root; BASE, VARIANT and more as docs/cluster.md says
 	images/build
 
-images-try:  ## what was built with VARIANT=cpu does its work on a read-only root, without a network; needs root
+images-try: compile  ## what was built with VARIANT=cpu does its work on a read-only root, without a network; needs root
 	images/try
 
 locks: install  ## the images' locks, resolved anew

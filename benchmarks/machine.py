@@ -21,7 +21,7 @@ def machine(*packages: str) -> str:
 
 
 def processor() -> str:
-    """The processor's name, as the kernel tells it."""
+    """The processor's name, as the kernel reports it."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(encoding="utf-8").splitlines():
@@ -40,4 +40,4 @@ def memory_mib(field: str) -> float:
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(field):
             return int(line.split()[1]) / 1024
-    raise OSError(f"the kernel does not tell a process's {field}")
+    raise OSError(f"the kernel does not report a process's {field}")

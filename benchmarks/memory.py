@@ -57,7 +57,7 @@ RUNS = {
     "encode": Run(("corpus", "retriever"), ("vectors",), {"cache_gib": 0.0}),
     "index": Run(("corpus", "retriever", "vectors"), ("index",), {}),
     "mine": Run(("corpus", "retriever", "index"), ("negatives",), {"negatives_depth": DEPTH}),
-    "score": Run(("corpus", "negatives", "reranker"), ("teacher",), {"depth": SCORED}),
+    "score-pairs": Run(("corpus", "negatives", "reranker"), ("teacher",), {"depth": SCORED}),
     "retrieve": Run(("corpus", "retriever", "index"), ("run",), {"depth": 100}),
     "evaluate": Run(("corpus", "run/zero_shot"), ("evaluation",), {}),
 }
@@ -168,7 +168,7 @@ def check(step: str, size: int, facts: dict[str, Any]) -> None:
     """That the step did what is measured."""
     if step in ("ingest", "encode"):
         assert facts["passages"] == size, facts
-    if step == "score":
+    if step == "score-pairs":
         asked = QUERIES["train"] + QUERIES["dev"]
         assert facts["pairs"] == asked * (1 + SCORED), facts
 

@@ -44,7 +44,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where the corpus, vectors and results go")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
-    parser.add_argument("--passages", type=int, default=0, help="the first so many passages and their queries; 0 = all")
+    parser.add_argument(
+        "--passages", type=int, default=0, help="this many of the first passages, with their queries; 0 = all"
+    )
     parser.add_argument("--depth", type=int, default=50, help="negatives of a query")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each, of which the median counts")
     parser.add_argument("--page", type=Path, default=HERE / "mining.md", help="the results page")
@@ -143,7 +145,7 @@ def measure(side: str, margin: str, folder: Path, depth: int) -> dict[str, Any]:
 
 
 Mined = tuple[Callable[[], Path], Callable[[], dict[str, Any]]]
-"""What is timed, which gives the folder that it wrote, and what then tells the negatives by query number."""
+"""What is timed, which gives the folder that it wrote, and what then gives the negatives by query number."""
 
 
 def ours(folder: Path, depth: int, margin: str) -> Mined:
@@ -228,9 +230,9 @@ def others(folder: Path, depth: int, margin: str, *, use_faiss: bool) -> Mined:
 
 
 def memory_mib(field: str) -> float:
-    """Memory of this process now (VmRSS) or at its peak (VmHWM), as the kernel tells it.
+    """Memory of this process now (VmRSS) or at its peak (VmHWM), as the kernel reports it.
 
-    `getrusage` would tell the peak of the process that started this one, where that was higher.
+    `getrusage` would give the peak of the process that started this one, where that was higher.
     """
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(field):

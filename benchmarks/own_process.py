@@ -1,7 +1,7 @@
 """Measures work in a process of its own: seconds, memory, bytes written.
 
-Memory is told twice: `peak` with the pages of mapped files, which the system takes back when it needs them, and `own`,
-what only this process can give back.
+Memory is measured twice: `peak` with the pages of mapped files, which the system takes back when it needs them, and
+`own`, what only this process can give back.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def written_bytes() -> int:
     for line in Path("/proc/self/io").read_text(encoding="utf-8").splitlines():
         if line.startswith("write_bytes"):
             return int(line.split()[1])
-    raise OSError("the kernel does not tell what a process writes")
+    raise OSError("the kernel does not report what a process writes")
 
 
 def run_alone(script: Path, arguments: Sequence[str], **environment: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from notes import write_page
 from own_process import measure, run_alone
 
 CASES = ((2048, 0, False), (2048, 64, False), (2048, 64, True), (8192, 64, True))
-"""Pairs of a batch, `texts_at_once` (0: queries and passages are a part each, as before there were parts), and
+"""Pairs of a batch, `mini_batch_size` (0: queries and passages are a part each, as before there were parts), and
 `gradient_cache`."""
 LENGTH, QUERY, WIDTH = 64, 24, 128
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         f"{QUERY} tokens, passages of 58 to {LENGTH}. One batch, forward and backward. Memory is what only the process",
         "can give back, above what it had before the step; it includes the gradients.",
         "",
-        "| pairs | `texts_at_once` | `gradient_cache` | memory of the step | processor time |",
+        "| pairs | `mini_batch_size` | `gradient_cache` | memory of the step | processor time |",
         "|---|---|---|---|---|",
     ]
     for pairs, at_once, cached in CASES:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def step(pairs: int, texts_at_once: int, gradient_cache: bool) -> dict[str, Any]:
+def step(pairs: int, mini_batch_size: int, gradient_cache: bool) -> dict[str, Any]:
     """What one step took, and what the process had before it."""
     import numpy as np
     import torch
@@ -68,12 +68,12 @@ def step(pairs: int, texts_at_once: int, gradient_cache: bool) -> dict[str, Any]
         query_length=QUERY,
         passage_length=LENGTH,
         max_length=LENGTH,
-        texts_at_once=texts_at_once,
+        mini_batch_size=mini_batch_size,
         gradient_cache=gradient_cache,
     )
     cache = random_passages(2, pairs, LENGTH)
     maker = open_pairs(
-        cache, ("ict",), config, heldout_fraction=0.1, heldout_limit=64, seed=0, device=torch.device("cpu")
+        cache, ("ict",), config, heldout_fraction=0.1, max_eval_samples=64, seed=0, device=torch.device("cpu")
     )
     torch.manual_seed(0)
     sizes = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 4 * WIDTH}

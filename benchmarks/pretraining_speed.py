@@ -1,7 +1,7 @@
 """How fast each objective trains, beside what its arithmetic allows; writes pretraining_speed.md beside this script.
 
     python benchmarks/pretraining_speed.py             # 6 layers of width 384, 16 passages of 128 tokens: two CPU cores
-    python benchmarks/pretraining_speed.py --gpu-size  # BERT-base, 64 passages of 512 tokens: 002 Table 4
+    python benchmarks/pretraining_speed.py --gpu-size  # BERT-base, 64 passages of 512 tokens: BoW Table 4
 
 All objectives train one encoder, in turns: a turn is a run of the project's own training loop over a few steps, the
 first of which is not counted. In a round each objective has one turn, and its speed is divided by that of `mlm` in the
@@ -50,7 +50,7 @@ BASE, PAIRS = "mlm", "ict+bfs+wlp"
 BATCHES, HELD_OUT = 16, 0.3
 """Batches of passages, and the share of their articles that is held out: enough that two of few are linked."""
 PAPER = {"auto_encoding": "−17 %", "auto_regression": "−20 %", "enhanced_decoding": "−68 %", "bow": "−1 %"}
-"""002 Table 4, the change of training speed."""
+"""BoW Table 4, the change of training speed."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--length", type=int, help=f"tokens of a batch's longest passage; {SMALL.length}")
     parser.add_argument("--rounds", type=int, default=9, help="turns that every objective has")
     parser.add_argument("--steps", type=int, default=4, help="steps of a turn; the first is not counted")
-    parser.add_argument("--gpu-size", action="store_true", help="the size of 002 Table 4: 12 × 768, batch 64 × 512")
+    parser.add_argument("--gpu-size", action="store_true", help="the size of BoW Table 4: 12 × 768, batch 64 × 512")
     parser.add_argument("--objectives", nargs="+", help="these alone, and mlm")
     parser.add_argument("--this-size-only", action="store_true", help="do not count the arithmetic of --gpu-size too")
     parser.add_argument("--page", type=Path, default=Path(__file__).with_suffix(".md"), help="where the results go")
@@ -165,13 +165,13 @@ def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, size: Size, cl
     """An objective on the encoder that all share; decoder and generator are its own."""
     # The rate is so low that turns leave the shared encoder about as it was.
     config = PretrainingConfig(
-        objective=name, max_length=size.length, passage_length=size.length, learning_rate=1e-6, heldout_every=10**6
+        objective=name, max_length=size.length, passage_length=size.length, learning_rate=1e-6, eval_steps=10**6
     )
     torch.manual_seed(0)
     row = config.row()
     if row is None:
         make = open_pairs(
-            cache, pair_tasks(name), config, heldout_fraction=HELD_OUT, heldout_limit=64, seed=0, device=clock.device
+            cache, pair_tasks(name), config, heldout_fraction=HELD_OUT, max_eval_samples=64, seed=0, device=clock.device
         )
         return Entry(name, PairPretraining(encoder, "cls", config, SPECIALS).to(clock.device), make, config, None)
     generator = None
@@ -255,7 +255,7 @@ def page(
 ) -> Iterator[str]:
     """The lines of the results page.
 
-    `larger` is the arithmetic at the size of 002 Table 4, empty to leave it out, `peak` that of matrix products.
+    `larger` is the arithmetic at the size of BoW Table 4, empty to leave it out, `peak` that of matrix products.
     """
     cuda = torch.cuda.is_available()
     precision = "bf16" if has_bf16(torch.device("cuda" if cuda else "cpu")) else "fp32"
@@ -274,7 +274,7 @@ def page(
         "- *of the peak*: the arithmetic of a step over its whole time, data and optimiser included, as a share of",
         f"  what a product of two large matrices reached here in that precision, {peak / 1e9:,.0f} · 10⁹ operations a",
         "  second.",
-        "- *002*: the change of speed in its Table 4. That is BERT-base; what its arithmetic allows is beside it.",
+        "- *BoW*: the change of speed in its Table 4. That is BERT-base; what its arithmetic allows is beside it.",
         "- *data*, *generator*, *optimiser*: shares of a step's time for the wait for the batch and its masks, for a",
         "  generator's forward pass and sampling, and for clipping and AdamW, whose work is no matrix product.",
         f"- `{PAIRS}`: passages are pairs, each a passage and a sentence of up to {SENTENCE} tokens; there is no",
@@ -294,7 +294,7 @@ def page(
         "generator",
         "optimiser",
     ]
-    heads += ["002", *([allowed] if larger else [])]
+    heads += ["BoW", *([allowed] if larger else [])]
     yield f"| {' | '.join(heads)} |"
     yield "|" + "---|" * len(heads)
     base = entries[0]

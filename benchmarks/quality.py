@@ -19,9 +19,9 @@ from typing import Any
 
 from machine import machine
 from notes import write_page
-from quality_cells import CELLS, Cell, Size, prepare
+from quality_cells import CELLS, SIZE, Cell, Size, prepare
 from quality_page import page_lines
-from quality_run import PEER, run_ours, run_peer
+from quality_run import PEER, SECONDS, run_ours, run_peer
 
 from stillhouse.artifacts import write_whole
 
@@ -37,10 +37,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--no-peer", action="store_true", help="leave sentence-transformers to another time")
     parser.add_argument("--again", action="store_true", help="cells that are done, too")
     parser.add_argument(
-        "--passages", type=int, default=2000, help="passages of a corpus, or more, where its questions need"
+        "--passages", type=int, default=SIZE.passages, help="passages of a corpus, or more, where its questions need"
     )
-    parser.add_argument("--dev-queries", type=int, default=150)
-    parser.add_argument("--test-queries", type=int, default=400)
+    parser.add_argument("--dev-queries", type=int, default=SIZE.dev)
+    parser.add_argument("--test-queries", type=int, default=SIZE.test)
     parser.add_argument("--length", type=int, default=128, help="tokens that passages are cut to, on both sides")
     arguments = parser.parse_args(argv)
     size = Size(arguments.passages, arguments.dev_queries, arguments.test_queries)
@@ -56,6 +56,8 @@ def main(argv: list[str] | None = None) -> int:
             continue
         folder = arguments.folder.resolve() / cell.name
         prepare(cell, size, arguments.data.resolve(), folder)
+        if arguments.again:
+            (folder / SECONDS).unlink(missing_ok=True)
         if not own:
             own = run_ours(cell, folder, arguments.length) | {"machine": machine("torch", "transformers")}
             keep(found, cell, own)

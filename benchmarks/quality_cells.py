@@ -42,6 +42,10 @@ class Size:
     test: int
 
 
+SIZE = Size(passages=2000, dev=150, test=400)
+"""What a cell has that takes some twenty minutes."""
+
+
 CELLS = tuple(
     Cell(corpus, labels, seed) for seed in (1, 2, 3) for labels in LABELS for corpus in SETS if seed in SEEDS[labels]
 )

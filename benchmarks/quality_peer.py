@@ -22,7 +22,7 @@ BATCH, LEARNING_RATE = 32, 2e-5
 MINED = 3
 """Negatives of a query, each of which makes an example."""
 TRIED = 3
-"""Steps that tell how long one takes."""
+"""Steps that show how long one takes."""
 MEASURED = 4
 """How often the dev loss is measured in a training, beside its start."""
 MOST_EPOCHS = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from quality_cells import Cell
 from quality_peer import train_peer
 from run_steps import step_once
 
+from stillhouse.artifacts import write_whole
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
@@ -26,20 +28,21 @@ TEACHER = "teacher"
 SECONDS = "seconds"
 """The file with the processor time of a run."""
 TRAININGS = ("retriever_1", "retriever_2", "distilled", "reranker")
-NAMES = {"lexical": "bm25", "zero_shot_run": "start", "zero_shot_hybrid_run": "start + bm25", "best_run": "winner"}
+NAMES = {"bm25": "bm25", "zero_shot_run": "start", "zero_shot_hybrid_run": "start + bm25", "best_run": "winner"}
 """The systems whose names on the page are not those of their uses."""
 
 
 def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
     """The figures of Stillhouse: `{"ranks": {system: reciprocal rank of each test question}, "seconds": …}`."""
-    ours = folder / "ours"
-    if not (ours / "params.yaml").is_file():
+    ours, seconds = folder / "ours", folder / SECONDS
+    if not seconds.is_file():
+        # A run that was stopped begins anew: sentence-transformers gets the time of the whole run.
+        for made in (ours, folder / "work", folder / "peer"):
+            shutil.rmtree(made, ignore_errors=True)
         stillhouse("new", str(ours), "--source", str(folder / "source"))
         fit(ours / "params.yaml", cell, length)
-    seconds = folder / SECONDS
-    if not seconds.is_file():
         spent = timed(lambda: stillhouse("run", "--params", "params.yaml", cwd=ours))
-        seconds.write_text(str(spent))  # a run that was stopped and goes on counts its last part alone
+        write_whole(seconds, str(spent))
     artifacts, given = ours / "artifacts", read_yaml(ours / "params.yaml")
     set_work(folder)
     runs = runs_of(artifacts)
@@ -119,7 +122,7 @@ def teacher_run(artifacts: Path, folder: Path) -> Path:
     """What teaches the distilled retriever, as a search of the whole corpus: BM25 and retriever 1, weights from dev."""
     inputs = {"corpus": artifacts / "ingest" / "corpus", "retriever": artifacts / "retriever_1" / "retriever"}
     inputs |= {"index": artifacts / "retriever_1_index" / "index"}
-    step_once("hybrid", inputs | {"bm25": artifacts / "lexical" / "bm25"}, {"hybrid": folder / "hybrid"})
+    step_once("hybrid", inputs | {"bm25": artifacts / "bm25" / "bm25"}, {"hybrid": folder / "hybrid"})
     step_once("retrieve", inputs | {"hybrid": folder / "hybrid"}, {"run": folder / "run"})
     return folder / "run"
 

@@ -11,7 +11,7 @@ def make_ours(run: Run) -> None:
     """The two systems of this project."""
     corpus = {"corpus": run.corpus}
     among = {"negatives_depth": 30, "negatives_among": "answers"}
-    bm25 = run.step("lexical", "lexical", corpus, ("negatives", "run", "bm25"), **among) / "negatives"
+    bm25 = run.step("bm25", "bm25", corpus, ("negatives", "run", "bm25"), **among) / "negatives"
     first = train(run, "retriever 1", run.start, bm25, 1)
     near = mine(run, "mine 1", "retriever 1", first, 30)
     train(run, SYSTEMS[0], first, near, 2)
@@ -31,11 +31,11 @@ def make_ours(run: Run) -> None:
         negatives_depth=200,
         max_length=2 * budget.length,
         learning_rate=2 * budget.learning_rate,
-        warmup=0.2,
+        warmup_ratio=0.2,
         seed=budget.seed,
     )
     inputs = corpus | {"negatives": deep, "reranker": reranker / "reranker"}
-    teacher = run.step("teacher", "score", inputs, ("teacher",), depth=6) / "teacher"
+    teacher = run.step("teacher", "score-pairs", inputs, ("teacher",), depth=6) / "teacher"
     train(run, SYSTEMS[1], second, deep, 1, teacher=teacher, negatives_depth=6)
 
 
@@ -66,7 +66,7 @@ def train(
             negatives_depth=negatives_depth,
             alpha=1.0,
             contrastive=contrastive,
-            heldout_every=max(1, run.budget.steps // 4),
+            eval_steps=max(1, run.budget.steps // 4),
             seed=run.budget.seed,
         )
         / "retriever"

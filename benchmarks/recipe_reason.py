@@ -5,7 +5,7 @@
 It takes the settings of `sentence_transformers_recipe.py`, and its folder: what is made there is not made again.
 `stillhouse, mined` differs from `sentence-transformers, mined` in four choices: it begins with BM25's negatives and
 mines by what that gave, its negatives need no distance to the positive, it draws them from the thirty best and not
-from the three best, and its loss is 001's, which also keeps a positive apart from the negatives (`contrastive:
+from the three best, and its loss is SimLM's, which also keeps a positive apart from the negatives (`contrastive:
 simlm`). Here the starting model mines with a relative margin of 0.05 and one schedule of all steps follows, with either
 loss and either depth: what is left of the difference under the other side's choices would be the trainer's own.
 """

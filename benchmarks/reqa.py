@@ -1,4 +1,4 @@
-"""BM25 and dense retrieval on ReQA-SQuAD, beside 004 Table 3; writes reqa.md beside this script.
+"""BM25 and dense retrieval on ReQA-SQuAD, beside Chang et al. (2020) Table 3; writes reqa.md beside this script.
 
     python benchmarks/reqa.py --folder build/reqa [--data ../shared/data] [--fine-tune 1/99]
 
@@ -194,7 +194,7 @@ def size_rows(task: Task, rows: Rows) -> None:
 
 
 def dense_rows(task: Task, rows: Rows) -> None:
-    """The model as it is, for every split, without distractors and with some."""
+    """The model unchanged, for every split, without distractors and with some."""
     names = {n: {split: f"dense {split}: zero-shot + {n}" for split in SPLITS} for n in (0, DENSE_DISTRACTORS)}
     if all(name in rows.rows for of in names.values() for name in of.values()):
         return
@@ -229,16 +229,16 @@ def fine_tuned_row(task: Task, rows: Rows, split: str) -> None:
     """A retriever fine-tuned on the train queries of a split with BM25's negatives; few steps."""
     name = split.replace("/", "_")
     corpus = {"corpus": f"{name}/ingest/corpus"}
-    inputs = corpus | {"encoder": "minilm/encoder", "negatives": f"{name}/lexical/negatives"}
+    inputs = corpus | {"encoder": "minilm/encoder", "negatives": f"{name}/bm25/negatives"}
     source = {"source": str(task.data / "reqa-squad"), "format": "reqa", "reqa_split": split}
     settings: dict[str, Any] = {
         f"{name}/ingest": source | {"max_test_queries": 1},
-        f"{name}/lexical": {"depth": 1, "negatives_depth": 50},
+        f"{name}/bm25": {"depth": 1, "negatives_depth": 50},
         f"{name}/retriever": TRAINING,
     }
     uses = [
         Use(f"{name}/ingest", "ingest"),
-        Use(f"{name}/lexical", "lexical", corpus),
+        Use(f"{name}/bm25", "bm25", corpus),
         Use(f"{name}/retriever", "train-retriever", inputs),
     ]
 

@@ -11,13 +11,13 @@ import numpy as np
 
 MEASURES = ("R@1", "R@5", "R@10", "R@50", "R@100")
 PAPER_SIZE = 101_951
-"""Candidates of 004 Table 2."""
+"""Candidates of Chang et al. (2020) Table 2."""
 PAPER: Mapping[str, Mapping[str, Sequence[float]]] = {
     "1/99": {"BM25": (41.86, 58.00, 63.64, 74.15, 77.91), "ICT+BFS+WLP": (37.43, 61.48, 70.18, 85.37, 89.85)},
     "5/95": {"BM25": (41.87, 57.98, 63.63, 74.17, 77.91), "ICT+BFS+WLP": (45.90, 70.89, 78.47, 90.49, 93.64)},
     "80/20": {"BM25": (41.77, 57.95, 63.55, 73.94, 77.49), "ICT+BFS+WLP": (58.35, 82.76, 88.44, 95.87, 97.49)},
 }
-"""004 Table 3, SQuAD, percent."""
+"""Chang et al. (2020) Table 3, SQuAD, percent."""
 
 Rows = Mapping[str, Any]
 
@@ -29,12 +29,12 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
     said = (
         f"{about['candidates']:,} candidates of {about['articles']} articles, {about['words']:.0f} words each (the "
         f"sentence, then its passage, which holds it once more); test queries {counts}, of {about['query_words']:.1f} "
-        f"words. 004 has {PAPER_SIZE:,} candidates, of the whole of SQuAD. A right answer is the right sentence of the "
-        "right passage. Recall is in percent, with 95 % bootstrap intervals over queries; ties count as expected over "
-        "all their orders."
+        f"words. Chang et al. have {PAPER_SIZE:,} candidates, of the whole of SQuAD. A right answer is the right "
+        "sentence of the right passage. Recall is in percent, with 95 % bootstrap intervals over queries; ties count "
+        "as expected over all their orders."
     )
     lines = [
-        "# ReQA-SQuAD: a sentence and its passage, beside 004 Table 3",
+        "# ReQA-SQuAD: a sentence and its passage, beside Chang et al. (2020) Table 3",
         "",
         "Command: `python benchmarks/reqa.py --folder build/reqa`; fine-tuned rows are added by `--fine-tune 1/99`.",
         "",
@@ -42,7 +42,7 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
         "",
         said,
         "",
-        "## BM25, our defaults and 004",
+        "## BM25, our defaults and Chang et al. (2020)",
         "",
         *head("split", "of whom", "candidates", "queries"),
     ]
@@ -50,13 +50,13 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
         if row["variant"] == "defaults":
             lines.append(line([row["split"], "here", f"{row['candidates']:,}", f"{row['queries']:,}"], row))
             paper = percent(PAPER[row["split"]]["BM25"], 2)
-            lines.append(cells([row["split"], "004 Table 3", f"{PAPER_SIZE:,}", "", *paper]))
+            lines.append(cells([row["split"], "Chang et al. (2020) Table 3", f"{PAPER_SIZE:,}", "", *paper]))
     lines += ["", "## What makes a difference to BM25 (1/99)", "", *head("variant")]
     for row in of["bm25"]:
         if row["split"] == "1/99":
             name = "defaults: k1 1.5, b 0.75, sentence and passage, English stemmer and stop words"
             lines.append(line([name if row["variant"] == "defaults" else row["variant"]], row))
-    lines.append(cells(["004 Table 3", *percent(PAPER["1/99"]["BM25"], 2)]))
+    lines.append(cells(["Chang et al. (2020) Table 3", *percent(PAPER["1/99"]["BM25"], 2)]))
     lines += ["", "## The number of candidates (1/99)", ""]
     asked = max((row["queries"] for row in of["size"]), default=0)
     lines += [f"The same {asked:,} queries, a seeded sample, at every size: among the candidates of a quarter of the"]
@@ -69,7 +69,7 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
         if values:
             name = f"{variant}, extrapolated"
             lines.append(cells([name, f"{PAPER_SIZE:,}", "0", *percent(values)]))
-    lines.append(cells(["004 Table 3", f"{PAPER_SIZE:,}", "0", *percent(PAPER["1/99"]["BM25"], 2)]))
+    lines.append(cells(["Chang et al. (2020) Table 3", f"{PAPER_SIZE:,}", "0", *percent(PAPER["1/99"]["BM25"], 2)]))
     lines += [
         "",
         "Extrapolated: the straight line in the logarithm of the number of candidates, fitted by least squares",
@@ -81,7 +81,7 @@ def write_page(page: Path, rows: Rows, about: Mapping[str, Any]) -> None:
         system = f"all-MiniLM-L6-v2, {row['variant']}" + f", {distractors:,} distractors" * bool(distractors)
         lines.append(line([row["split"], system, f"{row['candidates']:,}", f"{row['queries']:,}"], row))
     for split, systems in PAPER.items():
-        name = "004 Table 3, ICT+BFS+WLP, fine-tuned"
+        name = "Chang et al. (2020) Table 3, ICT+BFS+WLP, fine-tuned"
         lines.append(cells([split, name, f"{PAPER_SIZE:,}", "", *percent(systems["ICT+BFS+WLP"], 2)]))
     notes.write_page(page, lines)
 

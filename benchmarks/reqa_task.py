@@ -60,7 +60,7 @@ class Task:
 
     @cached_property
     def far(self) -> NDArray[np.int64]:
-        """The rows of the distractors, in a seeded order: the first so many are a sample."""
+        """The rows of the distractors, in a seeded order: any first part of them is a sample."""
         found = np.flatnonzero(self.corpus.passages["passage_id"].str.startswith(PREFIX))
         return np.random.default_rng(SEED).permutation(found)
 

@@ -1,4 +1,4 @@
-"""A re-ranker's training on both sides: the listwise loss over a positive and its hard negatives (001 eq. 4).
+"""A re-ranker's training on both sides: the listwise loss over a positive and its hard negatives (SimLM eq. 4).
 
 There it is `ListNetLoss`, which is the same where one candidate has all of the labels' probability.
 """
@@ -72,7 +72,7 @@ def ours(setting: Setting, examples: Examples) -> Side:
 
 
 def theirs(setting: Setting, examples: Examples, at_once: bool = True) -> Side:
-    """All pairs of a step go through the model `at_once`, as here, or so many as there are queries, its default."""
+    """All pairs of a step go through the model `at_once`, as here, or as many as there are queries, its default."""
     from datasets import Dataset
     from sentence_transformers import CrossEncoder as Peer
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments

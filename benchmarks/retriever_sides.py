@@ -1,4 +1,4 @@
-"""A retriever's training on both sides: by the contrastive loss alone, or with a teacher by eq. 5 of 001.
+"""A retriever's training on both sides: by the contrastive loss alone, or with a teacher by eq. 5 of SimLM.
 
 There the contrastive loss is `MultipleNegativesRankingLoss`. With a teacher it is that and `DistillKLDivLoss`, both of
 vectors that were computed once: sentence-transformers has no such loss of its own, and its nearest, `MarginMSELoss`, is

@@ -3,7 +3,7 @@
 They are the same for any number of passages, so that a few are enough: tokens cut a second of a core, and operations of
 an encoder's matrix products computed a second of a core, in encoding, teacher scoring and a retriever's training, by
 [CLS]. Operations are those of whole layers, of which the last one computes less. A task is a process of its own and
-tells the seconds of the work alone, for loading the libraries would be most of them.
+reports the seconds of the work alone, for loading the libraries would be most of them.
 
 Shapes: P pairs.
 """
@@ -118,7 +118,7 @@ def timed(work: Callable[[], object]) -> dict[str, float]:
 
 
 def operations(lengths: Iterable[int]) -> float:
-    """Of a forward pass of the model over texts of so many tokens each, without padding."""
+    """Of a forward pass of the model over texts of this many tokens each, without padding."""
     return sum(passage_operations(MODEL, int(length)) for length in lengths)
 
 

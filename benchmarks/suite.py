@@ -27,7 +27,7 @@ from suite_parts import OURS, Job, Part, parts
 
 HERE = Path(__file__).resolve().parent
 ROUNDS = 1
-"""It takes less than an hour on two cores; more tell how far figures lie apart."""
+"""It takes less than an hour on two cores; more show how far figures lie apart."""
 PREPARE = "prepare"
 PAGE = "page"
 Result = dict[str, Any]

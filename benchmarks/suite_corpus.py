@@ -165,7 +165,7 @@ def collated(job: Job) -> Timed:
 
     cache = masking.open_cache(max(1024, job.size))
     ids_BL = cache.batch(masking.drawn(cache, job.size), masking.LENGTH).ids.tolist()
-    share = PretrainingConfig(objective="mlm").encoder_mask
+    share = PretrainingConfig(objective="mlm").encoder_mlm_probability
     collate = DataCollatorForLanguageModeling(tokenizer(), mlm_probability=share)
     return lambda: {"seconds": masking.milliseconds(lambda: collate([{"input_ids": ids} for ids in ids_BL])) / 1000}
 

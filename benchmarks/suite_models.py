@@ -114,7 +114,7 @@ def predict(job: Job) -> Timed:
 
 
 def prepare_pipeline(job: Job) -> None:
-    """The tests' recipe on so many articles, with half an epoch of every training in the place of a few steps."""
+    """The tests' recipe on this many articles, with half an epoch of every training in the place of a few steps."""
     import yaml
 
     recipe = yaml.safe_load((RECIPES / "micro.yaml").read_text(encoding="utf-8"))

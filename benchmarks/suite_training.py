@@ -64,7 +64,7 @@ def trainer(job: Job) -> Timed:
         np.arange(PRETRAINING_STEPS * size.batch), size.length
     )
     examples = [{"input_ids": ids[mask].tolist()} for ids, mask in zip(batch.ids, batch.attention)]
-    collator = DataCollatorForLanguageModeling(tokenizer(), mlm_probability=entry.config.encoder_mask)
+    collator = DataCollatorForLanguageModeling(tokenizer(), mlm_probability=entry.config.encoder_mlm_probability)
 
     def run() -> dict[str, float]:
         with tempfile.TemporaryDirectory(dir=job.folder) as work:
@@ -179,7 +179,7 @@ PARTS = (
     ),
     Part(
         "distillation",
-        f"The same with {NEGATIVES} negatives and a teacher's scores: KL divergence and the contrastive loss (001 "
+        f"The same with {NEGATIVES} negatives and a teacher's scores: KL divergence and the contrastive loss (SimLM "
         "eq. 5). There both are sentence-transformers' own losses, `DistillKLDivLoss` and "
         "`MultipleNegativesRankingLoss`, of vectors computed once, which it leaves to its user to put together; its "
         "`MarginMSELoss` is another function. *Value* is the loss of the first batch.",
@@ -198,7 +198,7 @@ PARTS = (
     Part(
         "reranking",
         f"A step of a cross-encoder of all-MiniLM-L6-v2's size over queries of squad-passages, each with a positive "
-        f"and {NEGATIVES} negatives, pairs cut at {PAIR_LENGTH} tokens, fp32: the listwise loss (001 eq. 4), there "
+        f"and {NEGATIVES} negatives, pairs cut at {PAIR_LENGTH} tokens, fp32: the listwise loss (SimLM eq. 4), there "
         "`ListNetLoss`, with all pairs of a step at once as here or, by its default, as many as there are queries. "
         "*Value* is the loss of the first batch.",
         "queries",

@@ -46,11 +46,11 @@ def prepare_examples(folder: Path, source: Path, count: int = 1) -> None:
     made = {name: folder / name for name in ("corpus", "negatives", "run", "bm25")}
     step("ingest", {}, {"corpus": made["corpus"]}, source=str(source))
     negatives = {name: made[name] for name in ("negatives", "run", "bm25")}
-    step("lexical", {"corpus": made["corpus"]}, negatives, negatives_depth=count, depth=count + 1)
+    step("bm25", {"corpus": made["corpus"]}, negatives, negatives_depth=count, depth=count + 1)
 
 
 def read_examples(folder: Path, batch: int, batches_wanted: int, count: int = 1) -> Examples:
-    """What `prepare_examples` made, in so many batches of `batch` queries."""
+    """What `prepare_examples` made, in this many batches of `batch` queries."""
     corpus, known = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
     sampler = GroupSampler(corpus, known, "train", count, count, 0)
     return Examples(corpus, known, batches(sampler, batch, batches_wanted), count)
@@ -78,7 +78,7 @@ def batches(sampler: GroupSampler, size: int, count: int) -> list[np.ndarray]:
                 break
         if len(batch) < size:
             raise SystemExit(
-                "the data set has too few passages for so many batches; lower --batch, --rounds or --steps"
+                "the data set has too few passages for that many batches; lower --batch, --rounds or --steps"
             )
         order = [example for example in order if example not in set(batch)]
         found.append(np.array(batch))

@@ -54,7 +54,7 @@ class Side:
     """One of both in one setting: `run(turn)` gives the seconds of every step but the first.
 
     `loss` is that of the first batch without dropout, in fp32; `turns` are the medians of the turns. `waiting` are the
-    shares of the counted steps' time that a turn waited for data, which our sides alone tell.
+    shares of the counted steps' time that a turn waited for data, which our sides alone report.
     """
 
     run: Callable[..., list[float]]
@@ -103,7 +103,7 @@ def timed_training(
 
 
 def settings_of_ours(config: type[TrainingConfig], precision: str, **others: Any) -> Any:
-    return config(precision=precision, learning_rate=LEARNING_RATE, heldout_every=10**9, **others)
+    return config(precision=precision, learning_rate=LEARNING_RATE, eval_steps=10**9, **others)
 
 
 def settings_of_peer(arguments: Callable[..., Any], work: str, batch: int, setting: Setting) -> Any:

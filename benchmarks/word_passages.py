@@ -16,12 +16,12 @@ import numpy as np
 VOCABULARY, MEAN_WORDS, SEED = 50_000, 56, 1
 BLOCK = 20_000
 TEXT_EVERY, IDS_A_BLOCK = 200, 20
-"""Of a block, every so many-th passage has the text of the block's first; so many of its rows repeat an early id."""
+"""Of a block, every n-th passage has the text of the block's first; and that many of its rows repeat an early id."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What a corpus of so many passages has: rows of the source, rows with an id that is taken, repeated texts."""
+    """What a corpus of this many passages has: rows of the source, rows with an id that is taken, repeated texts."""
 
     rows: int
     repeated_ids: int

@@ -1,4 +1,4 @@
-"""BM25 and a small retriever on corpora that neither was tuned on here (003 Table 3); writes zero-shot.md.
+"""BM25 and a small retriever on corpora that neither was tuned on here (CDMAE Table 3); writes zero-shot.md.
 
     python benchmarks/zero_shot.py --folder build/zero-shot [--data ../shared/data]
 
@@ -91,13 +91,13 @@ def table(measure: str, systems: Sequence[str], metrics: Any, intervals: Any, te
             value, (low, high) = by_system[system][measure], intervals[corpus][system][measure]
             bold = "**" if value == best else ""
             cells.append(f"{bold}{value:.3f}{bold} ({low:.3f}–{high:.3f})")
-        told = [
+        shown = [
             f"{of[measure]['difference']:+.3f} ({of[measure]['low']:+.3f} to {of[measure]['high']:+.3f}), "
             f"{chance(of[measure]['randomisation_p_holm'])}"
             for against in tests[corpus].values()
             for of in against.values()
         ]
-        lines.append(f"| {corpus} | {' | '.join(cells)} | {'; '.join(told)} |")
+        lines.append(f"| {corpus} | {' | '.join(cells)} | {'; '.join(shown)} |")
     for name, form, values in (("average", ".3f", metrics["average"]), ("best on", "d", metrics["best_on"])):
         lines.append(f"| {name} | {' | '.join(format(values[system][measure], form) for system in systems)} | |")
     return lines

@@ -63,7 +63,7 @@ def parameters(step: Step) -> list[Parameter]:
 
 def help_of(port: Port) -> str:
     """What a component says of an input: where a port takes many folders, of the one that holds them."""
-    return f"a folder with a folder for each, named as it is to be called: {port.help}" if port.many else port.help
+    return f"a folder that holds one folder for each, under its name: {port.help}" if port.many else port.help
 
 
 def literal(value: Any) -> str:

@@ -1,6 +1,6 @@
 """The task that looks at the cluster before all others, and the one at a run's end: pods that wait for nothing.
 
-A pod that mounts a claim that does not exist, or stands in a queue that does not exist, never begins, and can tell
+A pod that mounts a claim that does not exist, or stands in a queue that does not exist, never begins, and can say
 nobody. These two have neither, so that the one can say what is missing, and the other that the run has ended.
 """
 

@@ -17,12 +17,16 @@ from stillhouse.errors import InputError
 from stillhouse.graph import graph_of
 from stillhouse.refresh.parameters import Parameters
 from stillhouse.surfaces.compare_plan import make_plan
-from stillhouse.surfaces.judge_flags import REFUSED_CODE
+from stillhouse.surfaces.recipe_settings import with_settings
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+from stillhouse.surfaces.release_rules import REFUSED_CODE
 from stillhouse.surfaces.run_parameters import (
+    SETTINGS,
     TABLES,
     RunParameter,
     check_parameters,
+    check_train,
+    filled,
     train_parameters,
     with_parameters,
 )
@@ -41,12 +45,19 @@ class Result:
     output: str
     page: str
     validated: bool = True
+    artifact: str = ""
+    """What the component calls it, where that is another name."""
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder among the outputs of the component."""
+        return self.artifact or self.output
 
 
 RESULTS: Mapping[str, Result] = {
-    train.NAME: Result(("evaluate",), "evaluation", "report.html"),
-    compare.NAME: Result(("gather-comparison",), "comparison", "comparison.html"),
-    zero_shot.NAME: Result(("gather-zero-shot",), "zero_shot", "zero_shot.html", validated=False),
+    train.NAME: Result(("evaluation",), "evaluation", "report.html", artifact="evaluate__evaluation"),
+    compare.NAME: Result(("compare-variants",), "comparison", "comparison.html"),
+    zero_shot.NAME: Result(("measure-zero-shot",), "zero_shot", "zero_shot.html", validated=False),
     refresh.NAME: Result(("release-refresh", "plan-refresh"), "refreshed", "refresh.md"),
 }
 RECIPES: Mapping[str, str] = {train.NAME: "labelled", compare.NAME: "simlm", refresh.NAME: "labelled"}
@@ -65,17 +76,21 @@ class Request:
     sweep: str = "all-objectives"
     shards: int = 0
     """In how many parts `train` and `refresh` encode a corpus; 0 = as many as the placements say."""
+    settings: tuple[str, ...] = ()
+    """Settings in the place of the recipe's, each `USE.SETTING=VALUE`."""
 
     def __post_init__(self) -> None:
         if self.pipeline not in RESULTS:
             raise InputError(f"there is no pipeline {self.pipeline!r}; {nearest(self.pipeline, RESULTS)}")
+        if self.settings and self.pipeline not in RECIPES:
+            raise InputError(f"--set {self.settings[0]}: {self.pipeline} has no recipe; give it as --parameter")
 
     def build(self, table: PlacementTable | None) -> BaseComponent:
         """The pipeline, with tasks where `table` says. Raises `InputError` for a recipe or sweep that is wrong."""
         if self.pipeline == zero_shot.NAME:
             return zero_shot.build_zero_shot(table)
         if self.pipeline == compare.NAME:
-            return compare.build_comparison(make_plan(find_sweep(self.sweep), *self._recipe()), table)
+            return compare.build_comparison(make_plan(find_sweep(self.sweep), *self._recipe()), table, self.shards)
         build_of = refresh.build_refresh if self.pipeline == refresh.NAME else train.build_pipeline
         return build_of(*self._recipe(), table, self.shards)
 
@@ -84,8 +99,12 @@ class Request:
         if self.pipeline in CONFIGS:
             build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
             return
+        if self.pipeline == train.NAME:
+            check_train(*self._recipe(), values)
+            return
         check_parameters(self.pipeline, values)
-        with_parameters(self._parameters(), configs(*self._recipe()), values)
+        settings = configs(*self._recipe())
+        with_parameters(filled(self._parameters(), settings), settings, values)
 
     def read(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The parameters of `given`, as text from a command line, in their types."""
@@ -99,7 +118,8 @@ class Request:
         """The types of the parameters, without those that placements bring."""
         if self.pipeline in CONFIGS:
             return field_types(CONFIGS[self.pipeline])
-        return {name: parameter.kind for name, parameter in self._parameters().items()}
+        fields = {name: parameter.kind for name, parameter in self._parameters().items()}
+        return fields | ({SETTINGS: str} if self.pipeline == train.NAME else {})
 
     def _parameters(self) -> Mapping[str, RunParameter]:
         """Those of a pipeline whose parameters fill settings of steps; a whole run's are of the recipe's stages."""
@@ -111,10 +131,11 @@ class Request:
         """That of a refresh whose challenger was refused, as `stillhouse refresh` has it; else 0."""
         if self.pipeline != refresh.NAME:
             return 0
-        told = json.loads((result / "refresh.json").read_text(encoding="utf-8"))
-        return REFUSED_CODE if told.get("outcome") == "refused" else 0
+        record = json.loads((result / "refresh.json").read_text(encoding="utf-8"))
+        return REFUSED_CODE if record.get("outcome") == "refused" else 0
 
     def _recipe(self) -> tuple[dict[str, Any], str]:
         """The recipe, and the file that it is from. Raises `InputError` for one that is wrong."""
         path = find_recipe(self.recipe or RECIPES[self.pipeline])
-        return load_recipe(path), str(path)
+        recipe = load_recipe(path)
+        return (with_settings(recipe, self.settings, str(path)) if self.settings else recipe), str(path)

@@ -20,28 +20,26 @@ def check_cluster(wanted: str):
 
 @dsl.component(base_image=image(), install_kfp_package=False)
 def check_train(
+    wanted: str,
+    recipe: str,
+    settings: str,
     source: str,
     queries: str,
     test_queries: str,
     model: str,
-    objective: str,
-    pretraining_steps: int,
-    pretraining_learning_rate: float,
     learning_rate: float,
     training_steps: int,
     seed: int,
-    measures: str,
-    title: str,
 ):
-    """Refuses parameters of `train` that are out of range."""
-    from stillhouse.surfaces.run_control import refuse_parameters
+    """Refuses parameters of `train` that are out of range, and a run that lacks something on the cluster."""
+    from stillhouse.surfaces.cluster_check import refuse_run
 
-    refuse_parameters("train", locals())
+    refuse_run("train", locals())
 
 
 @dsl.component(base_image=image(), install_kfp_package=False)
-def check_compare_objectives(source: str, queries: str, test_queries: str, model: str):
-    """Refuses parameters of `compare-objectives` that are out of range."""
-    from stillhouse.surfaces.run_control import refuse_parameters
+def check_compare_objectives(wanted: str, source: str, queries: str, test_queries: str, model: str):
+    """Refuses parameters of `compare-objectives` that are out of range, and what the cluster lacks."""
+    from stillhouse.surfaces.cluster_check import refuse_run
 
-    refuse_parameters("compare-objectives", locals())
+    refuse_run("compare-objectives", locals())

@@ -64,6 +64,14 @@ def _parser(action: str, description: str) -> Parser:
         help="a shipped recipe, or a file (default: labelled for train, simlm for the others)",
     )
     parser.add_argument("--sweep", metavar="NAME|FILE", default="all-objectives", help="of compare-objectives")
+    parser.add_argument(
+        "--set",
+        metavar="USE.SETTING=VALUE",
+        dest="settings",
+        action="append",
+        default=[],
+        help="in the place of the recipe's, as retriever_1.batch_size=64; may be given again",
+    )
     return parser
 
 
@@ -137,10 +145,12 @@ def compile_action(argv: Sequence[str]) -> int:
     from pipelines.manifests import write_all
 
     if not arguments.pipeline:
+        if arguments.settings:
+            raise InputError("--set is of one pipeline; name it, as `stillhouse pipeline compile train --set …`")
         for path in write_all(arguments.folder):
             show(f"wrote {path}")
         return 0
-    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     compiled = compile_small(request.build(_placements(arguments)))
     path = arguments.output or Path(f"{arguments.pipeline}.yaml")
     with own_file(path) as file:
@@ -173,7 +183,7 @@ def submit_action(argv: Sequence[str]) -> int:
     from pipelines.pods import watch_pods
     from pipelines.submit import check_pod_parameters, namespace_of, submit, watch
 
-    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     table = _placements(arguments)
     given = _given(arguments.parameter)
     pod = {"image": arguments.image or given.pop("image", image())}
@@ -210,7 +220,7 @@ def upload_action(argv: Sequence[str]) -> int:
     from pipelines.ir import compile_small
     from pipelines.upload import upload
 
-    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep)
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     compiled = compile_small(request.build(_placements(arguments)))
     new = upload(_cluster(arguments).connect(), compiled, arguments.namespace)
     show(f"version {compiled.version} {'was uploaded' if new else 'is there already'}")
@@ -232,7 +242,9 @@ def run_local_action(argv: Sequence[str]) -> int:
 
     if arguments.shards < 1:
         raise InputError(f"--shards: {arguments.shards} is less than 1")
-    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, arguments.shards)
+    request = Request(
+        arguments.pipeline, arguments.recipe, arguments.sweep, arguments.shards, tuple(arguments.settings)
+    )
     values = _values(request, _given(arguments.parameter))
     try:
         with environment(arguments):

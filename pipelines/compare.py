@@ -1,14 +1,14 @@
-"""A comparison as a Kubeflow pipeline: what all variants share, then a loop over variants and seeds, then one page.
+"""A comparison as a Kubeflow pipeline: what all variants share, then one task for all variants and seeds, and its page.
 
-The settings that differ from item to item are parameters of the loop's items; all others are fixed on their tasks, as
-in the pipeline of a whole run. There is one loop for the variants with a pre-training and one for those without, since
-their tasks differ; both hand their evaluations to the last task.
+The settings that differ from run to run are given as items; all others stand with their uses. There are two kinds of
+items, those with a pre-training and those without, since their uses differ. Pods in a loop would be too many for Argo;
+the one task does its items one after the other, or has its nodes do them side by side.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,11 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
 from pipelines.check import check_compare_objectives
-from pipelines.control import list_items
-from pipelines.gather import gather_comparison
 from pipelines.interface import make_pipeline
 from pipelines.ir import compile_small
 from pipelines.placement_table import DEFAULT_TABLE, PlacementTable, find_table
-from pipelines.tasks import Pods, make_task
+from pipelines.task_component import variants_component
+from pipelines.tasks import Pods, add_task
 from pipelines.train import pipeline_inputs
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
@@ -31,13 +30,16 @@ from stillhouse.graph import Use
 from stillhouse.own_files import own_file
 from stillhouse.surfaces.compare_graph import EVALUATION, PRETRAINING, refuse_other_graphs
 from stillhouse.surfaces.compare_plan import SHARED, Job, Plan
-from stillhouse.surfaces.run_parameters import COMMON, Pair, filled
+from stillhouse.surfaces.run_parameters import COMMON, filled
+from stillhouse.surfaces.task import as_json, describe_use, port_name
+from stillhouse.tasks import Task, tasks_of
+from stillhouse.uses import used
 
 NAME = "compare-objectives"
-CHANNEL_TYPES = {bool: "Boolean", int: "Integer", float: "Float", str: "String"}
-"""kfp's names of the types of settings."""
+LABEL = "comparison"
+REFERENCE = f"{EVALUATION}/evaluation"
 ITEM_LIMIT = 200
-"""A loop's items, all settings included, stand in the pipeline; Kubernetes refuses workflows that grow too large."""
+"""All items, with their settings, stand in the pipeline; Kubernetes refuses workflows that grow too large."""
 
 Item = dict[str, bool | int | float | str]
 
@@ -49,54 +51,63 @@ def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = 
         file.write_text(compiled.as_ir(), encoding="utf-8")
 
 
-def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseComponent:
-    """The pipeline of a plan. Raises `InputError` for more runs than one loop can hold, and for other graphs."""
+def build_comparison(plan: Plan, table: PlacementTable | None = None, shards: int = 0) -> BaseComponent:
+    """The pipeline of a plan. Raises `InputError` for more runs than one task can hold, and for other graphs.
+
+    `shards` is by how many nodes the runs are shared, where the table is not to say it.
+    """
     if len(plan.jobs) > ITEM_LIMIT:
         raise InputError(f"{len(plan.jobs)} runs are more than one pipeline holds ({ITEM_LIMIT}); use fewer seeds")
     refuse_other_graphs(plan.sweep, "a Kubeflow comparison", stages=True)
     groups = {
-        pretrained: [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained]
-        for pretrained in (True, False)
+        name: jobs
+        for name, pretrained in (("variants", True), ("unpretrained", False))
+        if (jobs := [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained])
     }
+    own = {group: _own_uses(jobs) for group, jobs in groups.items()}
+    described = {
+        group: {
+            use.name: describe_use(use, plan.recipe.get(use.section, {}), jobs[0].configs[use.name])
+            for use in own[group]
+        }
+        for group, jobs in groups.items()
+    }
+    items: list[dict[str, Any]] = [
+        {"group": group, **item} for group, jobs in groups.items() for item in loop_items(jobs)
+    ]
+    content = json.dumps({"name": plan.sweep.name} | plan.sweep.plain(), ensure_ascii=False)
+    of_variants = tuple(use for uses in own.values() for use in uses)
+    names = {use.name for use in of_variants}
+    read = dict.fromkeys(source for use in of_variants for source in use.inputs.values() if used(source) not in names)
+    variants = Task(LABEL, of_variants, tuple(read), ())
     uses_before = _shared_uses(plan)
     before = {use.name: _shared_config(plan, use) for use in uses_before}
     pairs = filled(COMMON, before)
+    shared = tasks_of(uses_before, wanted={*read, REFERENCE})
+
+    def check(given: dict[str, Any]) -> PipelineTask:
+        return check_compare_objectives(wanted="", **{name: given[name] for name in COMMON})
 
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=plan.recipe)
-        chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
-        asked = check_compare_objectives(**{name: given[name] for name in COMMON})
-        check = pods.place_first(asked, "check", "check_parameters", retries=0)
-        shared: dict[str, PipelineTask] = {}
-        for use in uses_before:
-            task = make_task(use, _with_chosen(use, before[use.name], chosen), shared, pods)
-            shared[use.name] = task if use.inputs else task.after(check)
-        handed: dict[str, Any] = {}
-        for pretrained, jobs in groups.items():
-            if not jobs:
-                continue
-            items, uses, group = loop_items(jobs), _own_uses(jobs), "variants" if pretrained else "unpretrained"
-            # Inside an exit handler kfp 2.17 hands the parts of an item that is written into the loop to groups that
-            # do not have them; those of a task's output reach the loop's tasks and nothing else.
-            listed = pods.place(list_items(items=json.dumps(items)).after(check), "list-items", f"list_{group}")
-            with dsl.ParallelFor(listed.output, name=group) as item:
-                tasks = dict(shared)
-                for use in uses:
-                    tasks[use.name] = make_task(use, _settings(use, jobs[0], items[0], item), tasks, pods.unsharded)
-            prefix = "" if pretrained else "unpretrained_"
-            handed[f"{prefix}evaluations"] = dsl.Collected(tasks[EVALUATION].outputs["evaluation"])
-            if pretrained:
-                handed["curves"] = dsl.Collected(tasks[PRETRAINING].outputs["curves"])
-        content = json.dumps({"name": plan.sweep.name} | plan.sweep.plain(), ensure_ascii=False)
-        page = gather_comparison(sweep=content, reference=shared[EVALUATION].outputs["evaluation"], **handed)
-        pods.place(page, "gather-comparison", "comparison")
+        chosen = {pair: name for name, members in pairs.items() for pair in members}
+        made: dict[str, Any] = {}
+        for task in shared:
+            there = add_task(task, before, chosen, made, pods)
+            if not task.inputs:
+                there.after(pods.look)
+        there = variants_component(variants)(
+            run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+            sweep=content,
+            uses=as_json(described),
+            items=as_json(items),
+            reference=made[REFERENCE],
+            **{port_name(source): made[source] for source in variants.inputs},
+        )
+        pods.place_variants(there, variants.uses, LABEL, LABEL)
 
     description = f"Pre-trainings side by side: {plan.sweep.title or plan.sweep.name}."
-    return make_pipeline(NAME, description, pipeline_inputs(COMMON, before), table, body)
-
-
-def _with_chosen(use: Use, config: Any, chosen: Mapping[Pair, Any]) -> dict[str, Any]:
-    return {field: chosen.get((use.name, field), getattr(config, field)) for field in field_types(use.step.config)}
+    return make_pipeline(NAME, description, pipeline_inputs(COMMON, before), table, body, shards, check)
 
 
 def loop_items(jobs: Sequence[Job]) -> list[Item]:
@@ -119,7 +130,7 @@ def _own_uses(jobs: Sequence[Job]) -> list[Use]:
 
 
 def _shared_uses(plan: Plan) -> list[Use]:
-    """The uses before the loops: the reference's, and those that every job of a group takes as they are."""
+    """The uses before the loops: the reference's, and those that every job of a group takes unchanged."""
     found = {use.name: use for use in plan.reference.uses}
     for pretrained in (True, False):
         jobs = [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained]
@@ -138,17 +149,3 @@ def _shared_config(plan: Plan, use: Use) -> Any:
         if job.places.get(use.name) == Path(SHARED):
             return job.configs[use.name]
     return plan.reference.configs[use.name]
-
-
-def _settings(use: Use, job: Job, first: Item, item: Any) -> dict[str, Any]:
-    values = {}
-    for field, kind in field_types(use.step.config).items():
-        name = f"{use.name}__{field}"
-        if name in first:
-            value = getattr(item, name)
-            # kfp takes every part of an item for text, whatever the items hold.
-            value.channel_type = CHANNEL_TYPES[kind]
-            values[field] = value
-        else:
-            values[field] = getattr(job.configs[use.name], field)
-    return values

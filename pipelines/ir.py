@@ -1,15 +1,14 @@
 """A pipeline's intermediate representation (IR): compiled, made small, named by its content, and written.
 
-Kubernetes keeps a pipeline in one object of at most some 1.5 MB. A run is smaller yet: Argo refuses a workflow of more
-than 1 MiB, the IR and the state of every pod together, when it has compressed the states. kfp writes a component and
+Kubernetes keeps a pipeline in one object of at most some 1.5 MB, and Argo a run in one of 1 MiB
+(`pipelines/workflow_size.py`). kfp writes a component and
 its container anew for each of its tasks; here those that are equal stand once, which Kubeflow's compiler allows for, as
-tasks name their component, and what is told of a component's parameters, which nothing reads there, is left out.
+tasks name their component, and the description of a component's parameters, which nothing reads there, is left out.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +18,9 @@ import yaml
 from kfp import compiler
 from kfp.dsl.base_component import BaseComponent
 
+from pipelines.workflow_size import WorkflowSize, refuse_large, workflow_size
 from stillhouse.artifacts import digest_json
-from stillhouse.errors import InputError
 
-LARGEST_IR = 450_000
-"""Bytes of an IR as JSON, the form in which it is kept.
-
-A workflow has it about one and a half times, as text within text: reckoned from what Kubeflow's compiler writes, not
-measured on a cluster. What is left of Argo's 1 MiB is for the states of the pods, some 1.3 KB for each once compressed,
-unless Argo is told to keep them elsewhere (`nodeStatusOffLoad`).
-"""
 PROGRAM = "\nimport kfp\n"
 """How a component's program begins in its command."""
 API_VERSION = "pipelines.kubeflow.org/v2beta1"
@@ -53,8 +45,19 @@ class Compiled:
         return f"{self.name}-{digest_json([self.spec, self.platforms])[:12]}"
 
     @property
-    def size(self) -> int:
-        return len(json.dumps([self.spec, self.platforms], separators=(",", ":")))
+    def description(self) -> str:
+        """What the pipeline does, and what a person may set."""
+        return str(self.spec["pipelineInfo"].get("description", ""))
+
+    @property
+    def summary(self) -> str:
+        """What the pipeline does, for a list of pipelines."""
+        return self.description.partition("\n")[0]
+
+    @property
+    def size(self) -> WorkflowSize:
+        """How large a run of it becomes."""
+        return workflow_size(self.spec, self.platforms)
 
     def as_ir(self) -> str:
         """The form that the user interface and kfp's client take."""
@@ -65,17 +68,16 @@ class Compiled:
         spec = {"displayName": self.version, "pipelineName": self.name, "pipelineSpec": self.spec}
         if self.platforms:
             spec["platformSpec"] = self.platforms
-        description = {"description": self.spec["pipelineInfo"].get("description", "")}
         return dump(
             [
-                _resource("Pipeline", self.name, {"displayName": self.name} | description),
-                _resource("PipelineVersion", self.version, spec | description),
+                _resource("Pipeline", self.name, {"displayName": self.name, "description": self.summary}),
+                _resource("PipelineVersion", self.version, spec | {"description": self.description}),
             ]
         )
 
 
 def compile_small(pipeline: BaseComponent) -> Compiled:
-    """Compiles a pipeline and merges what stands in it more than once. Raises `InputError` where it stays too large."""
+    """Compiles a pipeline and merges what stands in it more than once. Raises `InputError` where a run is too large."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
         compiler.Compiler().compile(pipeline, str(path))
@@ -83,18 +85,14 @@ def compile_small(pipeline: BaseComponent) -> Compiled:
     compiled = Compiled(spec, others[0] if others else {})
     leave_out_help(compiled)
     merge_equal(compiled)
-    if compiled.size > LARGEST_IR:
-        raise InputError(
-            f"pipeline {compiled.name} has {compiled.size:,} bytes, and Argo takes some {LARGEST_IR:,}; compare fewer "
-            "variants, or give its placements `shards: 1`"
-        )
+    refuse_large(compiled.name, compiled.size)
     return compiled
 
 
 def leave_out_help(compiled: Compiled) -> None:
-    """Leaves out what is told of a component's parameters, in its definition and in its program.
+    """Leaves out the description of a component's parameters, in its definition and in its program.
 
-    The user interface shows what is told of the pipeline's own, and components/ keeps the rest.
+    The user interface shows the description of the pipeline's own, and components/ keeps the rest.
     """
     for component in compiled.spec["components"].values():
         component.pop("description", None)
@@ -112,11 +110,11 @@ def _without_docstring(word: str) -> str:
     if not word.startswith(PROGRAM):
         return word
     [function] = [node for node in ast.parse(word).body if isinstance(node, ast.FunctionDef)]
-    told = function.body[0]
+    docstring = function.body[0]
     if ast.get_docstring(function) is None or len(function.body) == 1:
         return word
     lines = word.splitlines(keepends=True)
-    del lines[told.lineno - 1 : told.end_lineno]
+    del lines[docstring.lineno - 1 : docstring.end_lineno]
     return "".join(lines)
 
 

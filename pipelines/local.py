@@ -20,6 +20,9 @@ from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.own_files import make_folder
 from stillhouse.steps.execute import VERDICT
+from stillhouse.surfaces.task import port_name
+from stillhouse.tasks import PREPARE
+from stillhouse.tasks import VERDICT as GIVEN
 
 WORKSPACE = ".kubeflow"
 WORK = Path(".stillhouse") / "run-local"
@@ -116,9 +119,9 @@ def _work_root(unfinished: Path) -> Iterator[None]:
 def _show_failed_validation(outputs: Path, folder: Path) -> None:
     """Raises `ValidationFailed` when that is why the run ended, with the report kept in `folder`/validation.
 
-    The runner does not tell a task's exit code, so the verdict is looked up.
+    The runner does not give a task's exit code, so the verdict is looked up.
     """
-    for verdict in outputs.glob(f"**/validate/{VERDICT}"):
+    for verdict in outputs.glob(f"**/{PREPARE}/{port_name(GIVEN)}"):
         if not read_manifest(verdict).facts["passed"]:
             with whole_folder(folder / VERDICT) as staging:
                 shutil.copytree(verdict, staging, dirs_exist_ok=True)
@@ -128,7 +131,7 @@ def _show_failed_validation(outputs: Path, folder: Path) -> None:
 def find_result(outputs: Path, result: Result) -> Path | None:
     """The result among the outputs of a run, which the runner keeps as <run>/…/<task>/<output>."""
     for component in result.components:
-        found = sorted(path for path in outputs.glob(f"**/{component}*/{result.output}") if any(path.iterdir()))
+        found = sorted(path for path in outputs.glob(f"**/{component}*/{result.folder}") if any(path.iterdir()))
         if found:
             return found[-1]
     return None

@@ -3,7 +3,7 @@
     manifests/pipelines/cpu/    without accelerators, from recipes that two cores get through
     manifests/pipelines/gpu/    the papers' recipes on GPUs
 
-A test compares the files with what the code compiles. The image is `components.image.DEFAULT`, whatever the environment
+`make compile` writes them and git does not keep them. The image is `components.image.DEFAULT`, whatever the environment
 says: the runs name their own.
 """
 
@@ -21,7 +21,7 @@ from stillhouse.artifacts import refuse_file_above, write_whole
 from stillhouse.errors import InputError
 from stillhouse.own_files import make_folder
 
-SOURCES: Mapping[str, tuple[str, str]] = {"cpu": ("", "all-objectives"), "gpu": ("001-msmarco", "001-table7")}
+SOURCES: Mapping[str, tuple[str, str]] = {"cpu": ("", "all-objectives"), "gpu": ("simlm-msmarco", "simlm-table7")}
 """The recipe and the sweep that pipelines of each table of placements are compiled from; "" = each pipeline's own."""
 FIRST_LINE = "# Compiled by `stillhouse pipeline compile`; change the pipeline's code, not this file.\n"
 
@@ -62,7 +62,7 @@ def write_all(folder: Path) -> list[Path]:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """These files are kept in git, so they say by their first line whose they are."""
+    """Files that were compiled so say it in their first line."""
     refuse_file_above(path)
     compiled = path.is_file() and not path.is_symlink() and path.read_bytes().startswith(FIRST_LINE.encode())
     if os.path.lexists(path) and not compiled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -95,7 +96,11 @@ def place(task: PipelineTask, placement: Placement, step: str, chosen: Chosen) -
 def _retry_in_the_pod(task: PipelineTask, placement: Placement) -> None:
     """Has the pod start a process again that fails; kfp's own retries are for pods that vanish."""
     spec = task.container_spec
-    spec.command = [word.replace(EXECUTOR, SUPERVISED) if EXECUTED in word else word for word in spec.command]
+    spec.command = [
+        # kfp's own blanks would stand some ten times in the object of the run.
+        re.sub(" {2,}", " ", word.replace(EXECUTOR, SUPERVISED)) if EXECUTED in word else word
+        for word in spec.command
+    ]
     assert any(SUPERVISED in word for word in spec.command), f"kfp no longer starts {task.name} by `{EXECUTOR}`"
     task.set_env_variable(RETRIES, str(placement.retries))
     task.set_env_variable(PAUSE, str(placement.retry_after_seconds))
@@ -169,5 +174,5 @@ def environment(placement: Placement) -> dict[str, str]:
             shared_memory_gib=gib(placement.shared_memory) if placement.shared_memory else 0.0,
             free_gib=float(placement.free_gib),
         )
-        found[REQUIREMENTS] = json.dumps(dataclasses.asdict(requirements))
+        found[REQUIREMENTS] = json.dumps(dataclasses.asdict(requirements), separators=(",", ":"))
     return found

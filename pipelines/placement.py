@@ -116,7 +116,7 @@ class Toleration:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A volume claim that exists, whose name is the pipeline's `parameter`; `variable` tells the step where it lies."""
+    """A volume claim that exists, whose name is the pipeline's `parameter`; `variable` gives the step its place."""
 
     parameter: str
     name: str
@@ -204,7 +204,7 @@ class Placement:
         _check(1 <= self.nodes <= 99, f"{self.nodes} nodes", "give 1 to 99")
         for value, what in ((self.cpu, "cpu"), (self.cpu_limit or self.cpu, "cpu_limit")):
             _check(bool(CPU.fullmatch(value)), f"{what} is {value!r}", "write whole cores, or thousandths as 500m")
-        _check(_cores(self.cpu_limit or self.cpu) >= _cores(self.cpu), "cpu_limit is below cpu", "raise it")
+        _check(cores(self.cpu_limit or self.cpu) >= cores(self.cpu), "cpu_limit is below cpu", "raise it")
         _refuse_bytes(self.memory, "memory")
         _refuse_bytes(self.memory_limit or self.memory, "memory_limit")
         most = gib(self.memory_limit or self.memory)
@@ -242,5 +242,6 @@ class Placement:
         return found
 
 
-def _cores(cpu: str) -> float:
+def cores(cpu: str) -> float:
+    """A quantity of processors, such as 500m, in cores."""
     return int(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)

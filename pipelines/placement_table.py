@@ -7,6 +7,9 @@
       training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}, preflight: true}
     steps:
       pretrain: training
+    tasks:
+      evaluation: large          # the pod of a whole task, in the place of what its steps ask for
+    form: [work_claim]           # of the names of claims and secrets, those that a run may choose; by default all
 
 A table is a file shipped beside this module, or a person's own.
 """
@@ -15,40 +18,62 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from pipelines.placement import Placement
+from pipelines.shared_pod import launcher_of, shared_pod
 from stillhouse.config import nearest
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError
+from stillhouse.refresh.graph import TASKS as REFRESH_TASKS
 from stillhouse.steps.registry import steps
+from stillhouse.tasks import TASKS
 from stillhouse.yaml_file import read_yaml, shown
 
 FOLDER = Path(__file__).resolve().parent / "placements"
 DEFAULT_TABLE = "cpu"
 DEFAULT_KIND = "default"
-PARTS = ("shared", "kinds", "steps", "shards")
+PARTS = ("shared", "kinds", "steps", "tasks", "shards", "form")
 OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
 """Tasks that are no steps and yet want pods of their own kind: they reach git, and handle whole releases."""
 TRAININGS = ("pretrain", "train-retriever")
-"""The steps that may run on several nodes. Encoding has shards instead, and other steps run in one process."""
+"""The steps that may run on several nodes. Other steps run in one process, and what `DIVIDED` names has shards."""
+KNOWN_TASKS = tuple(dict.fromkeys([*TASKS.values(), *REFRESH_TASKS.values()]))
+"""The tasks that a table may have rows for: those of shipped pipelines."""
 
 
 @dataclass(frozen=True)
 class PlacementTable:
-    """Which placement the pods of each step have, and in how many `shards`, a pod each, a corpus is encoded."""
+    """Which placement each step has, or a task as a whole, and by how many nodes, its `shards`, a corpus is encoded.
+
+    `form` are the parameters for names of claims and secrets that a pipeline has; None = all. Other names are fixed.
+    """
 
     name: str
     kinds: Mapping[str, Placement]
     steps: Mapping[str, str]
     shards: int = 1
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    form: tuple[str, ...] | None = None
 
     def of(self, name: str) -> Placement:
         """The placement of a step by its name, or of a component that is no step."""
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
+
+    def of_task(self, name: str, step_names: Sequence[str]) -> Placement:
+        """The placement of a task's pod: a row of its own, else what its steps ask for in one pod.
+
+        A step on several nodes asks for a small pod that starts them. Raises `InputError` for steps that do not go
+        together.
+        """
+        if name in self.tasks:
+            return dataclasses.replace(self.kinds[self.tasks[name]], nodes=1)
+        placements = [self.of(step) for step in step_names]
+        pods = [launcher_of(one) if one.nodes > 1 else one for one in placements]
+        return shared_pod(pods, f"placements {self.name}: task {name}")
 
     @property
     def default(self) -> Placement:
@@ -56,7 +81,7 @@ class PlacementTable:
         return self.kinds[DEFAULT_KIND]
 
     def on_nodes(self, nodes: int) -> PlacementTable:
-        """The same table with the trainings that can on so many nodes each."""
+        """The same table with the trainings that can on this many nodes each."""
         steps, kinds = dict(self.steps), dict(self.kinds)
         for step in TRAININGS:
             kind = f"{step} on {nodes} nodes"
@@ -67,6 +92,13 @@ class PlacementTable:
     @property
     def parameters(self) -> dict[str, str]:
         """The parameters that a pipeline with these placements has, and their defaults."""
+        if self.form is None:
+            return self.names
+        return {name: value for name, value in self.names.items() if name in self.form or not _is_object(name)}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """All that placements name by a parameter, and their defaults, also what is no parameter of the pipeline."""
         found: dict[str, str] = {}
         for placement in self.kinds.values():
             for name, default in placement.parameters.items():
@@ -99,15 +131,20 @@ def read_table(path: Path) -> PlacementTable:
     for key in content:
         if key not in PARTS:
             raise InputError(f"{path}: unknown part {shown(key)}; {nearest(str(key), PARTS)}")
-    shared, kinds, chosen = (_rows(content, key, path) for key in ("shared", "kinds", "steps"))
+    shared, kinds, chosen, tasks = (_rows(content, key, path) for key in ("shared", "kinds", "steps", "tasks"))
     if DEFAULT_KIND not in kinds:
         raise InputError(f"{path}: kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
-    for step, kind in chosen.items():
+    for step in chosen:
         known = [*steps(), *OTHERS]
         if step not in known:
             raise InputError(f"{path}: steps: there is no step {shown(step)}; {nearest(str(step), known)}")
-        if kind not in kinds:
-            raise InputError(f"{path}: steps: {step} has the kind {shown(kind)}; {nearest(str(kind), kinds)}")
+    for task in tasks:
+        if task not in KNOWN_TASKS:
+            raise InputError(f"{path}: tasks: there is no task {shown(task)}; {nearest(str(task), KNOWN_TASKS)}")
+    for part, rows in (("steps", chosen), ("tasks", tasks)):
+        for name, kind in rows.items():
+            if kind not in kinds:
+                raise InputError(f"{path}: {part}: {name} has the kind {shown(kind)}; {nearest(str(kind), kinds)}")
     shards = content.get("shards", 1)
     if type(shards) is not int or not 1 <= shards <= 200:
         raise InputError(f"{path}: shards must be a whole number from 1 to 200, not {shown(shards)}")
@@ -116,11 +153,31 @@ def read_table(path: Path) -> PlacementTable:
         if row is not None and not isinstance(row, dict):
             raise InputError(f"{path}: kind {shown(kind)} must map settings to values, not {shown(row)}")
         made[kind] = make(Placement, shared | (row or {}), f"{path}: kind {kind}")
-    table = PlacementTable(path.stem, made, chosen, shards)
+    table = PlacementTable(path.stem, made, chosen, shards, tasks, _form(content, path))
+    for name in table.form or ():
+        objects = [known for known in table.names if _is_object(known)]
+        if name not in objects:
+            raise InputError(
+                f"{path}: form: no claim or secret has the name {shown(name)}; {nearest(str(name), objects)}"
+            )
     for step in steps():
         refuse_nodes(step, table.of(step), f"{path}: steps")
     assert table.parameters is not None  # one default a parameter
     return table
+
+
+def _form(content: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
+    if "form" not in content:
+        return None
+    names = content["form"]
+    if not isinstance(names, list):
+        raise InputError(f"{path}: form must be a list of parameters, not {shown(names)}; none is []")
+    return tuple(names)
+
+
+def _is_object(parameter: str) -> bool:
+    """Whether a parameter is the name of a claim or secret, which is the same from run to run."""
+    return parameter.endswith(("_claim", "_secret"))
 
 
 def refuse_nodes(step: str, placement: Placement, where: str) -> None:

@@ -21,9 +21,9 @@ LINES = 200
 
 
 class PodWatch:
-    """The pods of one run. Each reason is told once, however many pods it holds back, and nothing is told twice.
+    """The pods of one run. Each reason is reported once, however many pods it holds back, and nothing is repeated.
 
-    Where Kubernetes cannot be asked, or not about something, that is told once too, and the rest goes on.
+    Where Kubernetes cannot be asked, or not about something, that is reported once too, and the rest goes on.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class PodWatch:
     ) -> None:
         self.api, self.log, self.every_seconds, self.clock = api, log, every_seconds, clock
         self._label = f"{RUN_LABEL}={run_id}"
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._gone: set[str] = set()
         """What may not be looked at, and is not asked for again."""
         self._ended: set[str] = set()
@@ -58,12 +58,12 @@ class PodWatch:
                 held.setdefault(reason, []).append("a task")
         for reason, tasks in held.items():
             more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
-            self._tell(reason.cause, f"  {tasks[0]}{more} cannot begin: {reason}")
+            self._report(reason.cause, f"  {tasks[0]}{more} cannot begin: {reason}")
         for pod in pods:
             if pod.get("status", {}).get("phase") == "Failed":
-                self._tell_end(pod)
+                self._report_end(pod)
 
-    def _tell_end(self, pod: Plain) -> None:
+    def _report_end(self, pod: Plain) -> None:
         """What the step in a failed pod said for a person, else why the pod failed. Its tries say the same: once."""
         name, task = pod["metadata"]["name"], task_of(pod)
         if name in self._ended:
@@ -71,14 +71,14 @@ class PodWatch:
         self._ended.add(name)
         said = waiting.said(self._ask("logs", lambda: self.api.last_lines(name, MAIN, LINES)))
         if said:
-            self._tell(said, f"  {task} says: {said}".replace("\n", "\n  "))
+            self._report(said, f"  {task} says: {said}".replace("\n", "\n  "))
             return
         reason = failure(pod) or failure(pod, self._ask("events", self.api.warnings))
         if reason:
-            self._tell(f"{task} {reason.cause}", f"  {task} failed: {reason}")
+            self._report(f"{task} {reason.cause}", f"  {task} failed: {reason}")
 
     def _ask(self, what: str, ask: Callable[[], list[Any]]) -> list[Any]:
-        """What Kubernetes answers; nothing where it does not, which is told once."""
+        """What Kubernetes answers; nothing where it does not, which is reported once."""
         if "all" in self._gone or what in self._gone:
             return []
         try:
@@ -91,15 +91,15 @@ class PodWatch:
             if error.reached:
                 if error.refused:
                     self._gone.add(what)
-                self._tell(what, f"  the {what} of namespace {self.api.namespace} cannot be looked at: {error}")
+                self._report(what, f"  the {what} of namespace {self.api.namespace} cannot be looked at: {error}")
             elif not self._answered:  # later on it is a bad moment, and the next look may be better
                 self._gone.add("all")
-                self._tell("all", f"  why pods wait is not told: {error}")
+                self._report("all", f"  why pods wait is not known: {error}")
         return []
 
-    def _tell(self, key: str, line: str) -> None:
-        if key not in self._told:
-            self._told.add(key)
+    def _report(self, key: str, line: str) -> None:
+        if key not in self._reported:
+            self._reported.add(key)
             self.log(line)
 
 
@@ -110,9 +110,9 @@ def task_of(pod: Plain) -> str:
 
 
 def watch_pods(run_id: str, namespace: str, context: str, log: Log) -> PodWatch | None:
-    """A watch over a run's pods; None, which is told, where no Kubernetes is known."""
+    """A watch over a run's pods; None, after a line in the log, where no Kubernetes is known."""
     try:
-        return PodWatch(Api(connect("why pods wait is not told, which needs", context), namespace), run_id, log)
+        return PodWatch(Api(connect("why pods wait is not known, which needs", context), namespace), run_id, log)
     except InputError as error:
         log(f"  {error}")
         return None

@@ -1,30 +1,29 @@
 """The refresh as a Kubeflow pipeline: the corpus is read anew, and its change says which of four rungs is climbed.
 
-Every rung's steps are tasks; a rung that is not climbed is skipped, and where nothing changed all are.
+A rung that is not climbed is skipped with all its tasks, and where nothing changed all rungs are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
-from kfp.dsl.pipeline_task import PipelineTask
 
-from pipelines.control import gate
 from pipelines.interface import config_inputs, make_pipeline
 from pipelines.placement_table import PlacementTable
 from pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
-from pipelines.tasks import GATE, Pods, make_task
+from pipelines.tasks import Pods, add_task
 from stillhouse.config import field_types
-from stillhouse.graph import Use, graph_of
-from stillhouse.refresh.graph import CHAMPION, Ladder, before
+from stillhouse.graph import graph_of
+from stillhouse.refresh.graph import CHAMPION, Ladder, before, tasks_of_rung
 from stillhouse.refresh.parameters import SOURCE, Parameters, write_recipe
 from stillhouse.refresh.plan import Rung
 from stillhouse.surfaces.recipes import Recipe, configs
-from stillhouse.surfaces.refresh_component import MADE
+from stillhouse.surfaces.refresh_component import MADE, TAKEN
+from stillhouse.tasks import VERDICT, tasks_of
 
 NAME = "refresh"
 DESCRIPTION = "Brings the released retriever up to date with its corpus, by as little work as its change asks for."
@@ -44,48 +43,36 @@ def build_refresh(
     ladder = Ladder.of(whole)
     text = write_recipe(recipe)
 
+    rungs = {rung: tuple(ladder.uses_of(rung)) for rung in CLIMBED}
+    read_later = {source for uses in rungs.values() for use in uses for source in use.inputs.values()}
+    first = tasks_of(before(whole), wanted=read_later | set(MADE.values()))
+
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=recipe)
         asked = {name: given[name] for name in field_types(Parameters)}
         # Once more, as it asks repositories, which may not answer just then.
         check = pods.place_first(check_refresh(**asked), "check-refresh", "check_parameters", retries=1)
-        tasks: dict[str, PipelineTask] = {}
-        for use in before(whole):
-            own = {name: given[name] for name in SOURCE} if use.section == "ingest" else {}
-            task = make_task(use, _settings(use, settings) | own, tasks, pods)
-            tasks[use.name] = task if use.inputs else task.after(check)
-        # Before the plan: a corpus that does not pass is compared with nothing and climbs no rung.
-        verdict = tasks["validate"].outputs["validation"]
-        tasks[GATE] = pods.place(gate(validation=verdict), GATE, GATE, retries=1)
-        planned = plan_refresh(corpus=tasks["ingest"].outputs["corpus"], recipe=text, **asked)
-        tasks[CHAMPION] = pods.place(planned.after(tasks[GATE]), "plan-refresh", "plan")
-        for rung in CLIMBED:
+        made: dict[str, Any] = {}
+        of_uses = {use.name: settings[use.section] for use in (*before(whole), *chain(*rungs.values()))}
+        chosen = {(use.name, name): name for use in before(whole) if use.section == "ingest" for name in SOURCE}
+        for task in first:
+            there = add_task(task, of_uses, chosen, made, pods)
+            if not task.inputs:
+                there.after(check)
+        planned = plan_refresh(corpus=made["ingest/corpus"], validation=made[VERDICT], recipe=text, **asked)
+        pods.place(planned, "plan-refresh", "plan")
+        made |= {f"{CHAMPION}/{name}": planned.outputs[name] for name in TAKEN}
+        for rung, uses in rungs.items():
             # kfp's local runner finds a condition's value by no other name than Output, that of a returned value.
             with dsl.If(planned.outputs["Output"] == str(rung), name=str(rung).replace("_", "-")):
-                made = _climb(ladder.uses_of(rung), rung, settings, dict(tasks), pods)
-                done = release_refresh(planned=planned.outputs["refreshed"], recipe=text, **asked, **made)
+                of_rung = dict(made)
+                for task in tasks_of(uses, tasks_of_rung(rung), wanted=MADE.values()):
+                    # What the champion's retriever encodes is what is new: little. A challenger's vectors are all new.
+                    known = rung == Rung.INDEX or task.name == CHAMPION
+                    add_task(task, of_uses, {}, of_rung, pods.unsharded if known else pods)
+                handed = {port: of_rung[source] for port, source in MADE.items() if source in of_rung}
+                done = release_refresh(planned=planned.outputs["refreshed"], **handed)
                 pods.place(done, "release-refresh", "promote")
 
     inputs = config_inputs(Parameters, {name: getattr(settings["ingest"], name) for name in SOURCE})
     return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards)
-
-
-def _climb(
-    uses: Iterable[Use], rung: Rung, settings: Mapping[str, Any], tasks: dict[str, PipelineTask], pods: Pods
-) -> dict[str, Any]:
-    """The tasks of a rung; what they and those before made, by the names of the inputs of `release_refresh`."""
-    for use in uses:
-        # What the champion's retriever encodes is what is new: little. A challenger's vectors are all new.
-        known = rung == Rung.INDEX or use.name.startswith(CHAMPION)
-        tasks[use.name] = make_task(use, _settings(use, settings), tasks, pods.unsharded if known else pods)
-    found = {}
-    for port, place in MADE.items():
-        use_name, output = place.split("/")
-        if use_name in tasks:
-            found[port] = tasks[use_name].outputs[output]
-    return found
-
-
-def _settings(use: Use, settings: Mapping[str, Any]) -> dict[str, Any]:
-    config = settings[use.section]
-    return {field: getattr(config, field) for field in field_types(use.step.config)}

@@ -33,6 +33,7 @@ def check_refresh(
 @dsl.component(base_image=image(), install_kfp_package=False)
 def plan_refresh(
     corpus: Input[Dataset],
+    validation: Input[Dataset],
     retriever: Output[Model],
     encoder: Output[Model],
     reranker: Output[Model],
@@ -58,7 +59,8 @@ def plan_refresh(
     """Compares the corpus with that of the release in use, and returns the rung: how far the refresh goes.
 
     Args:
-        corpus: the corpus as it is now.
+        corpus: the current corpus.
+        validation: its verdict; a corpus that does not pass ends the run here.
         retriever: that of the release in use; like the next three, only where the rung starts from it.
         encoder: its pre-trained encoder.
         reranker: its re-ranker.
@@ -81,29 +83,14 @@ def release_refresh(
     refreshed: Output[Dataset],
     summary: Output[Markdown],
     metrics: Output[Metrics],
-    recipe: str,
-    releases: str,
-    branch: str,
-    repo: str,
-    source: str,
-    revision: str,
-    fine_tune_above: float,
-    pretrain_above: float,
-    measure: str,
-    alpha: float,
-    most_loss: float,
-    least_queries: int,
-    bootstrap_samples: int,
-    randomisation_samples: int,
-    again: bool,
     champion_index: Input[Dataset] = None,
     champion_best_retriever: Input[Model] = None,
     champion_best_index: Input[Dataset] = None,
     champion_best_hybrid: Input[Dataset] = None,
     champion_run: Input[Dataset] = None,
-    lexical_run: Input[Dataset] = None,
-    lexical_negatives: Input[Dataset] = None,
-    lexical_bm25: Input[Dataset] = None,
+    bm25_run: Input[Dataset] = None,
+    bm25_negatives: Input[Dataset] = None,
+    bm25_bm25: Input[Dataset] = None,
     negatives: Input[Dataset] = None,
     teacher: Input[Dataset] = None,
     challenger: Input[Model] = None,
@@ -119,8 +106,8 @@ def release_refresh(
     """Releases the challenger, unless it is worse than the release in use: pushes data, commits, tags.
 
     Args:
-        planned: what the plan said: the rung, and the release that the challenger was made beside.
-        corpus: the corpus as it is now.
+        planned: what the plan said: the rung, the release that the challenger was made beside, and what was asked.
+        corpus: the current corpus.
         validation: its verdict.
         challenger_index: the challenger's index.
         challenger_run: its run.
@@ -132,9 +119,9 @@ def release_refresh(
         champion_best_index: its index.
         champion_best_hybrid: how BM25 ranks beside it.
         champion_run: its run.
-        lexical_run: the run of BM25.
-        lexical_negatives: its negatives.
-        lexical_bm25: its index.
+        bm25_run: the run of BM25.
+        bm25_negatives: its negatives.
+        bm25_bm25: its index.
         negatives: negatives of the released retriever.
         teacher: the teacher's scores of them.
         challenger: the retriever that was trained.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
 from stillhouse.surfaces.parser import Parser, output_folder
+from stillhouse.surfaces.release_rules import REFUSED_CODE, add_rule_flags, rule_settings
 from stillhouse.surfaces.step_command import add_context_flags, environment
 from stillhouse.terminal import show, visible_json, warn
 
@@ -20,6 +20,7 @@ actions:
   promote   releases what `dvc repro` made, unless it is worse than the release in use
   rollback  puts an earlier release back into use
   fetch     copies the artifacts of a release here
+  register  brings Kubeflow's Model Registry up to date with the releases
 
 examples:
   stillhouse release promote
@@ -79,20 +80,23 @@ def promote_action(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--bump", choices=("major", "minor", "patch"), default="major", help="which part of the version rises"
     )
-    add_judge_flags(parser.add_argument_group("when it is refused"))
+    add_rule_flags(parser.add_argument_group("when it is refused"))
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
+    from stillhouse.model_registry.register import follow
     from stillhouse.monitoring.watch import watch_task
     from stillhouse.refresh.whole_run import promote_whole_run
     from stillhouse.steps.spec import Report
+    from stillhouse.versions.git import Git
     from stillhouse.versions.promotion import REFUSED
 
     with environment(arguments, arguments.folder), watch_task("promote", _log) as watched:
         outcome = promote_whole_run(
-            arguments.folder, branch=arguments.branch, bump=arguments.bump, judge=judge_settings(arguments), log=_log
+            arguments.folder, branch=arguments.branch, bump=arguments.bump, rules=rule_settings(arguments), log=_log
         )
         watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
     show(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
+    follow(Git.of(arguments.folder), _log)
     return REFUSED_CODE if outcome.kind == REFUSED else 0
 
 
@@ -101,14 +105,17 @@ def rollback_action(argv: Sequence[str]) -> int:
     parser.add_argument("--to", metavar="VERSION", default="", help="as v1.2.0 (default: the one before)")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the record")
     arguments = parser.parse(argv)
+    from stillhouse.model_registry.register import follow
     from stillhouse.versions.git import Git
     from stillhouse.versions.releases import roll_back
 
-    before, now = roll_back(Git.of(arguments.folder), arguments.to, arguments.reason)
+    git = Git.of(arguments.folder)
+    before, now = roll_back(git, arguments.to, arguments.reason)
     if before.tag == now.tag:
         show(f"{now.name} is in use already; nothing to do")
     else:
         show(f"{now.name} is in use again, in the place of {before.name}")
+    follow(git, _log)
     return 0
 
 
@@ -136,6 +143,22 @@ def fetch_action(argv: Sequence[str]) -> int:
     return 0
 
 
+def register_action(argv: Sequence[str]) -> int:
+    parser = _parser("register", "Brings Kubeflow's Model Registry up to date with the releases.")
+    arguments = parser.parse(argv)
+    from stillhouse.model_registry.register import register
+    from stillhouse.model_registry.settings import ADDRESS, registry_settings
+    from stillhouse.versions.git import Git
+
+    settings = registry_settings()
+    if settings is None:
+        raise InputError(
+            f"no Model Registry is configured; name one, as {ADDRESS}=http://model-registry-service.kubeflow:8080"
+        )
+    show(register(Git.of(arguments.folder), settings).sentence)
+    return 0
+
+
 def _log(line: str) -> None:
     warn(line)
 
@@ -145,5 +168,6 @@ ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "promote": promote_action,
     "rollback": rollback_action,
     "fetch": fetch_action,
+    "register": register_action,
 }
 """What the word after the command may be."""

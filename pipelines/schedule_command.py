@@ -92,7 +92,7 @@ def watch_action(argv: Sequence[str]) -> int:
     from pipelines.schedules.file import read_schedules
     from pipelines.schedules.parameters import refuse_parameters
     from pipelines.schedules.watch import look
-    from stillhouse.monitoring.schedule import tell_schedule, watch_interval
+    from stillhouse.monitoring.schedule import report_schedule, watch_interval
 
     wanted = read_schedules(arguments.file)
     if not wanted.has_watches:
@@ -107,7 +107,7 @@ def watch_action(argv: Sequence[str]) -> int:
         try:
             seen = look(watch, cluster, again=arguments.again)
             show(seen)
-            tell_schedule(watch.name, watch_interval(), seen.fresh, seen.in_flight, show)
+            report_schedule(watch.name, watch_interval(), seen.fresh, seen.in_flight, show)
         except InputError as error:  # the others are looked at all the same
             show(f"{watch.name}: not looked at, {error}")
             failed = failed or watch.name

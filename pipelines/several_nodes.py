@@ -1,4 +1,4 @@
-"""Steps on several nodes: a small pod that starts a `TrainJob`, and what it is told about the nodes.
+"""Steps on several nodes: a small pod that starts a `TrainJob`, and what it knows about the nodes.
 
 The pod gets the volumes, secrets and variables of the placement, which the nodes take over from it; its processors,
 memory, accelerators and choice of nodes are those of the nodes alone.
@@ -6,7 +6,6 @@ memory, accelerators and choice of nodes are those of the nodes alone.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,42 +20,23 @@ from stillhouse.preflight import REQUIREMENTS
 from stillhouse.surfaces.pipeline_parameters import COUNT, TYPE
 from stillhouse.surfaces.several_processes import PROCESSES
 from stillhouse.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
-from stillhouse.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings
+from stillhouse.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings, nodes_text
 
 MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
 
 
-def launcher_of(placement: Placement) -> Placement:
-    """The placement of the step's own pod, which starts the nodes and waits."""
-    return dataclasses.replace(
-        placement,
-        nodes=1,
-        cpu="250m",
-        cpu_limit="2",
-        memory="1Gi",
-        memory_limit="4Gi",
-        shared_memory="",
-        accelerator=None,
-        node_selector={},
-        tolerations=(),
-        preflight=False,
-    )
-
-
-def ask_for_nodes(
-    task: PipelineTask, placement: Placement, step: str, label: str, chosen: Mapping[str, Any]
-) -> PipelineTask:
-    """Tells a task's pod which nodes to start; `label` is its name in the pipeline."""
-    task.set_env_variable(NODES, node_settings(placement, step, label).to_json())
+def ask_for_nodes(task: PipelineTask, nodes: Mapping[str, NodeSettings], chosen: Mapping[str, Any]) -> PipelineTask:
+    """Tells a task's pod which nodes to start for which of its steps."""
+    task.set_env_variable(NODES, nodes_text(nodes))
     kubernetes.use_field_path_as_env(task, POD, "metadata.name")
     kubernetes.use_field_path_as_env(task, POD_NAMESPACE, "metadata.namespace")
-    if placement.accelerator:
+    if any(settings.accelerator_type for settings in nodes.values()):
         hand_down(task, (TYPE, COUNT), chosen)
     return task
 
 
 def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
-    """A placement as the step's pod is told of it."""
+    """A placement as the step's pod gets it; `label` is the name of its task."""
     variables = environment(placement)
     secrets = [variable for secret in placement.secrets for variable in secret.keys.values()]
     accelerator = placement.accelerator

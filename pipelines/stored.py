@@ -18,7 +18,7 @@ def find_pipeline(client: Any, name: str, namespace: str = "", *, shared: bool =
     """
     found = _named(client, name, namespace)
     if not found and namespace and shared:
-        # Asked without a namespace, a server that keeps pipelines as resources tells those of all namespaces.
+        # Asked without a namespace, a server that keeps pipelines as resources lists those of all namespaces.
         found = [entry for entry in _named(client, name, "") if not entry.namespace]
     if len(found) > 1:
         kept = ", ".join(f"{entry.pipeline_id} of {entry.namespace or 'no namespace'}" for entry in found)

@@ -1,36 +1,34 @@
-"""A task of a Kubeflow pipeline from a use of a step: what every pipeline of this project is put together from."""
+"""A Kubeflow task of the steps of one stage: what every pipeline of this project is put together from."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kfp import dsl
 from kfp.dsl.pipeline_task import PipelineTask
 
-from components.catalog import find_component
 from pipelines.admission import bare
-from pipelines.control import gate, gather_counts, gather_vectors
-from pipelines.gather_inputs import NAME as GATHER
-from pipelines.gather_inputs import gather_task
 from pipelines.place import hand_down, place
 from pipelines.placement import Placement
 from pipelines.placement_table import PlacementTable
-from pipelines.several_nodes import ask_for_nodes, launcher_of
+from pipelines.several_nodes import ask_for_nodes, node_settings
+from pipelines.shared_pod import launcher_of
+from pipelines.task_component import task_component
 from pipelines.watched import watch
 from stillhouse.config import field_types
-from stillhouse.graph import Use
-from stillhouse.steps.execute import VERDICT
-from stillhouse.steps.registry import find_step
-from stillhouse.steps.spec import named
-from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, stage_text
+from stillhouse.steps.sharding import DIVIDED
+from stillhouse.surfaces.cached_step import RUN_CACHE
 from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
 from stillhouse.surfaces.recipes import Recipe
+from stillhouse.surfaces.run_parameters import SETTINGS, Pair
+from stillhouse.surfaces.task import RUN, STEPS, as_json, describe_use, port_name
+from stillhouse.tasks import Task
+from stillhouse.uses import Use
 from stillhouse.versions.address import refuse_secret
 
-GATE = "gate"
 SHORT_PAUSE_SECONDS = 10
 """Before the retry of a task that is to say soon what it found."""
 
@@ -40,8 +38,8 @@ class Pods:
     """Where the tasks of one pipeline run. Without a table, on this machine as its local runner has it.
 
     `chosen` holds the pipeline's parameters, as kfp hands them to the pipeline's function; `shards` is in how many
-    parts a corpus is encoded and counted, a pod each; `pipeline` is its name. `recipe` holds the sections that a person
-    wrote, for DVC's run cache, which goes by their words.
+    parts a corpus is encoded and counted, a node each; `pipeline` is its name. `recipe` holds the sections that a
+    person wrote, for DVC's run cache, which goes by their words.
     """
 
     table: PlacementTable | None = None
@@ -50,17 +48,17 @@ class Pods:
     pipeline: str = ""
     recipe: Recipe = field(default_factory=dict)
     look: PipelineTask | None = None
-    """The task that looks at the cluster before all others; it waits for nothing that may be missing."""
+    """The task that checks the run before all others; it waits for nothing that may be missing."""
     asked: dict[str, Placement] = field(default_factory=dict)
-    """The placements of the steps that tasks were made of; what that task looks for."""
+    """The placements of tasks and of the nodes that they start; what that task looks for."""
 
     @property
     def unsharded(self) -> Pods:
-        """The same for tasks of a loop, which are many already."""
+        """The same for tasks whose corpus is not worth dividing."""
         return replace(self, shards=1)
 
     def place(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
-        """Names a task `label` and gives it the pod of `step`, a step's name or that of a component that is none.
+        """Names a task `label` and gives it the pod of `step`, a step's name or that of a component that runs no step.
 
         `retries` is for a task whose failure is mostly its answer, which another try would give again: that many at
         most, after a short pause, so that it is heard of soon.
@@ -85,29 +83,78 @@ class Pods:
     ) -> PipelineTask:
         if retries is not None:
             placement = _retried_soon(placement, retries)
-        several = placement.nodes > 1
-        place(task, launcher_of(placement) if several else placement, step, self.chosen)
-        watch(task, placement.environment, self.pipeline, label, scraped=not several)
-        return ask_for_nodes(task, placement, step, label, self.chosen) if several else task
+        place(task, placement, step, self.chosen)
+        return watch(task, placement.environment, self.pipeline, label)
 
     def place_first(self, task: PipelineTask, step: str, label: str, *, retries: int) -> PipelineTask:
-        """The same for the first task of a pipeline's own, which begins once the cluster was looked at."""
+        """The same for the next task, which begins once the first has found nothing missing."""
         placed = self.place(task, step, label, retries=retries)
         return placed.after(self.look) if self.look else placed
 
-    def place_use(self, task: PipelineTask, use: Use) -> PipelineTask:
-        """The same for the task of a use, which finds itself in DVC's run cache where it is told of one."""
-        placement = self.table.of(use.step_name) if self.table else None
-        environment = placement.environment if placement else os.environ
-        own = environment.get(RUN_CACHE, "")
-        refuse_secret(own, RUN_CACHE)
-        chosen = placement is not None and bool(placement.run_cache)
-        if own or chosen:
-            task.set_env_variable(STAGE, stage_text(use, self.recipe.get(use.section, {})))
-        self.place(task, use.step_name, use.name)
-        if chosen:
-            hand_down(task, (RUN_CACHE_PARAMETER,), self.chosen)
-        return task
+    def place_divided(self, made: PipelineTask, step: str, label: str, parts: str) -> PipelineTask:
+        """Gives a task the pod of `step`, and as many such nodes as there are shards for what it divides into parts."""
+        if not self.table:
+            return self.place(made, step, label)
+        return self._divided(made, self.table.of(step), label, parts)
+
+    def place_variants(self, made: PipelineTask, uses: Sequence[Use], label: str, parts: str) -> PipelineTask:
+        """The same for a task that runs uses several times over, under other settings.
+
+        A training on several nodes is started by the task's pod, which then does all by itself.
+        """
+        if not self.table:
+            return self.place(made, label, label)
+        names = list(dict.fromkeys(use.step_name for use in uses))
+        several = self._several(names, 1)
+        placement = self.table.of_task(label, names)
+        return self._divided(made, placement, label, parts, several)
+
+    def _divided(
+        self,
+        made: PipelineTask,
+        placement: Placement,
+        label: str,
+        parts: str,
+        several: Mapping[str, Placement] | None = None,
+    ) -> PipelineTask:
+        assert self.table
+        several = dict(several or {})
+        if self.shards > 1 and not several:
+            several[parts] = replace(placement, nodes=self.shards)
+            placement = launcher_of(placement)
+        return self._put_with_nodes(made, placement, label, several)
+
+    def _several(self, steps: Iterable[str], shards: int) -> dict[str, Placement]:
+        """The placements of steps that run on several nodes, and of those that do the parts of a divided one."""
+        assert self.table
+        found = {step: self.table.of(step) for step in steps if self.table.of(step).nodes > 1}
+        if shards > 1:
+            parts = dict.fromkeys(DIVIDED[step] for step in steps if step in DIVIDED)
+            found |= {part: replace(self.table.of(part), nodes=shards) for part in parts}
+        return found
+
+    def _put_with_nodes(
+        self, made: PipelineTask, placement: Placement, label: str, several: Mapping[str, Placement]
+    ) -> PipelineTask:
+        refuse_secret(placement.environment.get(RUN_CACHE, ""), RUN_CACHE)
+        self.asked[label] = placement
+        self.asked.update({f"{label}: {step}": of for step, of in several.items()})
+        made.set_display_name(label).set_caching_options(False)
+        self._put(made, placement, label, label, None)
+        if several:
+            ask_for_nodes(made, {step: node_settings(of, step, label) for step, of in several.items()}, self.chosen)
+        if placement.run_cache:
+            hand_down(made, (RUN_CACHE_PARAMETER,), self.chosen)
+        return made
+
+    def place_task(self, made: PipelineTask, task: Task) -> PipelineTask:
+        """The same for a task that runs steps: it gets its nodes, and where the run cache is."""
+        if not self.table:
+            refuse_secret(os.environ.get(RUN_CACHE, ""), RUN_CACHE)
+            return self.place(made, task.name, task.name)
+        names = [use.step_name for use in task.uses]
+        placement = self.table.of_task(task.name, names)
+        return self._put_with_nodes(made, placement, task.name, self._several(names, self.shards))
 
 
 def _retried_soon(placement: Placement, retries: int) -> Placement:
@@ -121,69 +168,27 @@ def _retried_soon(placement: Placement, retries: int) -> Placement:
 HERE = Pods()
 
 
-def make_task(use: Use, settings: Mapping[str, Any], tasks: dict[str, PipelineTask], pods: Pods = HERE) -> PipelineTask:
-    """The task of `use` with its settings, fed by the outputs of earlier `tasks`.
+def add_task(
+    task: Task, settings: Mapping[str, Any], chosen: Mapping[Pair, str], made: dict[str, Any], pods: Pods = HERE
+) -> PipelineTask:
+    """The Kubeflow task of `task`, fed by what earlier ones `made`, `use/output` -> output, to which it adds its own.
 
-    What is given the verdict of the validation waits for the gate, which it adds to `tasks` where there is none yet.
+    `settings` has those of each use, and `chosen` the pipeline's parameters that go before them, by use and setting.
     """
-    values = dict(settings)
-    values |= {key: _output(source, tasks) for key, source in use.inputs.items() if not use.step.port_of(key).many}
-    if VERDICT in values and GATE not in tasks:
-        tasks[GATE] = pods.place(gate(validation=values[VERDICT]), GATE, GATE, retries=1)
-    if use.step_name == "index" and pods.shards > 1:
-        values["vectors"] = _encode_in_shards(use, values, tasks, pods)
-        use = replace(use, inputs={**use.inputs, "vectors": f"{use.name}_vectors/vectors"})
-    if use.step_name == "importance" and pods.shards > 1:
-        values |= {"counts": _count_in_shards(use, values, pods), "own": False}
-        use = replace(use, inputs={**use.inputs, "counts": f"{use.name}_counts/counts"})
-    values |= _gathered(use, tasks, pods)
-    task = pods.place_use(find_component(use.step)(**values), use)
-    return task.after(tasks[GATE]) if VERDICT in values else task
-
-
-def _output(source: str, tasks: Mapping[str, PipelineTask]) -> Any:
-    origin, output = source.split("/")
-    return tasks[origin].outputs[output]
-
-
-def _gathered(use: Use, tasks: Mapping[str, PipelineTask], pods: Pods) -> dict[str, Any]:
-    """The inputs of a component for ports that take many folders, put together by a task of its own."""
-    artifacts = {
-        port: {name: _output(source, tasks) for name, source in named(use.inputs, port.name).items()}
-        for port in use.step.inputs
-        if port.many and port.keys(use.inputs)
-    }
-    if not artifacts:
-        return {}
-    task = pods.place(gather_task(artifacts), GATHER, f"{use.name}_inputs")
-    return {port.component_input: task.outputs[port.component_input] for port in artifacts}
-
-
-def _encode_in_shards(use: Use, values: Mapping[str, Any], tasks: Mapping[str, PipelineTask], pods: Pods) -> Any:
-    """The corpus's vectors, encoded by as many tasks as there are shards, side by side, and put into one folder."""
-    parts = _in_shards("encode", use, values, pods, [tasks[GATE]] if VERDICT in values else [])
-    together = gather_vectors(parts=parts["vectors"])
-    return pods.place(together, "gather-vectors", f"{use.name}_vectors").outputs["vectors"]
-
-
-def _count_in_shards(use: Use, values: Mapping[str, Any], pods: Pods) -> Any:
-    """The n-gram counts of the corpus, counted by as many tasks as there are shards, side by side, and added up."""
-    parts = _in_shards("count", use, values, pods, [])
-    together = gather_counts(parts=parts["counts"])
-    return pods.place(together, "gather-counts", f"{use.name}_counts").outputs["counts"]
-
-
-def _in_shards(
-    step_name: str, use: Use, values: Mapping[str, Any], pods: Pods, after: Sequence[PipelineTask]
-) -> dict[str, Any]:
-    """What a step makes of all shards, by output. Its settings and inputs are those of `use` that it has too."""
-    step = find_step(step_name)
-    shared = {name: values[name] for name in field_types(step.config) if name in values}
-    ports = {port.name: values[port.name] for port in step.inputs if port.name in values}
-    sharded = Use(f"{use.name}_shard", step.name, {port: use.inputs[port] for port in ports})
-    with dsl.ParallelFor(list(range(1, pods.shards + 1)), name=f"{use.name}-shards") as shard:
-        # kfp takes every item of a loop for text, whatever the items are.
-        shard.channel_type = "Integer"
-        part = find_component(step)(**ports, **shared, shard=shard, shards=pods.shards)
-        pods.place_use(part, sharded).after(*after)
-    return {port.name: dsl.Collected(part.outputs[port.name]) for port in step.outputs}
+    given: dict[str, Any] = {RUN: dsl.PIPELINE_JOB_ID_PLACEHOLDER}
+    kinds: dict[str, type] = {}
+    steps: dict[str, Any] = {}
+    for use in task.uses:
+        types = field_types(use.step.config)
+        own = {name: chosen[use.name, name] for name in types if (use.name, name) in chosen}
+        described = describe_use(use, pods.recipe.get(use.section, {}), settings[use.name])
+        steps[use.name] = described | ({"chosen": own} if own else {})
+        kinds |= {parameter: types[name] for name, parameter in own.items()}
+        given |= {parameter: pods.chosen[parameter] for parameter in own.values()}
+    if SETTINGS in pods.chosen:
+        given[SETTINGS], kinds[SETTINGS] = pods.chosen[SETTINGS], str
+    given[STEPS] = as_json(steps)
+    given |= {port_name(source): made[source] for source in task.inputs}
+    there = task_component(task, kinds)(**given)
+    made |= {source: there.outputs[port_name(source)] for source in task.outputs}
+    return pods.place_task(there, task)

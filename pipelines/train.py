@@ -1,4 +1,4 @@
-"""The whole run as a Kubeflow pipeline: one task a use of the graph, its settings those of a recipe.
+"""The whole run as a Kubeflow pipeline: one task for each of its stages, with settings of a recipe.
 
 A recipe, its `stages` too, is fixed when the pipeline is compiled and every setting is visible on its task. The few
 that a person who starts a run from the user interface wants to change are parameters of the pipeline.
@@ -16,11 +16,21 @@ from kfp.dsl.pipeline_task import PipelineTask
 from pipelines.check import check_train
 from pipelines.interface import PipelineInput, make_pipeline
 from pipelines.placement_table import PlacementTable
-from pipelines.tasks import Pods, make_task
-from stillhouse.config import field_types
-from stillhouse.graph import Use, graph_of
+from pipelines.tasks import Pods, add_task
+from stillhouse.graph import graph_of
+from stillhouse.refresh.graph import released_of
 from stillhouse.surfaces.recipes import Recipe, configs
-from stillhouse.surfaces.run_parameters import TRAIN, RunParameter, filled, train_parameters, value_of
+from stillhouse.surfaces.run_parameters import (
+    SETTINGS,
+    SETTINGS_HELP,
+    TRAIN,
+    RunParameter,
+    filled,
+    train_parameters,
+    value_of,
+)
+from stillhouse.surfaces.task import as_json
+from stillhouse.tasks import tasks_of
 
 NAME = "train"
 DESCRIPTION = "From a corpus to a distilled dense retriever, its index and its evaluation."
@@ -35,22 +45,27 @@ def build_pipeline(
     encoded, where the table is not to say it.
     """
     settings, uses = configs(recipe, where), graph_of(recipe, where)
+    tasks = tasks_of(uses, wanted=released_of(uses).values())
     parameters = train_parameters(uses)
     pairs = filled(parameters, settings)
-    # The check looks at every parameter of a whole run; what this one has no use for is as it is by default.
+    # The check looks at every parameter of a whole run; what this one has no use for keeps its default.
     unasked = {name: parameter.default for name, parameter in TRAIN.items() if name not in parameters}
+
+    def check(given: dict[str, Any]) -> PipelineTask:
+        fields = {name: given[name] for name in [*parameters, SETTINGS]}
+        return check_train(wanted="", recipe=as_json(recipe), **unasked, **fields)
 
     def body(given: dict[str, Any], pods: Pods) -> None:
         pods = replace(pods, recipe=recipe)
-        chosen = {pair: given[name] for name, members in pairs.items() for pair in members}
-        asked = check_train(**unasked, **{name: given[name] for name in parameters})
-        check = pods.place_first(asked, "check", "check_parameters", retries=0)
-        tasks: dict[str, PipelineTask] = {}
-        for use in uses:
-            task = make_task(use, _settings(use, settings[use.name], chosen), tasks, pods)
-            tasks[use.name] = task if use.inputs else task.after(check)
+        chosen = {pair: name for name, members in pairs.items() for pair in members}
+        made: dict[str, Any] = {}
+        for task in tasks:
+            there = add_task(task, settings, chosen, made, pods)
+            if not task.inputs:
+                there.after(pods.look)
 
-    return make_pipeline(NAME, DESCRIPTION, pipeline_inputs(parameters, settings), table, body, shards)
+    inputs = [*pipeline_inputs(parameters, settings), PipelineInput(SETTINGS, str, "", SETTINGS_HELP)]
+    return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards, check)
 
 
 def pipeline_inputs(parameters: Mapping[str, RunParameter], settings: Mapping[str, Any]) -> list[PipelineInput]:
@@ -59,7 +74,3 @@ def pipeline_inputs(parameters: Mapping[str, RunParameter], settings: Mapping[st
         PipelineInput(name, parameter.kind, value_of(settings, parameter.fills[0]), parameter.help)
         for name, parameter in parameters.items()
     ]
-
-
-def _settings(use: Use, config: Any, chosen: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
-    return {field: chosen.get((use.name, field), getattr(config, field)) for field in field_types(use.step.config)}

@@ -17,23 +17,24 @@ from pipelines.stored import find_pipeline, newest_versions
 def upload(client: Any, compiled: Compiled, namespace: str = "") -> bool:
     """Uploads a pipeline as a version named by its content; false where that version is there already.
 
-    A pipeline of that name that is shared by all stays as it is where a namespace is given. Schedules that name no
+    A pipeline of that name that is shared by all stays unchanged where a namespace is given. Schedules that name no
     version take the newest. Raises `InputError` for what the API refuses, with its reason.
     """
     from kfp_server_api import ApiException
 
-    description = str(compiled.spec["pipelineInfo"].get("description", ""))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{compiled.version}.yaml"
         path.write_text(compiled.as_ir(), encoding="utf-8")
         try:
             pipeline = find_pipeline(client, compiled.name, namespace, shared=False)
             if not pipeline:
-                made = client.upload_pipeline(str(path), compiled.name, description, namespace or None)
+                made = client.upload_pipeline(str(path), compiled.name, compiled.summary, namespace or None)
                 pipeline = made.pipeline_id
             if compiled.version in [version.display_name for version in newest_versions(client, pipeline)]:
                 return False
-            client.upload_pipeline_version(str(path), compiled.version, pipeline_id=pipeline, description=description)
+            client.upload_pipeline_version(
+                str(path), compiled.version, pipeline_id=pipeline, description=compiled.description
+            )
         except ApiException as error:
             raise refused("the pipeline", error) from None
     return True

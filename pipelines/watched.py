@@ -1,6 +1,6 @@
 """What a task's pod needs so that Prometheus hears of it: its labels, and where it is scraped.
 
-Whether it tells anything is the placement's affair: its environment names a port to serve figures on
+Whether it reports anything is up to the placement: its environment names a port to serve figures on
 (`STILLHOUSE_METRICS_PORT`), a Pushgateway for results (`STILLHOUSE_PUSHGATEWAY`), both or neither.
 """
 
@@ -22,7 +22,7 @@ def watch(
 ) -> PipelineTask:
     """Names `pipeline`, task and run in the pod, and its port for Prometheus, where `environment` asks for metrics.
 
-    A pod that is not `scraped` itself hands the names on. Raises `InputError` for a port or an address that is none.
+    A pod that is not `scraped` itself hands the names on. Raises `InputError` for an invalid port or address.
     """
     if not {PORT, GATEWAY} & environment.keys():
         return task

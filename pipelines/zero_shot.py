@@ -1,4 +1,4 @@
-"""`stillhouse zero-shot` as a Kubeflow pipeline: one task a corpus, side by side, and one page."""
+"""`stillhouse zero-shot` as a Kubeflow pipeline: one task that measures every corpus and writes one page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kfp.dsl.base_component import BaseComponent
 from pipelines.interface import config_inputs, make_pipeline
 from pipelines.placement_table import PlacementTable
 from pipelines.tasks import Pods
-from pipelines.zero_shot_tasks import gather_zero_shot, measure_corpus, plan_zero_shot
+from pipelines.zero_shot_tasks import measure_zero_shot, plan_zero_shot
 from stillhouse.config import field_types
 from stillhouse.surfaces.zero_shot_run import Config
 
@@ -28,10 +28,7 @@ def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
 
         # Once more, as it looks for corpora and models that may be reached by a network.
         plan = pods.place_first(plan_zero_shot(**arguments(plan_zero_shot)), "check", "plan", retries=1)
-        with dsl.ParallelFor(plan.output, name="corpora") as corpus:
-            part = measure_corpus(corpus=corpus, **arguments(measure_corpus))
-            pods.place(part, "index", "measure_corpus")
-        page = gather_zero_shot(parts=dsl.Collected(part.outputs["measured"]), **arguments(gather_zero_shot))
-        pods.place(page, "evaluate", "zero_shot")
+        measured = measure_zero_shot(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **arguments(measure_zero_shot))
+        pods.place_divided(measured.after(plan), "index", "zero_shot", "zero-shot")
 
     return make_pipeline(NAME, DESCRIPTION, config_inputs(Config), table, body)

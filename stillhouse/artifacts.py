@@ -3,7 +3,7 @@
 Every folder that a step writes holds `manifest.json`: the step, its settings, the digest of every input, the digest of
 every file, facts (counts and the like), and a seal, the digest of all that. It holds no clock time, host name or
 absolute path, so the same inputs give the same bytes. An artifact's digest is the SHA-256 of its manifest, which covers
-all its files; the seal tells a damaged manifest from one that a step wrote.
+all its files; the seal distinguishes a damaged manifest from one that a step wrote.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
+from stillhouse.former_names import present_step
 from stillhouse.lock import only_process
 
 MANIFEST = "manifest.json"
@@ -127,7 +128,7 @@ def write_whole_json(path: Path, value: Any) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Writes a text beside `path` and renames it: whoever reads `path` sees the old text, none, or the whole new one.
 
-    What is no plain file, as /dev/stdout, is written to as it is.
+    What is no plain file, as /dev/stdout, is written to in place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -232,6 +233,7 @@ def _sealed(content: Mapping[str, Any]) -> bytes:
 def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_file) -> Manifest:
     """Reads an artifact's manifest and, with `verify`, checks every file against it.
 
+    A step that an earlier version called otherwise has its present name.
     Raises `InputError` when the folder is missing, was not written by a step, or a file was changed since.
     """
     path = folder / MANIFEST
@@ -244,7 +246,7 @@ def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_
         content = json.loads(data)
         del content["seal"]
         intact = _sealed(content) == data
-        manifest = Manifest(**content, digest=digest_bytes(data))
+        manifest = Manifest(**content | {"step": present_step(content["step"])}, digest=digest_bytes(data))
     except (ValueError, TypeError, KeyError):
         intact = False
     if not intact:

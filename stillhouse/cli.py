@@ -13,7 +13,7 @@ from importlib import import_module
 
 from stillhouse import __version__, interrupt
 from stillhouse.config import nearest
-from stillhouse.errors import CRASH, InputError, ValidationFailed, access_told, is_full_disk
+from stillhouse.errors import CRASH, InputError, ValidationFailed, access_errors, is_full_disk
 from stillhouse.steps.registry import steps
 from stillhouse.terminal import NobodyReads, show, warn, warnings_visible
 
@@ -21,9 +21,12 @@ COMMANDS = {
     "new": ("makes a folder to work in: a recipe, dvc.yaml and a DVC repository", "stillhouse.surfaces.new_command"),
     "run": ("runs every step in this one process, without DVC", "stillhouse.surfaces.run_command"),
     "compare": ("compares pre-training objectives, in one table and one page", "stillhouse.surfaces.compare_command"),
+    "tune": ("searches the settings that matter on the dev questions", "stillhouse.surfaces.tune_command"),
     "zero-shot": ("measures retrievers and BM25 on many corpora", "stillhouse.surfaces.zero_shot_command"),
     "environment": ("writes what code and libraries are here, for DVC", "stillhouse.surfaces.environment_command"),
     "search": ("answers a question with ranked passages", "stillhouse.surfaces.search_command"),
+    "serve": ("answers searches over HTTP from one release", "stillhouse.surfaces.serve_command"),
+    "documents": ("writes the documents that a service took as JSONL", "stillhouse.surfaces.documents_command"),
     "refresh": ("brings the released retriever up to date with its corpus", "stillhouse.surfaces.refresh_command"),
     "release": ("lists, promotes, rolls back and fetches releases", "pipelines.release_command"),
     "schedule": ("makes the cluster's schedules equal to a file, and watches a corpus", "pipelines.schedule_command"),
@@ -36,7 +39,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
     try:
-        with interrupt.ends_soon(), warnings_visible(), access_told():
+        with interrupt.ends_soon(), warnings_visible(), access_errors():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
         return interrupt.exit_code()
@@ -50,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if is_full_disk(error):
             where = f" ({error.filename})" if error.filename else ""
-            told = f"the disk is full{where}; outputs are as they were. Free some space and run it again"
-            warn(f"stillhouse: {told}")
+            message = f"the disk is full{where}; outputs are as they were. Free some space and run it again"
+            warn(f"stillhouse: {message}")
             return CRASH
         warn(traceback.format_exc().rstrip("\n"))
         warn("stillhouse: this is a crash, not bad input; the lines above say where it happened")

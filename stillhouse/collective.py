@@ -1,8 +1,8 @@
 """Whether processes of this machine, one a GPU, can add up numbers together, as a training does at every step.
 
 That NCCL is there says nothing of this: too small a /dev/shm, GPUs that do not reach each other's memory, or a network
-interface that is none show only when numbers are sent. So this module sends some, in processes of its own, and ends
-them when they do not answer in time.
+interface that does not work show only when numbers are sent. So this module sends some, in processes of its own, and
+ends them when they do not answer in time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main(words: Sequence[str]) -> int:
     backend, folder, rank, processes = words
     try:
         add_up(backend, Path(folder), int(rank), int(processes))
-    except Exception as error:  # told in one line, which the process that started this one looks for
+    except Exception as error:  # reported in one line, which the process that started this one looks for
         print(f"{type(error).__name__}: {' '.join(str(error).split())}", flush=True)
         return 1
     return 0

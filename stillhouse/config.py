@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from stillhouse.errors import InputError
+from stillhouse.former_names import present_name
 from stillhouse.yaml_file import read_yaml, shown
 
 C = TypeVar("C")
@@ -36,13 +37,21 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
     location: bool = False,
+    required: bool = False,
 ) -> Any:
     """One field of a settings dataclass.
 
     `location` marks a path: it says where something lies and not what it is, so manifests leave it out and record
-    the digest of what was found there instead.
+    the digest of what was found there instead. `required` marks one whose default does not do, as a form shows it.
     """
-    metadata = {"help": help, "choices": choices, "minimum": minimum, "maximum": maximum, "location": location}
+    metadata = {
+        "help": help,
+        "choices": choices,
+        "minimum": minimum,
+        "maximum": maximum,
+        "location": location,
+        "required": required,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -59,8 +68,10 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint that names the closest valid word, or all of them when none is close."""
+    """A hint: the present name of a former one, else the closest valid word, or all of them when none is close."""
     words = list(words)
+    if present := present_name(word, words):
+        return f"it is now called {present!r}"
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(sorted(words))}"
 
@@ -163,7 +174,7 @@ def read_recipe(path: Path, sections: Iterable[str] | None = None) -> dict[str, 
 
 
 def refuse_unknown_sections(recipe: Mapping[Any, Any], sections: Iterable[str], where: str) -> None:
-    """Raises `InputError` for a section of a recipe that is none of `sections`."""
+    """Raises `InputError` for a section of a recipe that is not among `sections`."""
     sections = list(sections)
     for name in recipe:
         if name not in sections:

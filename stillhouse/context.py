@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ T = TypeVar("T")
 
 WORK_ROOT = "STILLHOUSE_WORK"
 DEVICE = "STILLHOUSE_DEVICE"
+ENGINE = "STILLHOUSE_ENGINE"
 QUIET = "STILLHOUSE_QUIET"
-TOLD_EVERY = 0.1
+UPDATE_EVERY = 0.1
 """Seconds between two updates of a bar: each costs as much as reading a short row."""
 
 
@@ -26,13 +28,17 @@ TOLD_EVERY = 0.1
 class Context:
     """`work` is a folder that outlives a killed run; its name is the digest of what it is the work of (`work_name`).
 
-    `monitor` hears of every bar's progress, and of what a training tells it.
+    `monitor` hears of every bar's progress, and of what a training reports to it. `engine` names what shares the work
+    of a step that can be divided among processes or machines (`stillhouse.engine`). `shares` is a folder of what other
+    machines made of the same inputs and settings, for a step that shares its work: the outputs are the same without it.
     """
 
     work: Path
     device: str = "auto"
+    engine: str = "local"
     quiet: bool = False
     monitor: Monitor = SILENT
+    shares: Path | None = None
 
     def torch_device(self) -> Any:
         """The `torch.device` to compute on: the one asked for, or a GPU where there is one.
@@ -50,17 +56,21 @@ class Context:
     def progress(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "item") -> Iterator[T]:
         """Iterates with a bar that shows the rate and the time left; silent where nobody watches."""
         with self.bar(what, total if total is not None else _length(items), unit) as bar:
-            untold, told = 0, time.monotonic()
+            waiting, shown = 0, time.monotonic()
             try:
                 for item in items:
                     yield item
-                    untold += 1
+                    waiting += 1
                     now = time.monotonic()
-                    if now - told >= TOLD_EVERY:
-                        bar.update(untold)
-                        untold, told = 0, now
+                    if now - shown >= UPDATE_EVERY:
+                        bar.update(waiting)
+                        waiting, shown = 0, now
             finally:
-                bar.update(untold)
+                bar.update(waiting)
+
+    def progress_of(self, what: str, unit: str, items: Iterable[T], total: int) -> Iterator[T]:
+        """`progress`, for whoever is given what it says already."""
+        return self.progress(items, what, total, unit)
 
     def bar(self, what: str, total: int | None, unit: str = "item", done: int = 0) -> Any:
         """A bar for work that the caller counts: `bar.update(n)`. `done` was done by an earlier run.
@@ -81,7 +91,15 @@ def _length(items: Any) -> int | None:
 
 
 def hush_libraries() -> None:
-    """Keeps other libraries' bars and load reports out of the log; what is said there is Stillhouse's own."""
+    """Keeps other libraries' bars and load reports out of the log; what is said there is Stillhouse's own.
+
+    A person's own choice stays: that of the environment, and what a program sets later.
+    """
+    transformers = sys.modules.get("transformers")
+    if transformers is not None and "TRANSFORMERS_VERBOSITY" not in os.environ:
+        # It has read its environment already: a notebook imported it first, or a model of ours by its name.
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -98,7 +116,7 @@ def embeddings_root() -> Path:
 
 
 def rank() -> int:
-    """Which of several processes this is, as `torchrun` tells it; 0 for one alone."""
+    """Which of several processes this is, as `torchrun` says; 0 for one alone."""
     return int(os.environ.get("RANK", "0"))
 
 
@@ -109,6 +127,10 @@ def world_size() -> int:
 
 def device() -> str:
     return os.environ.get(DEVICE) or "auto"
+
+
+def engine() -> str:
+    return os.environ.get(ENGINE) or "local"
 
 
 def quiet() -> bool:

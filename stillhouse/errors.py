@@ -19,11 +19,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
-if TYPE_CHECKING:
-    from stillhouse.steps.spec import Report
-
+from stillhouse.report import Report
 
 CRASH = 1
 """The exit code of a crash."""
@@ -42,7 +40,7 @@ NO_PLACE = (
 """What it says where a name can never be that of a file or folder: too long, below a file, in /proc."""
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """What it says of a disk without room, and of a user or a volume at its quota."""
-TOLD_BY_RUST = re.compile(r"\(os error (\d+)\)")
+RUST_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 """How libraries that are written in Rust end what they say of the system's errors: tokenizers, safetensors."""
 COPY_FAILED = re.compile(r"\[Errno (\d+)\]")
 """How `shutil.copytree` quotes the system's error for each file that it could not copy."""
@@ -52,6 +50,10 @@ class InputError(ValueError):
     """Something the user gave is wrong. The message names it and the remedy, in a sentence or two."""
 
     exit_code = 2
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in the place of a traceback: in a notebook too the sentence is enough."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class ValidationFailed(Exception):
@@ -71,7 +73,7 @@ class CrashElsewhere(Exception):
 
 
 @contextmanager
-def access_told() -> Iterator[None]:
+def access_errors() -> Iterator[None]:
     """Takes a place that this user may not read or write for bad input: raises `InputError` that names it.
 
     A full disk is an `OSError` with its number, also where a library says it in words alone.
@@ -88,10 +90,10 @@ def access_told() -> Iterator[None]:
             "place"
         ) from error
     except Exception as error:
-        told = TOLD_BY_RUST.search(str(error))
-        if not told or int(told[1]) not in FULL_DISK:
+        found = RUST_OS_ERROR.search(str(error))
+        if not found or int(found[1]) not in FULL_DISK:
             raise
-        raise OSError(int(told[1]), os.strerror(int(told[1]))) from error
+        raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
 
 
 @contextmanager

@@ -19,7 +19,7 @@ FILE = "digests.json"
 SETTLED = 2.0
 """Seconds: the coarsest clock of a file system in use."""
 MOST = 10_000
-"""Beyond so many files only those of the last start are remembered."""
+"""Beyond this many files only those of the last start are remembered."""
 
 
 class FileStamps:

@@ -33,7 +33,7 @@ GATE = {"validation": "validate/validation"}
 
 def _mine(name: str, system: str) -> Use:
     inputs = {"retriever": f"{system}/retriever", "index": f"{system}_index/index"}
-    return Use(name, "mine", CORPUS | inputs | {"others": "lexical/negatives"})
+    return Use(name, "mine", CORPUS | inputs | {"others": "bm25/negatives"})
 
 
 def _best(systems: Mapping[str, str]) -> tuple[Use, Use]:
@@ -42,7 +42,7 @@ def _best(systems: Mapping[str, str]) -> tuple[Use, Use]:
     indexes = {f"indexes/{system}": f"{system}_index/index" for system in systems}
     found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
     return (
-        Use("best", "select-best", CORPUS | {"bm25": "lexical/bm25"} | candidates | indexes),
+        Use("best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | candidates | indexes),
         Use("best_run", "retrieve", CORPUS | found),
     )
 
@@ -53,7 +53,7 @@ def _evaluate(runs: Mapping[str, str], trainings: Iterable[str]) -> Use:
     return Use("evaluate", "evaluate", CORPUS | {f"run/{system}": run for system, run in runs.items()} | curves)
 
 
-BM25 = CORPUS | {"negatives": "lexical/negatives"}
+BM25 = CORPUS | {"negatives": "bm25/negatives"}
 PRETRAINED = {"encoder": "pretraining/encoder"}
 START = "fetch_model/encoder"
 
@@ -77,7 +77,7 @@ USES: tuple[Use, ...] = (
         },
         stands_in={"encoder": START},
     ),
-    Use("lexical", "lexical", CORPUS | GATE),
+    Use("bm25", "bm25", CORPUS | GATE),
     *dense("zero_shot", "fetch_model/encoder"),
     Use("retriever_1_unpretrained", "train-retriever", BM25 | {"encoder": "fetch_model/encoder"}),
     *dense("retriever_1_unpretrained", "retriever_1_unpretrained/retriever"),
@@ -94,7 +94,7 @@ USES: tuple[Use, ...] = (
     ),
     Use(
         "teacher",
-        "score",
+        "score-pairs",
         CORPUS | {"negatives": "mine_2/negatives", "reranker": "reranker/reranker"},
         needs=("reranker",),
     ),
@@ -120,7 +120,7 @@ USES: tuple[Use, ...] = (
     ),
     _evaluate(
         {
-            "bm25": "lexical/run",
+            "bm25": "bm25/run",
             "zero_shot": "zero_shot_run/run",
             "retriever_1_unpretrained": "retriever_1_unpretrained_run/run",
             "retriever_1": "retriever_1_run/run",
@@ -142,7 +142,7 @@ USES: tuple[Use, ...] = (
 )
 
 APART: tuple[Use, ...] = (
-    Use("generated", "generate-queries", CORPUS | {"bm25": "lexical/bm25"}),
+    Use("generated", "generate-queries", CORPUS | {"bm25": "bm25/bm25"}),
     Use("count", "count", {"tokens": "tokenize/tokens"}),
     Use("read_negatives", "read-negatives", CORPUS | GATE),
     Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
@@ -150,9 +150,13 @@ APART: tuple[Use, ...] = (
     Use(
         "hybrid",
         "hybrid",
-        CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "lexical/bm25"},
+        CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "bm25/bm25"},
     ),
-    Use("judge", "judge", CORPUS | {"champion": "champion_run/run", "challenger": "distilled_run/run"}),
+    Use(
+        "compare_release",
+        "compare-release",
+        CORPUS | {"champion": "champion_run/run", "challenger": "distilled_run/run"},
+    ),
 )
 """Uses of steps that a whole run has no need of: examples for the command line."""
 

@@ -24,7 +24,7 @@ def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Ite
     The lock is on the file `.NAME.lock` beside the folder, which need not exist. While another process holds it, this
     one says so to `wait` and waits for its end; without `wait` it raises `InputError`.
     """
-    told = False
+    waiting = False
     path = folder.with_name(f".{folder.name}.lock")
     with usable_place(folder):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +42,9 @@ def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Ite
                 raise InputError(
                     f"another process is writing {folder}; wait until it has ended, or name another folder"
                 ) from None
-            if not told:
+            if not waiting:
                 wait(f"another process is at work in {folder}; this one goes on when it has ended")
-            told = True
+            waiting = True
             time.sleep(SECONDS_BETWEEN_LOOKS)
             continue
         except OSError as error:

@@ -21,6 +21,8 @@ from stillhouse.errors import InputError
 
 OPEN_FILES = Path("/proc/self/fd")
 """Where Linux shows a process its open files. Where there is no such folder, whole copies are kept."""
+COPIED_AT_ONCE = 8 << 20
+"""Bytes."""
 
 
 class OpenFolders:
@@ -75,6 +77,25 @@ class OpenFolders:
         else:
             with open(file, "rb", closefd=False) as source, link.open("wb") as copy:
                 shutil.copyfileobj(source, copy)
+
+    def keep_copies(self, *names: str) -> None:
+        """Has the files of some folders read from nameless copies from now on.
+
+        A reader that maps a file into memory is ended by the system (SIGBUS) where somebody shortens that file in its
+        place. Nobody else can reach a copy that has no name. Raises `InputError` where a file changed meanwhile.
+        """
+        for name in names:
+            for link in sorted(self[name].rglob("*")):
+                if not link.is_symlink():
+                    continue
+                with link.open("rb") as source, tempfile.TemporaryFile(prefix="stillhouse-") as copy:
+                    shutil.copyfileobj(source, copy, COPIED_AT_ONCE)
+                    copy.flush()
+                    file = os.open(OPEN_FILES / str(copy.fileno()), os.O_RDONLY)
+                weakref.finalize(self, os.close, file)
+                link.unlink()
+                link.symlink_to(OPEN_FILES / str(file))
+        self.refuse_changed()
 
     def refuse_changed(self) -> None:
         """Raises `InputError` where something wrote into a file that is held, instead of replacing it."""

@@ -22,7 +22,8 @@ from stillhouse.lock import only_process
 OWN = ".stillhouse"
 RECORD = "made.json"
 STREAMS = ("/dev/", "/proc/")
-"""Where files lie that are no files: /dev/stdout leads to whatever the shell was told, and is written to as it is."""
+"""Special files that are written to in place: /dev/stdout leads to whatever the shell was given, and is written to in
+place."""
 
 Record = Mapping[str, Sequence[str]]
 
@@ -71,7 +72,7 @@ def own_files(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 def own_file(path: Path) -> Iterator[Path]:
     """The same for one file that a user named: gives the place where the block is to write it.
 
-    What is no plain file, as /dev/stdout, is written to as it is.
+    What is no plain file, as /dev/stdout, is written to in place.
     """
     if _is_stream(path):
         yield path

@@ -82,41 +82,41 @@ def with_gpus(text: str, count: int) -> str:
 
 def problems(wanted: Requirements, found: Readings) -> list[str]:
     """Everything that would stop the step later, each with its remedy."""
-    told = []
+    lacking = []
     if not found.writable:
-        told.append(
+        lacking.append(
             f"the work folder {found.work} cannot be written by user {os.getuid()}: give the volume to that user or "
             "its group, or set `user` and `group` of the placement to the volume's owner"
         )
     if found.free_gib < wanted.free_gib:
-        told.append(
+        lacking.append(
             f"the work folder {found.work} has {found.free_gib:.1f} GiB left, {wanted.free_gib:g} are needed: remove "
             "old folders there, or enlarge the volume"
         )
     if found.shared_memory_gib < wanted.shared_memory_gib * SLACK:
-        told.append(
+        lacking.append(
             f"{SHARED_MEMORY} has {found.shared_memory_gib:.2f} GiB, {wanted.shared_memory_gib:g} are needed: mount an "
             "emptyDir with medium Memory there (`shared_memory` of the placement)"
         )
-    return told + (_gpu_problems(wanted, found) if wanted.gpus else [])
+    return lacking + (_gpu_problems(wanted, found) if wanted.gpus else [])
 
 
 def _gpu_problems(wanted: Requirements, found: Readings) -> list[str]:
     if not found.cuda_build:
         return ["PyTorch in this image is built without CUDA: give the pipeline's parameter `image` the GPU image"]
     if not found.driver:
-        told = (
+        problem = (
             "no NVIDIA driver is seen: ask for an accelerator (`accelerator_type`, `accelerator_count`), and see that "
             "the node has the device plugin and the container runtime of its GPUs"
         )
-        return [told]
+        return [problem]
     if found.gpus < wanted.gpus:
-        told = (
+        problem = (
             f"{found.gpus} GPUs can be used (driver {found.driver}, PyTorch for CUDA {found.cuda_build}), "
             f"{wanted.gpus} are needed: raise `accelerator_count`, or take a node whose driver is new enough; of parts "
             "of a GPU (MIG) a process sees one, so `accelerator_count` is 1 there"
         )
-        return [told]
+        return [problem]
     several = []
     if found.failure:
         several.append(
@@ -141,7 +141,7 @@ def _gpu_problems(wanted: Requirements, found: Readings) -> list[str]:
 def take_readings(work: Path, together: int = 0, backend: str = "nccl") -> Readings:
     """Looks at this machine; `work` is where checkpoints and vectors will lie.
 
-    Where more than one GPU has to work `together` with others, so many processes add up numbers by `backend`.
+    Where more than one GPU has to work `together` with others, that many processes add up numbers by `backend`.
     """
     import torch
 
@@ -198,9 +198,9 @@ def _can_make(path: Path) -> bool:
 
 def check(wanted: Requirements, found: Readings) -> str:
     """One line on a machine that will do. Raises `InputError` with every problem and its remedy."""
-    told = problems(wanted, found)
-    if told:
-        raise InputError("this pod cannot run the step:\n" + "\n".join(f"  - {problem}" for problem in told))
+    found_problems = problems(wanted, found)
+    if found_problems:
+        raise InputError("this pod cannot run the step:\n" + "\n".join(f"  - {problem}" for problem in found_problems))
     gpus = f"{found.gpus} GPUs ({', '.join(found.names)}; driver {found.driver}, CUDA {found.cuda_build}"
     gpus += f", NCCL {found.nccl}" if found.nccl else ""
     gpus += ", which add up together)" if found.together else ")"

@@ -2,7 +2,7 @@
 
 A title of a corpus, a file's name or a setting may hold control characters, by which a terminal is driven; line breaks,
 which would begin a line that looks like one of the program's; and marks that turn the order of letters round. They are
-printed as Python writes them: `\\x1b`, `\\n`, `\\u202e`. Letters of every script, accents and emoji stay as they are.
+printed as Python writes them: `\\x1b`, `\\n`, `\\u202e`. Letters of every script, accents and emoji stay unchanged.
 """
 
 from __future__ import annotations

@@ -59,14 +59,14 @@ def parse_yaml(text: str, where: str, kind: str = "YAML") -> Any:
         finally:
             loader.dispose()
     except _Twice as error:
-        raise InputError(f"{where}, {_told(error)}") from None
+        raise InputError(f"{where}, {_describe(error)}") from None
     except yaml.YAMLError as error:
-        raise InputError(f"{where} is not {kind}: {_told(error)}") from None
+        raise InputError(f"{where} is not {kind}: {_describe(error)}") from None
     except RecursionError:
         raise InputError(f"{where} is not {kind} that can be read: it is nested too deeply") from None
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _describe(error: yaml.YAMLError) -> str:
     if not isinstance(error, yaml.MarkedYAMLError):
         return str(error).splitlines()[0]
     mark = error.problem_mark or error.context_mark

@@ -1,4 +1,4 @@
-"""A server with OpenAI's chat API for tests, which answers as it is told and keeps what it was asked."""
+"""A server with OpenAI's chat API for tests, which answers as it is set to and keeps what it was asked."""
 
 from __future__ import annotations
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from word_pieces import SPECIAL, save_tokenizer
 
-# A deadline would measure what else the machine does.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+# A deadline would measure what else the machine does. The same examples at each run: a failure is of the change that
+# is tested. `pytest --hypothesis-profile search` draws new ones.
+settings.register_profile("search", deadline=None)
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.load_profile("same")
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["STILLHOUSE_QUIET"] = "1"
@@ -26,22 +30,11 @@ WORDS += ["what", "which", "where", "does", "is", "one", "two", "three"]
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of 2 layers and width 32 with random weights and a vocabulary of WORDS, as a bare encoder folder."""
     import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+    from transformers import BertConfig, BertModel
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = {word: number for number, word in enumerate([*special, *WORDS, "##s", "##ing"])}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    vocabulary = [*SPECIAL, *WORDS, "##s", "##ing"]
     folder = tmp_path_factory.mktemp("tiny") / "model"
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", model_max_length=64, **names)
-    fast.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-    fast.save_pretrained(folder)
+    save_tokenizer(folder, vocabulary)
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=len(vocabulary),
@@ -142,10 +135,19 @@ def run_step(
     return runs_of_steps(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def work_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A new empty folder for each test that asks, all in one: pytest lists the folder of its own for each new one."""
+    folder = tmp_path_factory.mktemp("work")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def own_work_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_work_folder(work_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps the work folders of tests out of the tree."""
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path_factory.mktemp("work")))
+    work = next(work_folders)
+    work.mkdir()
+    monkeypatch.setenv("STILLHOUSE_WORK", str(work))
 
 
 @pytest.fixture

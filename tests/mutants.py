@@ -62,7 +62,7 @@ MUTANTS = (
         (BATCHES,),
     ),
     # The optimiser.
-    Mutant("gradients are not clipped", "training/loop.py", "config.clip or math.inf", "math.inf", (STEPS,)),
+    Mutant("gradients are not clipped", "training/loop.py", "config.max_grad_norm or math.inf", "math.inf", (STEPS,)),
     Mutant(
         "no weight decay",
         "training/loop.py",

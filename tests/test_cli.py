@@ -121,7 +121,7 @@ BAD = {
     "unknown device": (["mine", "--device", "gpu"], "--device"),
     "no recipe": (["mine", "--params", "absent.yaml:mine_1"], "absent.yaml does not exist"),
     "unknown section": (["mine", "--params", "good.yaml:mine_3"], "did you mean 'mine_"),
-    "section of another step": (["mine", "--params", "good.yaml:teacher"], "is for step 'score', not 'mine'"),
+    "section of another step": (["mine", "--params", "good.yaml:teacher"], "is for step 'score-pairs', not 'mine'"),
     "unknown section in the file": (["mine", "--params", "section.yaml:mine_1"], "did you mean 'retriever_1'?"),
     "unknown key": (
         ["mine", "--params", "key.yaml:mine_1"],
@@ -198,7 +198,7 @@ READ_ONLY = {
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
 @pytest.mark.parametrize("case", READ_ONLY)
-def test_a_place_that_may_not_be_written_is_told_in_a_sentence(
+def test_a_place_that_may_not_be_written_is_reported_in_a_sentence(
     case: str, number: int, read_only: Callable[..., None], stand_in: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, flags = READ_ONLY[case]

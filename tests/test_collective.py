@@ -53,7 +53,7 @@ def test_a_process_that_does_not_do_its_part(case: str, tmp_path: Path) -> None:
     assert time.monotonic() - begun < seconds + 5, "who waits for it is ended"
 
 
-def test_a_wrong_sum_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_sum_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs that reach each other's memory wrongly answer, and change numbers on the way."""
     from torch import distributed
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -19,6 +20,7 @@ HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss"
 SURFACES = (
     "stillhouse.steps",
     "stillhouse.surfaces",
+    "stillhouse.api",
     "stillhouse.cli",
     "stillhouse.graph",
     "stillhouse.stages",
@@ -29,13 +31,15 @@ SURFACES = (
 
 SHOWN_NOWHERE = {
     "deadline.py": "how long is waited for an answer",
+    "engine/": "which processes do the work, whose outputs are the same",
     "errors.py": "what it says ends a step",
     "open_folders.py": "where verified files are read, which says nothing of its own",
     "lock.py": "who waits for whom",
     "monitoring/": "figures for others to watch",
+    "report.py": "what holds the facts that a step makes",
     "terminal.py": "how a terminal shows what is recorded as it is",
-    "versions/address.py": "what is refused, and what is told without passwords",
-    "versions/environment.py": "what is told of the rest",
+    "versions/address.py": "what is refused, and what is shown without passwords",
+    "versions/environment.py": "what is said of the rest",
     "versions/ssh_command.py": "how a git server is reached",
     "yaml_file.py": "settings, which are recorded",
 }
@@ -114,6 +118,20 @@ def test_components_import_no_pipeline() -> None:
         assert not [name for name in imports(path) if within(name, ("pipelines",))], path
 
 
+def test_no_module_imports_itself_through_others() -> None:
+    """Neither at its top, nor in a function, nor for types."""
+    files = [path for folder in ("stillhouse", "components", "pipelines") for path in modules(folder)]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+    graph = {name: {_module(found, names) for found in imports(path)} - {name, ""} for name, path in names.items()}
+    list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
+def _module(imported: str, names: Container[str]) -> str:
+    """The module of ours that has the imported name; "" for one of others."""
+    words = imported.split(".")
+    return next((found for end in range(len(words), 0, -1) if (found := ".".join(words[:end])) in names), "")
+
+
 def test_steps_import_no_surface_or_platform() -> None:
     surfaces = tuple(name for name in SURFACES if name != "stillhouse.steps")
     for path in modules("stillhouse/steps"):
@@ -122,7 +140,7 @@ def test_steps_import_no_surface_or_platform() -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["stillhouse/steps", "stillhouse/surfaces", "stillhouse/trainjob", "stillhouse/cluster"]
+    "folder", ["stillhouse/steps", "stillhouse/surfaces", "stillhouse/api", "stillhouse/trainjob", "stillhouse/cluster"]
 )
 def test_steps_and_surfaces_are_cheap_to_import(folder: str) -> None:
     for path in modules(folder):
@@ -163,7 +181,7 @@ def test_libraries_that_show_in_outputs_are_in_the_environment() -> None:
     packages = {name.split(".")[0] for name in computing_imports()} - sys.stdlib_module_names - {"stillhouse"}
     names = packages_distributions()
     installed = {build: name for name, builds in BUILDS.items() for build in builds}
-    # What is not installed here, as no extra of these tests has it, is told by its own name.
+    # What is not installed here, as no extra of these tests has it, is named by its own name.
     found = {installed.get(name, name) for package in packages for name in names.get(package, [package])}
     known = {spelled(name) for name in (*LIBRARIES, *NOT_COUNTED)}
     assert "safetensors" in found and not {name for name in found if spelled(name) not in known}

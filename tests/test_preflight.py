@@ -70,13 +70,13 @@ def test_a_file_system_may_show_a_little_less() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_problem_has_its_remedy_and_is_told_alone(case: str) -> None:
+def test_every_problem_has_its_remedy_and_is_reported_alone(case: str) -> None:
     changed, remedy = CASES[case]
     [problem] = problems(WANTED, replace(GOOD, **changed))
     assert remedy in problem
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(InputError) as refusal:
         check(WANTED, replace(GOOD, shared_memory_gib=0.1, free_gib=1.0, driver="", gpus=0))
     assert str(refusal.value).count("\n  - ") == 3

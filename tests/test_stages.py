@@ -88,7 +88,7 @@ def test_inputs_are_changed_and_taken_away_and_the_order_follows() -> None:
         retriever_1={"encoder": "retriever_1_unpretrained/retriever"},
         retriever_1_unpretrained={"settings_of": "retriever_2"},
         mine_1={"others": "none"},
-        lexical={"validation": "none"},
+        bm25={"validation": "none"},
     )
     assert found["retriever_1"].inputs["encoder"] == "retriever_1_unpretrained/retriever"
     assert found["retriever_1_unpretrained"].section == "retriever_2"
@@ -130,7 +130,7 @@ def test_a_model_or_a_run_that_is_there_may_be_a_system_too() -> None:
 
 
 def test_the_evaluation_reads_what_the_recipe_says_by_its_names() -> None:
-    inputs = graph(evaluate={"run/my-own": "lexical/run", "run/bm25": "none"})["evaluate"].inputs
+    inputs = graph(evaluate={"run/my-own": "bm25/run", "run/bm25": "none"})["evaluate"].inputs
     before = find_uses()["evaluate"].inputs
     assert list(named(inputs, "run")) == [*list(named(before, "run"))[1:], "my-own"]
     assert list(inputs)[-1] == "curves/distilled", "grouped by ports, as a command is read"
@@ -156,13 +156,13 @@ WRONG = [
     ({"lm_head": "off"}, "stages.lm_head: write `none`"),
     ({"retriever_2": {"encodr": "fetch_model/encoder"}}, "no input 'encodr'; did you mean 'encoder'?"),
     ({"retriever_2": {"encoder": "retriever_1/retrever"}}, "did you mean 'retriever_1/retriever'?"),
-    ({"retriever_2": {"encoder": "lexical/run"}}, "encoder cannot be 'lexical/run'"),
+    ({"retriever_2": {"encoder": "bm25/run"}}, "encoder cannot be 'bm25/run'"),
     ({"retriever_2": {"encoder": 3}}, "encoder must be `use/output` or `none`, not 3"),
     ({"retriever_2": {"negatives": "none"}}, "stages.retriever_2: it needs `negatives`"),
     ({"retriever_2": {"step": "mine"}}, "`step` is for a new stage"),
     ({"retriever_2": {"settings_of": "mine_1"}}, "no other train-retriever"),
-    ({"evaluate": {"run": "lexical/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
-    ({"evaluate": {"run/a b": "lexical/run"}}, "evaluate has no input 'run/a b'"),
+    ({"evaluate": {"run": "bm25/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
+    ({"evaluate": {"run/a b": "bm25/run"}}, "evaluate has no input 'run/a b'"),
     ({"evaluate": {"run/a": "ingest/encoder"}}, "run/a cannot be 'ingest/encoder'"),
     ({"mine_1": "none", "retriever_2": {"negatives": "mine_1/negatives"}}, "mine_1/negatives, which is left out"),
     ({"retriever_1": "none", "mine_1": {"others": "none"}}, "stages.mine_1: its retriever is retriever_1/retriever"),
@@ -170,7 +170,7 @@ WRONG = [
     ({"new": {"step": "validate"}}, "stages.new: it needs `corpus`"),
     ({"New one": {"step": "validate", "corpus": "ingest/corpus"}}, "small letters"),
     ({"stages": {"step": "validate", "corpus": "ingest/corpus"}}, "not taken"),
-    ({"new": {"system": "lexical/negatives"}}, "system cannot be 'lexical/negatives'"),
+    ({"new": {"system": "bm25/negatives"}}, "system cannot be 'bm25/negatives'"),
     ({"new": SYSTEM}, "system cannot be 'new/retriever'"),
     ({"distilled_2": NEW, "distilled": {"encoder": "distilled_2/retriever"}}, "go round in a circle"),
     ({"retriever_1": {"encoder": "retriever_1/retriever"}}, "retriever_1 ← retriever_1 go round in a circle"),
@@ -181,7 +181,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("stages", "message"), WRONG, ids=[str(case[0])[:60] for case in WRONG])
-def test_what_cannot_be_is_told_in_a_sentence_that_names_the_recipe(stages: Any, message: str) -> None:
+def test_what_cannot_be_is_reported_in_a_sentence_that_names_the_recipe(stages: Any, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)) as raised:
         graph_of({"stages": stages}, "params.yaml")
     assert str(raised.value).startswith("params.yaml: stages")
@@ -189,7 +189,7 @@ def test_what_cannot_be_is_told_in_a_sentence_that_names_the_recipe(stages: Any,
 
 @given(st.sets(st.sampled_from(NAMES[:-1]), max_size=6), st.booleans())
 def test_whatever_is_left_out_a_graph_is_left_that_can_be_run(names: set[str], added: bool) -> None:
-    """Or it is told what lacks something, where the recipe itself asks for that."""
+    """Or it says what lacks something, where the recipe itself asks for that."""
     recipe = load_recipe(find_recipe("micro"))
     stages: dict[str, Any] = dict.fromkeys(sorted(names), "none")
     if added:
@@ -219,8 +219,8 @@ def test_parameters_of_a_run_fill_the_stages_that_there_are() -> None:
     assert {name: parameter.fills for name, parameter in train_parameters(USES).items()} == {
         name: parameter.fills for name, parameter in TRAIN.items()
     }
-    found = train_parameters(tuple(graph(pretraining="none", distilled_2=NEW).values()))
-    assert set(TRAIN) - set(found) == {"objective", "pretraining_steps", "pretraining_learning_rate"}
+    found = train_parameters(tuple(graph(evaluate="none", distilled_2=NEW).values()))
+    assert set(found) == set(TRAIN)
     assert found["learning_rate"].uses[0] == "retriever_1" and "distilled_2" in found["learning_rate"].uses
 
 

@@ -22,7 +22,7 @@ SECTIONS = sorted({use.section for use in USES})
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "logged"),
     [
         ("index: {kind: flat}\nmine: {}\nindex: {}\n", "line 3: 'index' was written in line 1 before; keep one of the"),
         ("index:\n  kind: flat\n  kind: hnsw\n", "line 3: 'kind' was written in line 2 before"),
@@ -49,12 +49,12 @@ SECTIONS = sorted({use.section for use in USES})
         ("? [a]\n: b\n", "line 1: found unhashable key"),
     ],
 )
-def test_what_is_no_plain_data_is_refused_in_a_sentence(text: str, told: str, tmp_path: Path) -> None:
+def test_what_is_no_plain_data_is_refused_in_a_sentence(text: str, logged: str, tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as error:
         read_yaml(path)
-    assert told in str(error.value) and str(path) in str(error.value)
+    assert logged in str(error.value) and str(path) in str(error.value)
     assert "\n" not in str(error.value) and len(str(error.value)) < len(str(path)) + 200
 
 

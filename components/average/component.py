@@ -16,6 +16,7 @@ def average(
     metrics: Output[Metrics],
     precision: str = "auto",
     batch_tokens: int = 8192,
+    cache_gib: float = 10.0,
     eval_queries: int = 0,
     eval_depth: int = 50,
     alphas: str = "0.25+0.5+0.75+1",
@@ -34,8 +35,10 @@ def average(
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
-        eval_queries: measure on at most so many dev queries, a sample drawn from the seed; 0 = all.
-        eval_depth: candidates of a dev query that are ranked: the best so many of its negatives, and its positives.
+        cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
+            together in at most this many GiB; 0 = none are kept or used.
+        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; 0 = all.
+        eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
         alphas: shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone.
         metric_for_best_model: what chooses: rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries; of equal
             ones the larger share.

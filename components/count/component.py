@@ -22,7 +22,7 @@ def count(
         tokens: the token arrays.
         counts: n-gram counts.
         metrics: the step's figures.
-        window: longest n-gram that is counted: L of 003 eq. 8.
+        window: longest n-gram that is counted: L of CDMAE eq. 8.
         unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
             word).
         memory_mib: MiB that counting may hold at once; what is more goes to disk.

@@ -29,7 +29,7 @@ def encode(
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
-            together in at most so many GiB; 0 = none are kept or used.
+            together in at most this many GiB; 0 = none are kept or used.
         shard: which of the shards, from 1.
         shards: how many parts the corpus is divided into.
     """

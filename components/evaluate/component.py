@@ -26,12 +26,12 @@ def evaluate(
 
     Args:
         corpus: the corpus folder.
-        runs: a folder with a folder for each, named as it is to be called: the run of a system.
+        runs: a folder that holds one folder for each, under its name: the run of a system.
         evaluation: metrics, significance and the report.
         metrics: the step's figures.
         html: the report, as a page.
         summary: the figures of every system, as a table.
-        curves: a folder with a folder for each, named as it is to be called: the loss curves of a training.
+        curves: a folder that holds one folder for each, under its name: the loss curves of a training.
         measures: measures by the names of ir_measures, spaces between; Answer@k asks for an answer in the text of a
             passage.
         bootstrap_samples: bootstrap samples behind every interval.

@@ -27,12 +27,12 @@ def fetch_model(
         model: a model folder, package:NAME of an installed package, or a hub name; none = no model, for a generator
             or a re-ranker that begins as the model that all else starts from.
         weights: own = the model's; random = its configuration and tokenizer with parameters drawn from
-            weights_seed, as a model without pre-training begins (004 Table 3).
+            weights_seed, as a model without pre-training begins (Chang et al. 2020 Table 3).
         weights_seed: weights random alone: the seed of the parameters.
-        layers: keep only the first so many Transformer layers; 0 = all.
+        layers: keep only this many of the first Transformer layers; 0 = all.
         pooling: how token states become a vector; own = the model's own, [CLS] if it says nothing.
-        query_length: tokens of a query, special tokens included (001 Table 13).
-        passage_length: tokens of a passage, special tokens included (001 Table 13).
+        query_length: tokens of a query, special tokens included (SimLM Table 13).
+        passage_length: tokens of a passage, special tokens included (SimLM Table 13).
         query_prompt: what stands before every query, as 'query: ' for E5, its last space included; own = the
             model's own, empty = nothing.
         passage_prompt: what stands before every passage, as 'passage: ' for E5; own = the model's own, empty =

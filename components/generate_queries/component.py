@@ -15,14 +15,14 @@ def generate_queries(
     bm25: Input[Dataset] = None,
     precision: str = "auto",
     batch_tokens: int = 8192,
-    address: str = "http://localhost:11434/v1",
+    base_url: str = "http://localhost:11434/v1",
     model: str = "",
     prompt: str = "",
     queries_per_passage: int = 3,
     max_passages: int = 0,
     temperature: float = 0.7,
     max_tokens: int = 512,
-    at_once: int = 4,
+    max_concurrency: int = 4,
     timeout_s: float = 120.0,
     tries: int = 5,
     seed: int = 42,
@@ -36,24 +36,24 @@ def generate_queries(
         metrics: the step's figures.
         retriever: a bi-encoder that is to find a question's passage again.
         index: its index of the corpus.
-        bm25: the BM25 index that `lexical` wrote, which may find the passage too.
+        bm25: the BM25 index that `bm25` wrote, which may find the passage too.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
-        address: a server with OpenAI's chat API: requests go to ADDRESS/chat/completions; its key, where it wants
+        base_url: a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; its key, where it wants
             one, comes from the environment, $STILLHOUSE_CHAT_KEY.
         model: the model's name on that server.
         prompt: what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; empty =
             the built-in prompt, for questions that somebody may type into a search engine.
-        queries_per_passage: at most so many questions of a passage.
-        max_passages: ask about at most so many passages, a seeded sample; 0 = all.
+        queries_per_passage: at most this many questions of a passage.
+        max_passages: ask about at most this many passages, a seeded sample; 0 = all.
         temperature: how freely the model chooses words; 0 = always the likeliest.
         max_tokens: tokens that an answer may have; 0 = unsaid, for models that know no such setting.
-        at_once: requests side by side.
+        max_concurrency: requests side by side.
         timeout_s: seconds after which a request is given up.
         tries: requests for a passage until there is a usable answer; without one the passage is left out.
         seed: seed of the sample and, where the server takes one, of the model.
-        round_trip_depth: with bm25, or a retriever and its index: keep a question if its passage is among the first
-            so many.
+        round_trip_depth: with bm25, or a retriever and its index: keep a question if its passage is among this many
+            of the first.
     """
     from stillhouse.surfaces.component import run_component
 

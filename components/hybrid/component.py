@@ -24,7 +24,7 @@ def hybrid(
         corpus: the corpus folder.
         retriever: the bi-encoder.
         index: its index of the corpus.
-        bm25: the BM25 index that `lexical` wrote.
+        bm25: the BM25 index that `bm25` wrote.
         hybrid: the weights, with the BM25 index.
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.

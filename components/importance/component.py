@@ -23,7 +23,7 @@ def importance(
     picture_rate: float = 0.5,
     picture_noise: float = 1.0,
 ):
-    """Counts n-grams and scores every token by its average mutual information (003 eq. 7-8).
+    """Counts n-grams and scores every token by its average mutual information (CDMAE eq. 7-8).
 
     Args:
         tokens: the token arrays.
@@ -32,18 +32,18 @@ def importance(
         html: what gets masked, as a page.
         tokenizer: the model whose tokenizer cut the passages; its words are in the picture.
         counts: n-gram counts of other passages, added to those of these.
-        window: longest n-gram that is counted: L of 003 eq. 8.
+        window: longest n-gram that is counted: L of CDMAE eq. 8.
         unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
             word).
         memory_mib: MiB that counting may hold at once; what is more goes to disk.
-        edges: terms of 003 eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are left
-            out.
+        edges: terms of CDMAE eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are
+            left out.
         definition: PMI of more than two tokens: against the tokens one by one, or against the likeliest cut into
             segments.
         min_count: n-grams of two and more that occur less often are dropped; their PMI is 0.
         own: count these passages; false scores them by what --counts brings alone.
-        picture_rate: share of tokens masked in the picture of what gets masked (003's decoder).
-        picture_noise: noise on AMI in the picture (003 Algorithm 1).
+        picture_rate: share of tokens masked in the picture of what gets masked (CDMAE's decoder).
+        picture_noise: noise on AMI in the picture (CDMAE Algorithm 1).
     """
     from stillhouse.surfaces.component import run_component
 

@@ -17,13 +17,13 @@ def index(
     batch_tokens: int = 8192,
     cache_gib: float = 10.0,
     kind: str = "flat",
-    width: int = 0,
-    hnsw_links: int = 32,
-    hnsw_build: int = 128,
-    hnsw_search: int = 256,
-    ivf_lists: int = 0,
-    ivf_probes: int = 32,
-    pq_bytes: int = 0,
+    truncate_dim: int = 0,
+    hnsw_m: int = 32,
+    hnsw_ef_construction: int = 128,
+    hnsw_ef_search: int = 256,
+    ivf_nlist: int = 0,
+    ivf_nprobe: int = 32,
+    pq_m: int = 0,
 ):
     """Encodes every passage and builds a faiss index.
 
@@ -37,17 +37,17 @@ def index(
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
-            together in at most so many GiB; 0 = none are kept or used.
-        kind: flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; sq8 =
-            one byte a dimension, all compared.
-        width: keep the first so many dimensions (for a Matryoshka model); 0 = all.
-        hnsw_links: hnsw alone: links of a passage in the graph.
-        hnsw_build: hnsw alone: candidates that are looked at when a passage is linked.
-        hnsw_search: hnsw alone: candidates that a query keeps, at least as many as are asked for.
-        ivf_lists: ivfpq alone: clusters; 0 = the square root of the passages times four, by 39 passages each at
-            least.
-        ivf_probes: ivfpq alone: clusters that a query looks into.
-        pq_bytes: ivfpq alone: bytes of a vector, a divisor of its width; 0 = one for four dimensions.
+            together in at most this many GiB; 0 = none are kept or used.
+        kind: flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8
+            = clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared.
+        truncate_dim: keep this many of the first dimensions (for a Matryoshka model); 0 = all.
+        hnsw_m: hnsw alone: links of a passage in the graph.
+        hnsw_ef_construction: hnsw alone: candidates that are looked at when a passage is linked.
+        hnsw_ef_search: hnsw alone: candidates that a query keeps, at least as many as are asked for.
+        ivf_nlist: ivfpq and ivfsq8 alone: clusters; 0 = the square root of the passages times four, of 39 passages
+            each at least.
+        ivf_nprobe: ivfpq and ivfsq8 alone: clusters that a query looks into.
+        pq_m: ivfpq alone: bytes of a vector, a divisor of its width; 0 = one for four dimensions.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -56,29 +56,29 @@ def ingest(
             text), `line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out.
         splits: splits of the source renamed, `dev=test` say, where the test labels are not public.
         columns: tables: columns with unusual names, `passages.text=body queries.id=number` say.
-        answer_kind: what an answer is, where its source does not tell: a text, or a regular expression; `auto`
-            takes CuratedTREC of DPR alone for regular expressions.
+        answer_kind: what an answer is, where its source does not say: a text, or a regular expression; `auto` takes
+            CuratedTREC of DPR alone for regular expressions.
         dpr_positives: DPR: whether all positives of a question are relevant, or its first alone.
-        reqa_split: ReQA: which of its divisions of the queries into train and test (004 §4.1).
-        distractors: another source, whose passages are added without its queries (004 Table 6).
-        max_distractors: at most so many distractors, a seeded sample; 0 takes all.
+        reqa_split: ReQA: which of its divisions of the queries into train and test (Chang et al. 2020 §4.1).
+        distractors: another source, whose passages are added without its queries (Chang et al. 2020 Table 6).
+        max_distractors: at most this many distractors, a seeded sample; 0 takes all.
         dev_fraction: the part of the train queries that becomes dev, where a source has no dev split.
-        max_articles: at most so many articles, a seeded sample for a trial; queries on others leave; 0 takes all.
-        max_train_queries: at most so many train queries, a seeded sample; 0 takes all.
-        max_dev_queries: at most so many dev queries, a seeded sample; 0 takes all.
-        max_test_queries: at most so many test queries, a seeded sample; 0 takes all.
+        max_articles: at most this many articles, a seeded sample for a trial; queries on others leave; 0 takes all.
+        max_train_queries: at most this many train queries, a seeded sample; 0 takes all.
+        max_dev_queries: at most this many dev queries, a seeded sample; 0 takes all.
+        max_test_queries: at most this many test queries, a seeded sample; 0 takes all.
         queries: where train queries come from: `source`, its labelled ones; `pairs`, made of the corpus by the pair
             tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries and
             no generated ones are given.
         pair_tasks: the pair tasks with + between: ict, bfs and wlp ask with sentences, `auto` takes those of them
             that the corpus supports; `title` (with `titles: left_out`) and `heading` ask for the first passage of
             an article or section, `span` asks with some words in a row for their passage.
-        pair_queries_per_article: at most so many pair queries of an article, divided evenly among the tasks, at
+        pair_queries_per_article: at most this many pair queries of an article, divided evenly among the tasks, at
             least one each; the max_*_queries hold for pair queries and for labelled ones apart.
-        max_pair_queries: at most so many pair queries in all splits together, a seeded sample; 0 takes all.
+        max_pair_queries: at most this many pair queries in all splits together, a seeded sample; 0 takes all.
         pair_sentence_words: a sentence of fewer words makes no pair query.
-        pair_span_min_words: a span has at least so many words, and its passage twice as many.
-        pair_span_max_words: a span has at most so many words; 20 English words are some 27 tokens.
+        pair_span_min_words: the fewest words of a span; its passage has twice as many.
+        pair_span_max_words: the most words of a span; 20 English words are some 27 tokens.
         pair_language: the language whose rules split sentences, by its ISO 639-1 code.
         heldout_dev_articles: with pairs or generated queries, the part of the articles whose queries are dev.
         heldout_test_articles: with pairs or generated queries, the part of the articles whose queries are test.

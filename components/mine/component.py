@@ -19,13 +19,13 @@ def mine(
     negatives_among: str = "corpus",
     without_answers: bool = False,
     negatives_depth: int = 200,
-    skip_best: int = 0,
+    range_min: int = 0,
     margin: str = "none",
     absolute_margin: float = 0.0,
     relative_margin: float = 0.05,
     margin_on: str = "train+dev",
     reranker_margin: float = 0.0,
-    search_depth: int = 0,
+    range_max: int = 0,
     others_depth: int = 0,
     random_negatives: int = 0,
     seed: int = 42,
@@ -42,14 +42,14 @@ def mine(
         filter_reranker: a cross-encoder that says which candidates are right.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
-        negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
+        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
             by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
             among all passages.
-        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (001
+        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM
             Appendix B).
-        negatives_depth: hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4).
-        skip_best: leave out the best so many wrong passages: they may be right after all.
+        negatives_depth: hard negatives of a query (SimLM Table 13; K2 and K3 of CDMAE §3.4).
+        range_min: leave out this many of the best wrong passages: they may be right after all.
         margin: leave out a passage that the retriever scores above a limit, as likely right; with s the lowest
             score of the query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|,
             both = the lower one.
@@ -60,10 +60,10 @@ def mine(
             took it out.
         reranker_margin: with a filter_reranker: how far below its score of the positive its score of a negative
             must be.
-        search_depth: passages searched for a query, at least negatives_depth; 0 = enough, or twice as deep where a
+        range_max: passages searched for a query, at least negatives_depth; 0 = enough, or twice as deep where a
             margin or without_answers leaves out some.
-        others_depth: mix in the best so many negatives of `others` of a query.
-        random_negatives: mix in so many random passages a query.
+        others_depth: mix in this many of the best negatives of `others` for each query.
+        random_negatives: mix in this many random passages a query.
         seed: seed of the random passages.
     """
     from stillhouse.surfaces.component import run_component

@@ -23,15 +23,15 @@ def read_negatives(
         negatives: the hard negatives.
         metrics: the step's figures.
         validation: the verdict that lets the run go on.
-        negatives_among: which passages may be negatives: corpus = all, as in 001; answers = those that answer
+        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
             by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
             among all passages.
-        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (001
+        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM
             Appendix B).
         file: a TREC run of the train and dev queries, MS MARCO's triples (`query, positive, negative`, tabs
             between) or lists of negatives (JSON lines), or DPR's biencoder-*.json.
-        negatives_depth: hard negatives of a query, the first of its list (001 Table 13).
+        negatives_depth: hard negatives of a query, the first of its list (SimLM Table 13).
     """
     from stillhouse.surfaces.component import run_component
 

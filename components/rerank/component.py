@@ -28,7 +28,7 @@ def rerank(
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
-        depth: re-order the best so many passages of a query (001 Table 13).
+        depth: re-rank this many of the best passages of a query (SimLM Table 13).
         dev_depth: the same for dev queries, which only choices are read from; 0 = as deep as the others.
         system: the name in the run file's last column.
     """

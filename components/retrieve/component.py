@@ -31,7 +31,7 @@ def retrieve(
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: passages in the run of a query.
-        latency_queries: time so many test queries one by one; 0 = none, for a time differs from run to run and
+        latency_queries: time this many test queries one by one; 0 = none, for a time differs from run to run and
             machine to machine.
         system: the name in the run file's last column.
     """

@@ -18,6 +18,7 @@ def select_best(
     precision: str = "auto",
     batch_tokens: int = 8192,
     standard_errors: float = 0.0,
+    metric_for_best_model: str = "log_likelihood",
     fusion: str = "auto",
     depth: int = 100,
 ):
@@ -25,19 +26,21 @@ def select_best(
 
     Args:
         corpus: the corpus folder.
-        bm25: the BM25 index that `lexical` wrote.
-        candidates: a folder with a folder for each, named as it is to be called: a bi-encoder; the first is what
-            others have to be better than.
-        indexes: a folder with a folder for each, named as it is to be called: its index of the corpus, under the
-            same name.
+        bm25: the BM25 index that `bm25` wrote.
+        candidates: a folder that holds one folder for each, under its name: a bi-encoder; the first is what others
+            have to be better than.
+        indexes: a folder that holds one folder for each, under its name: its index of the corpus, under the same
+            name.
         retriever: the best bi-encoder.
         index: its index of the corpus.
         hybrid: whether and how BM25 ranks with it.
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
-        standard_errors: a later system replaces an earlier one where its mean RR@10 on the dev queries leads by
-            more than so many standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md).
+        standard_errors: a later system replaces an earlier one where its mean on the dev queries leads by more than
+            this many standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md).
+        metric_for_best_model: what chooses: log_likelihood = how likely the scores make the right passages, which
+            few dev queries show more surely; rr10 = RR@10.
         fusion: auto = each retriever competes alone and with BM25; never = alone.
         depth: candidates that BM25 and the retriever each bring.
     """

@@ -23,7 +23,7 @@ def tokenize(
         tokens: the token arrays.
         metrics: the step's figures.
         validation: the verdict that lets the run go on.
-        max_length: tokens of a passage that are kept, [CLS] and [SEP] included (001 Table 11).
+        max_length: tokens of a passage that are kept, [CLS] and [SEP] included (SimLM Table 11).
         language: ISO 639-1 code of the passages' language, by whose rules sentences are split.
     """
     from stillhouse.surfaces.component import run_component

@@ -19,12 +19,12 @@ def train_reranker(
     max_steps: int = 0,
     batch_size: int = 64,
     learning_rate: float = 3e-05,
-    warmup: float = 0.1,
+    warmup_ratio: float = 0.1,
     warmup_steps: int = 0,
     last_step: int = 0,
     weight_decay: float = 0.0,
-    clip: float = 1.0,
-    heldout_every: int = 0,
+    max_grad_norm: float = 1.0,
+    eval_steps: int = 0,
     precision: str = "auto",
     padding: str = "auto",
     seed: int = 42,
@@ -32,17 +32,17 @@ def train_reranker(
     eval_depth: int = 50,
     metric_for_best_model: str = "loss",
     patience: int = 0,
-    heldout_share: float = 0.0,
+    eval_share: float = 0.0,
     loss: str = "listwise",
     negatives_per_query: int = 63,
     negatives_depth: int = 200,
     forward_per_query: int = 0,
     r_drop: float = 0.0,
-    pairs_at_once: int = 0,
+    mini_batch_size: int = 0,
     max_length: int = 192,
     layers: int = 0,
 ):
-    """Trains a cross-encoder, by the listwise loss of 001 eq. 4 or by binary cross-entropy.
+    """Trains a cross-encoder, by the listwise loss of SimLM eq. 4 or by binary cross-entropy.
 
     Args:
         corpus: the corpus folder.
@@ -57,37 +57,38 @@ def train_reranker(
         max_steps: stop after this many steps; 0 = after the epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
-        warmup: fraction of the steps in which the learning rate rises.
-        warmup_steps: the same as a number of steps; 0 = as warmup says.
-        last_step: stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the
-            end.
+        warmup_ratio: fraction of the steps in which the learning rate rises.
+        warmup_steps: the same as a number of steps; 0 = as warmup_ratio says.
+        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; 0 = go to
+            the end.
         weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
-        clip: gradients are scaled down to this norm; 0 = never.
-        heldout_every: steps between two held-out losses; 0 = ten times a training.
+        max_grad_norm: gradients are scaled down to this norm; 0 = never.
+        eval_steps: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
             longest of their batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
-        eval_queries: measure on at most so many dev queries, a sample drawn from the seed; 0 = all.
-        eval_depth: candidates of a dev query that are ranked: the best so many of its negatives, and its positives.
+        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; 0 = all.
+        eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
         metric_for_best_model: what chooses the step that is kept: loss = the lowest held-out loss of drawn groups;
             rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries, whose positives and best eval_depth
             negatives are ranked: the start is kept where no step ranks them better.
-        patience: stop after so many measurements in a row without a better one; 0 = never.
-        heldout_share: with heldout_every 0, measurements read at most this share of what the training reads, where
-            a text that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on
-            fewer dev queries, and below 50 of these at fewer moments again; 0 = 0.1 where a ranking chooses, no
-            limit where the loss does.
-        loss: listwise = the positive among its query's candidates (001 eq. 4); bce = binary cross-entropy of each
+        patience: stop after this many measurements in a row without a better one; 0 = never.
+        eval_share: with eval_steps 0, measurements read at most this share of what the training reads, where a text
+            that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on fewer
+            dev queries, and below 50 of these at fewer moments again; 0 = 0.1 where a ranking chooses, no limit
+            where the loss does.
+        loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
             pair by itself, where a positive counts as often as its query has negatives.
         negatives_per_query: negatives that a query is trained on each time it is seen.
-        negatives_depth: draw them from the best so many.
-        forward_per_query: draw so many negatives instead, and train on the negatives_per_query that the re-ranker,
-            as it is by then, scores highest (63 and 15 in the code of 001); 0 = off.
+        negatives_depth: draw them from this many of the best.
+        forward_per_query: draw this many negatives instead, and train on the negatives_per_query that the re-
+            ranker, as it is by then, scores highest (63 and 15 in the code of SimLM); 0 = off.
         r_drop: weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off.
-        pairs_at_once: back-propagate the queries of so many pairs at a time, to save memory; 0 = the whole batch.
+        mini_batch_size: back-propagate the queries of this many pairs at a time, to save memory; 0 = the whole
+            batch.
         max_length: tokens of a query and its passage together.
-        layers: keep the first so many layers of the model it starts from; 0 = all of them.
+        layers: keep this many of the first layers of the model it starts from; 0 = all of them.
     """
     from stillhouse.surfaces.component import run_component
 

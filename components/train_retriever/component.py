@@ -19,12 +19,12 @@ def train_retriever(
     max_steps: int = 0,
     batch_size: int = 64,
     learning_rate: float = 2e-05,
-    warmup: float = 0.1,
+    warmup_ratio: float = 0.1,
     warmup_steps: int = 0,
     last_step: int = 0,
     weight_decay: float = 0.0,
-    clip: float = 1.0,
-    heldout_every: int = 0,
+    max_grad_norm: float = 1.0,
+    eval_steps: int = 0,
     precision: str = "auto",
     padding: str = "auto",
     seed: int = 42,
@@ -32,12 +32,12 @@ def train_retriever(
     eval_depth: int = 50,
     metric_for_best_model: str = "loss",
     patience: int = 0,
-    heldout_share: float = 0.0,
+    eval_share: float = 0.0,
     temperature: float = 0.02,
     alpha: float = 0.2,
     contrastive: str = "simlm",
-    matryoshka_widths: str = "",
-    texts_at_once: int = 0,
+    matryoshka_dims: str = "",
+    mini_batch_size: int = 0,
     gradient_cache: bool = False,
     negatives_per_query: int = 15,
     negatives_depth: int = 200,
@@ -60,45 +60,45 @@ def train_retriever(
         max_steps: stop after this many steps; 0 = after the epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
-        warmup: fraction of the steps in which the learning rate rises.
-        warmup_steps: the same as a number of steps; 0 = as warmup says.
-        last_step: stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the
-            end.
+        warmup_ratio: fraction of the steps in which the learning rate rises.
+        warmup_steps: the same as a number of steps; 0 = as warmup_ratio says.
+        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; 0 = go to
+            the end.
         weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
-        clip: gradients are scaled down to this norm; 0 = never.
-        heldout_every: steps between two held-out losses; 0 = ten times a training.
+        max_grad_norm: gradients are scaled down to this norm; 0 = never.
+        eval_steps: steps between two held-out losses; 0 = ten times a training.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
             longest of their batch; auto = none on a CPU, kept on a GPU.
         seed: seed of every random choice.
-        eval_queries: measure on at most so many dev queries, a sample drawn from the seed; 0 = all.
-        eval_depth: candidates of a dev query that are ranked: the best so many of its negatives, and its positives.
+        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; 0 = all.
+        eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
         metric_for_best_model: what chooses the step that is kept: loss = the lowest held-out loss of drawn groups;
             rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries, whose positives and best eval_depth
             negatives are ranked: the start is kept where no step ranks them better.
-        patience: stop after so many measurements in a row without a better one; 0 = never.
-        heldout_share: with heldout_every 0, measurements read at most this share of what the training reads, where
-            a text that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on
-            fewer dev queries, and below 50 of these at fewer moments again; 0 = 0.1 where a ranking chooses, no
-            limit where the loss does.
+        patience: stop after this many measurements in a row without a better one; 0 = never.
+        eval_share: with eval_steps 0, measurements read at most this share of what the training reads, where a text
+            that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on fewer
+            dev queries, and below 50 of these at fewer moments again; 0 = 0.1 where a ranking chooses, no limit
+            where the loss does.
         temperature: scores are divided by it.
-        alpha: weight of the contrastive loss beside the teacher's (001 eq. 5).
-        contrastive: where negatives come from: simlm = beside the query and beside its positive (001 eq. 3);
-            simlm_code = as the code of 001, queries and positives of the batch too; plain = beside the query alone
-            (003 eq. 10).
-        matryoshka_widths: the loss is also that of vectors cut to these widths, as in 64+128; empty = of whole
+        alpha: weight of the contrastive loss beside the teacher's (SimLM eq. 5).
+        contrastive: where negatives come from: simlm = beside the query and beside its positive (SimLM eq. 3);
+            simlm_code = as the code of SimLM, queries and positives of the batch too; plain = beside the query
+            alone (CDMAE eq. 10).
+        matryoshka_dims: the loss is also that of vectors cut to these widths, as in 64+128; empty = of whole
             vectors alone.
-        texts_at_once: queries or passages of a batch encoded together, texts of like length; 0 = all of them, or
+        mini_batch_size: queries or passages of a batch encoded together, texts of like length; 0 = all of them, or
             those of like length where that is faster.
-        gradient_cache: encode every text twice, so that a batch takes the memory of texts_at_once texts.
+        gradient_cache: encode every text twice, so that a batch takes the memory of mini_batch_size texts.
         negatives_per_query: hard negatives drawn for a query each time it is seen.
-        negatives_depth: draw them from the best so many.
+        negatives_depth: draw them from this many of the best.
         towers: as_is = the encoder's own; shared = one for queries and passages, that of the passages; separate =
             one each, which start from the same parameters where the encoder has one.
-        similarity: how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot = as
-            they are, with temperature 1 (003).
-        weak_teacher: a teacher that `score` found to rank the dev queries no better than its student: distil =
-            learn from it all the same; ignore = train without it; skip = keep the encoder as it is.
+        similarity: how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot =
+            unchanged, with temperature 1 (CDMAE).
+        weak_teacher: a teacher that `score-pairs` found to rank the dev queries no better than its student: distil
+            = learn from it all the same; ignore = train without it; skip = keep the encoder unchanged.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -30,10 +30,10 @@ def validate(
         html: the report, as a page.
         max_rejected_fraction: at most this part of all rows, and of each kind of them, was rejected (links apart).
         max_rejected_link_fraction: at most this part of the links was rejected.
-        min_passages: at least so many passages.
-        min_train_queries: at least so many train queries.
-        min_dev_queries: at least so many dev queries.
-        min_test_queries: at least so many test queries.
+        min_passages: at least this many passages.
+        min_train_queries: at least this many train queries.
+        min_dev_queries: at least this many dev queries.
+        min_test_queries: at least this many test queries.
         max_passage_words: a passage of more words counts as cut off by the model; 110 words are some 144 tokens.
         max_truncated_fraction: at most this part of the passages is cut off by the model; 1 warns only.
         max_duplicate_text_fraction: at most this part of the passages repeats the title and text of another.

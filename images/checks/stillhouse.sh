@@ -1,8 +1,8 @@
-# The steps: a task of a compiled pipeline, stages by DVC in a git repository, and a whole run of the recipe `micro`.
+# The steps: two of a task of a compiled pipeline, stages by DVC in a git repository, and a whole run of the recipe `micro`.
 export STILLHOUSE_QUIET=1 OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 export GIT_AUTHOR_NAME=Checks GIT_AUTHOR_EMAIL=checks@localhost GIT_COMMITTER_NAME=Checks GIT_COMMITTER_EMAIL=checks@localhost
 
-python /scratch/checks/task.py /scratch/checks/train.yaml ingest /scratch/task
+python /scratch/checks/task.py /scratch/checks/train.yaml prepare ingest,validate /scratch/task
 
 git init --quiet --bare --initial-branch main /scratch/releases.git
 stillhouse new /scratch/work --recipe micro

@@ -2,8 +2,8 @@
 
 A recurring run cannot be changed, and deleting one may end the runs that it started. So for one that is to be another
 its successor is made first; then it is disabled, and deleted once none of its runs is in flight: now, or by a later
-`apply`. Kubeflow may be starting a run while it is told to disable; so it gets time to notice, and the look at the runs
-comes then, anew before each deletion. Where the successor cannot be made it stays in use.
+`apply`. Kubeflow may be starting a run while it gets the order to disable; so it gets time to notice, and the look at
+the runs comes then, anew before each deletion. Where the successor cannot be made it stays in use.
 Whose a recurring run is stands in its description; those of others are never touched.
 """
 

@@ -27,7 +27,7 @@ ORPHAN = "ORPHAN"
 
 @dataclass(frozen=True)
 class Recurring:
-    """A recurring run of the cluster. `description` tells whose it is."""
+    """A recurring run of the cluster. `description` says whose it is."""
 
     id: str
     name: str
@@ -113,7 +113,7 @@ class Kubeflow:
     @property
     def experiment(self) -> str:
         if not self._experiment:
-            with _told(f"the experiment {self._experiment_name!r}"):
+            with _reported(f"the experiment {self._experiment_name!r}"):
                 made = self._client.create_experiment(self._experiment_name, namespace=self._namespace or None)
             self._experiment = str(made.experiment_id)
         return self._experiment
@@ -140,7 +140,7 @@ class Kubeflow:
 
     def create(self, schedule: Schedule, name: str, description: str) -> str:
         pipeline, version = self._find(schedule.pipeline, schedule.version)
-        with _told("the recurring run"):
+        with _reported("the recurring run"):
             made = self._client.create_recurring_run(
                 experiment_id=self.experiment,
                 job_name=name,
@@ -159,7 +159,7 @@ class Kubeflow:
 
     def set_enabled(self, recurring: str, enabled: bool) -> None:
         change = self._client.enable_recurring_run if enabled else self._client.disable_recurring_run
-        with _told(f"to {'enable' if enabled else 'disable'} the recurring run"):
+        with _reported(f"to {'enable' if enabled else 'disable'} the recurring run"):
             change(recurring)
 
     def settle(self) -> None:
@@ -167,7 +167,7 @@ class Kubeflow:
 
     def delete(self, recurring: str) -> None:
         """Deletes a recurring run; a run of it that nobody has seen yet goes on."""
-        with _told("to delete the recurring run"):
+        with _reported("to delete the recurring run"):
             # The client's own method of 2.17 has no way to name a policy.
             delete = self._client._recurring_run_api.recurring_run_service_delete_recurring_run
             delete(recurring, propagation_policy=ORPHAN)
@@ -180,7 +180,7 @@ class Kubeflow:
         self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
     ) -> str:
         pipeline_id, found = self._find(pipeline, version)
-        with _told("the run"):
+        with _reported("the run"):
             made = self._client.run_pipeline(
                 experiment_id=self.experiment,
                 job_name=name,
@@ -193,14 +193,14 @@ class Kubeflow:
 
     def _find(self, pipeline: str, version: str) -> tuple[str, Any]:
         """A pipeline's id, and its version of that name, or its newest."""
-        with _told(f"a look at the pipeline {pipeline!r}"):
+        with _reported(f"a look at the pipeline {pipeline!r}"):
             pipeline_id = find_pipeline(self._client, pipeline, self._namespace)
         if not pipeline_id:
             raise InputError(
                 f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` brings one of "
                 "ours, in Kubernetes-native mode the manifests do"
             )
-        with _told(f"a look at the pipeline {pipeline!r}"):
+        with _reported(f"a look at the pipeline {pipeline!r}"):
             versions = newest_versions(self._client, pipeline_id)
         for found in versions:
             if version in ("", found.display_name):
@@ -212,7 +212,7 @@ class Kubeflow:
         found: list[Any] = []
         token = ""
         while True:
-            with _told("a look at its runs"):
+            with _reported("a look at its runs"):
                 answer = ask(page_token=token, page_size=PAGE, namespace=self._namespace or None)
             found += getattr(answer, field) or []
             token = answer.next_page_token or ""
@@ -227,7 +227,7 @@ def _terminated(run: Any) -> datetime | None:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _reported(what: str) -> Iterator[None]:
     """Turns what the API server refuses, and that it does not answer, into an `InputError` with the reason."""
     from kfp_server_api import ApiException
     from urllib3.exceptions import HTTPError

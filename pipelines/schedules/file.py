@@ -70,16 +70,16 @@ class Schedule:
 
     @property
     def digest(self) -> str:
-        """Of all that Kubeflow is told; another digest is another recurring run, for none can be changed."""
-        told = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "enabled"}
-        return digest_json(told | {"parameters": dict(self.parameters)})[:10]
+        """Of all that Kubeflow gets; another digest is another recurring run, for none can be changed."""
+        content = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "enabled"}
+        return digest_json(content | {"parameters": dict(self.parameters)})[:10]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
     """A path of a DVC repository (`revision` "" = its default branch), and the pipeline that refreshes `releases`.
 
-    Runs that fail are started anew until there were so many `attempts`: Kubeflow itself gives up a run one of whose
+    Runs that fail are started anew until there were this many `attempts`: Kubeflow itself gives up a run one of whose
     pods was preempted or evicted, and the next one goes on from the last checkpoint.
     """
 
@@ -108,9 +108,9 @@ class Watch:
 
     def run_parameters(self, revision: str, *, again: bool = False) -> dict[str, Parameter]:
         """What a run is started with for a revision of the corpus; `again` tries what was refused before."""
-        told: dict[str, Parameter] = {"releases": self.releases, "repo": self.repo, "source": self.path}
-        told |= {"revision": revision} | ({"branch": self.branch} if self.branch else {})
-        return dict(self.parameters) | told | ({"again": True} if again and self.pipeline == REFRESH else {})
+        content: dict[str, Parameter] = {"releases": self.releases, "repo": self.repo, "source": self.path}
+        content |= {"revision": revision} | ({"branch": self.branch} if self.branch else {})
+        return dict(self.parameters) | content | ({"again": True} if again and self.pipeline == REFRESH else {})
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from stillhouse.versions.releases import Release, read_history, refused_beside
 class Seen:
     """What a look found: `unchanged`, `known` (a run for it is there already), or `started`.
 
-    `fresh`: the release is of the corpus as it is now. `in_flight`: a run is at work on it.
+    `fresh`: the release is of the current corpus. `in_flight`: a run is at work on it.
     """
 
     watch: str
@@ -95,7 +95,7 @@ def in_use(watch: Watch) -> InUse:
 
 
 def content_of(found: Found) -> str:
-    """What tells two states of a path apart: DVC's digest, or the commit for what git itself tracks."""
+    """What distinguishes two states of a path: DVC's digest, or the commit for what git itself tracks."""
     return found.digest or found.commit
 
 

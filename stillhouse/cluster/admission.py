@@ -25,7 +25,7 @@ GIB = 1024.0**3
 
 @dataclass
 class Findings:
-    """What refuses the run, and what is merely told."""
+    """What refuses the run, and what is only reported."""
 
     problems: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -47,9 +47,9 @@ def find(wanted: Wanted, seen: Readings) -> Findings:
         return found
     for kind in wanted.pods:
         if kind.accelerator and seen.nodes is not None:
-            told = _node_problem(kind, wanted.accelerator_type, int(wanted.accelerator_count), seen.nodes)
-            if told:
-                found.about(kind).append(f"{told} (asked for by {_tasks(kind)})")
+            problem = _node_problem(kind, wanted.accelerator_type, int(wanted.accelerator_count), seen.nodes)
+            if problem:
+                found.about(kind).append(f"{problem} (asked for by {_tasks(kind)})")
         for quota in seen.quotas or ():
             _look_at_quota(kind, _asked(kind, wanted), quota, found)
     for name in dict.fromkeys(kind.queue for kind in wanted.pods):
@@ -64,7 +64,7 @@ def check(wanted: Wanted, seen: Readings) -> list[str]:
     if found.problems:
         lines = [f"  - {line}" for line in dict.fromkeys(found.problems)]
         lines += [f"  ({line})" for line in dict.fromkeys(found.notices)]
-        raise InputError("\n".join(["this cluster cannot run the pipeline as it is asked to:", *lines]))
+        raise InputError("\n".join(["this cluster cannot run the pipeline with these settings:", *lines]))
     return list(dict.fromkeys(found.notices))
 
 
@@ -126,7 +126,7 @@ def _node_problem(kind: PodKind, type_: str, count: int, nodes: Sequence[Node]) 
         )
     hindered = [_hindering(node, kind) for node in chosen]
     if all(hindered):
-        taints = ", ".join(sorted({taint for told in hindered for taint in told}))
+        taints = ", ".join(sorted({taint for taints in hindered for taint in taints}))
         return (
             f"every node with {count} {type_} is kept for other pods by a taint ({taints}): add it to `tolerations` of "
             f"the placement; {SCALES}"

@@ -59,7 +59,7 @@ def connect(what_for: str, context: str = "") -> Any:
         except config.ConfigException:
             config.load_kube_config(context=context or None, client_configuration=settings)
     except config.ConfigException as error:
-        raise InputError(f"{what_for} a Kubernetes cluster, and this is none: {error}") from None
+        raise InputError(f"{what_for} a Kubernetes cluster, and this is not one: {error}") from None
     settings.retries = False  # who asks again does so by itself, and says so
     return client.ApiClient(settings)
 
@@ -67,10 +67,10 @@ def connect(what_for: str, context: str = "") -> Any:
 def message(error: Any) -> str:
     """What the API server says in words."""
     try:
-        told = json.loads(error.body).get("message")
+        message = json.loads(error.body).get("message")
     except (TypeError, ValueError, AttributeError):
-        told = None
-    return str(told or error.reason or error.status)
+        message = None
+    return str(message or error.reason or error.status)
 
 
 class Api:
@@ -122,8 +122,8 @@ class Api:
             try:
                 return ask(f"/apis/kueue.x-k8s.io/{version}/namespaces/{self.namespace}")
             except NoSuchKind as error:
-                told = error
-        raise told
+                last = error
+        raise last
 
     def _get(self, path: str) -> Plain | None:
         """An object; None where there is none of this name."""

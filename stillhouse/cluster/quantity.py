@@ -11,7 +11,7 @@ QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([numkMGTPE]?|[KMGT
 
 
 def amount(text: str) -> float:
-    """A quantity as a number, of processors, bytes or pieces. Raises `ValueError` for what is none."""
+    """A quantity as a number, of processors, bytes or pieces. Raises `ValueError` for anything else."""
     match = QUANTITY.fullmatch(str(text))
     if match is None:
         raise ValueError(f"{text!r} is no quantity")

@@ -124,8 +124,8 @@ def _queue(api: Api, name: str) -> Queue | None:
     if found is None:
         return None
     conditions = found.get("status", {}).get("conditions", [])
-    told = [one for one in conditions if one["type"] == "Active" and one["status"] == "False"]
-    why = str(told[0].get("message") or told[0].get("reason")) if told else ""
+    inactive = [one for one in conditions if one["type"] == "Active" and one["status"] == "False"]
+    why = str(inactive[0].get("message") or inactive[0].get("reason")) if inactive else ""
     return Queue(cluster_queue=found.get("spec", {}).get("clusterQueue", ""), inactive=why)
 
 

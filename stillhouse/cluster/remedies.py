@@ -1,7 +1,8 @@
 """What Kubernetes, Argo and Kueue say when a pod cannot begin, and what to do about it.
 
 Each row knows a message by a pattern; `{0}`, `{1}` are what the pattern's groups found. The patterns are those of
-Kubernetes 1.30 to 1.37 and Kueue 0.10 to 0.20, whose words change little; a message that no row knows is told as it is.
+Kubernetes 1.30 to 1.37 and Kueue 0.10 to 0.20, whose words change little; a message that no row knows is shown
+unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     (
         r"Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9._-]+[A-Za-z0-9])",
         "no node has enough {0} free",
-        f"{WAITS}; where no node has so many at all, give another `accelerator_type` or a lower `accelerator_count`",
+        f"{WAITS}; where no node has that many at all, give another `accelerator_type` or a lower `accelerator_count`",
     ),
     (
         r"Insufficient (cpu|memory|ephemeral-storage)\b",

@@ -17,6 +17,8 @@ MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
 IMAGE_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 CONTAINER_TROUBLE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 STARTING = ("ContainerCreating", "PodInitializing")
+SENTENCE = "stillhouse: "
+"""How a line begins that says for a person why a process ended."""
 REFUSED = re.compile(r"is forbidden|exceeded quota|failed quota")
 
 Plain = dict[str, Any]
@@ -36,7 +38,7 @@ class Reason:
 
 
 def of_message(words: str, what: str = "") -> Reason:
-    """The reason that a message tells; `what` goes before it, where the message does not say what it is about."""
+    """The reason in a message; `what` goes before it, where the message does not say what it is about."""
     words = " ".join(words.split())
     cause, remedy = explain(words)
     before = f"{what}: " if what else ""
@@ -95,15 +97,15 @@ def refusals(workflow: Plain) -> list[Reason]:
 
 def said(lines: Sequence[str]) -> str:
     """The sentence, with the list that may follow it, in which a step said why it ended; "" where it said none."""
-    at = [number for number, line in enumerate(lines) if line.startswith("stillhouse: ")]
+    at = [number for number, line in enumerate(lines) if line.startswith(SENTENCE)]
     if not at:
         return ""
-    told = [lines[at[-1]].removeprefix("stillhouse: ")]
+    found = [lines[at[-1]].removeprefix(SENTENCE)]
     for line in lines[at[-1] + 1 :]:
         if not line.startswith("  "):
             break
-        told.append(line)
-    return "\n".join(told)
+        found.append(line)
+    return "\n".join(found)
 
 
 def _of_queue(pod: Plain, workloads: Sequence[Plain]) -> Reason:

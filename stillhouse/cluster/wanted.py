@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from stillhouse.errors import InputError
@@ -14,8 +14,8 @@ from stillhouse.errors import InputError
 class PodKind:
     """Pods that ask for the same, and the tasks that have them. Amounts are written as Kubernetes writes them.
 
-    With several `nodes` a task has so many of these pods at once. `scales_from_zero` says that the cluster makes nodes
-    when they are asked for, so that what no node has now may come.
+    With several `nodes` a task has that many of these pods at once. `scales_from_zero` says that the cluster makes
+    nodes when they are asked for, so that what no node has now may come.
     """
 
     tasks: tuple[str, ...]
@@ -58,7 +58,11 @@ class Wanted:
     """As text, since that is what a person gives."""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        """As short as may be, since it stands in the object of the run some ten times: defaults are left out."""
+        content: dict[str, Any] = {name: value for name, value in asdict(self).items() if value}
+        content["pods"] = [_short(pod) for pod in self.pods]
+        content["secrets"] = [_short(secret) for secret in self.secrets]
+        return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     def with_chosen(self, chosen: Mapping[str, Any]) -> Wanted:
         """The same with what a person chose for the run: `chosen` has the pipeline's parameters."""
@@ -69,6 +73,11 @@ class Wanted:
             accelerator_type=str(chosen.get("accelerator_type", self.accelerator_type)),
             accelerator_count=str(chosen.get("accelerator_count", self.accelerator_count)),
         )
+
+
+def _short(part: PodKind | WantedSecret) -> dict[str, Any]:
+    defaults = {known.name: known.default for known in fields(part)}
+    return {name: value for name, value in asdict(part).items() if value not in (defaults[name], {}, ())}
 
 
 def read_wanted(text: str) -> Wanted:

@@ -99,7 +99,7 @@ def footnotes(table: Table) -> list[str]:
     spread = (
         f"mean over {seeds} seeds ± standard deviation"
         if seeds > 1
-        else "one seed, so the figures do not tell how far another seed would move them"
+        else "one seed, so the figures do not show how far another seed would move them"
     )
     notes = [f"{table.queries} {table.kind}test queries; {spread}."]
     if sweep.baseline in table.values:

@@ -1,4 +1,4 @@
-"""Queries that tell the variants apart, as 001 Tables 9 and 14 show them, but chosen by rule."""
+"""Queries that tell the variants apart, as SimLM Tables 9 and 14 show them, but chosen by rule."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def signal_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, list[C
 
 
 def coverage_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[Curve]:
-    """Token coverage over k, one curve a variant (002 Figures 2 and 4); `steps` holds k."""
+    """Token coverage over k, one curve a variant (BoW Figures 2 and 4); `steps` holds k."""
     curves = []
     for variant in sweep.variants:
         found = [o.coverage for o in outcomes if o.variant == variant.name and len(o.coverage)]

@@ -73,8 +73,8 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str = "rule") -> str:
 
 
 def dot(x: float, y: float, radius: float, fill: str, title: str = "") -> str:
-    told = f"<title>{escape(title)}</title>" if title else ""
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}">{told}</circle>'
+    tooltip = f"<title>{escape(title)}</title>" if title else ""
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}">{tooltip}</circle>'
 
 
 def path(xs: Sequence[float], ys: Sequence[float], stroke: str, dashes: str, title: str) -> str:

@@ -5,7 +5,7 @@
     overrides: {pretraining.objective: simlm}          # of every variant
     variants:
       - name: "15-15"
-        overrides: {pretraining.encoder_mask: 0.15, pretraining.decoder_mask: 0.15}
+        overrides: {pretraining.encoder_mlm_probability: 0.15, pretraining.decoder_mlm_probability: 0.15}
         published: {MRR@10: 37.6}
       - name: none
         pretraining: false                             # fine-tunes the model that pre-training would start from

@@ -43,7 +43,7 @@ class Row:
     """One variant. `figures` by measure; empty when every seed failed. Speed and memory: 0 = not known.
 
     `passages_per_second` is the mean over seeds, memory the maximum. `slower` is the speed's difference to the fastest
-    plain objective as a fraction (002 Table 4), None where it is not known. `losses` are the sweep's, averaged
+    plain objective as a fraction (BoW Table 4), None where it is not known. `losses` are the sweep's, averaged
     over seeds.
     """
 
@@ -288,7 +288,7 @@ def _mean_known(values: Sequence[float]) -> float:
 
 
 def plain_variant(sweep: Sweep) -> str:
-    """The variant whose speed is 100 %: plain `mlm`, as in 002 Table 4, else the first with a pre-training."""
+    """The variant whose speed is 100 %: plain `mlm`, as in BoW Table 4, else the first with a pre-training."""
     pretrained = [variant for variant in sweep.variants if variant.pretraining]
     plain = [v for v in pretrained if v.overrides.get("pretraining.objective") == "mlm"]
     return (plain or pretrained)[0].name if pretrained else ""

@@ -167,7 +167,7 @@ class ChatServer:
             # Not the error itself: one of a proxy may quote a header.
             raise InputError(
                 f"{self.address} cannot be reached ({self._said(str(error.reason))}); start the server, or mend "
-                "`address`"
+                "`base_url`"
             ) from None
         except (HTTPException, ConnectionError) as error:
             raise _Trouble(f"the connection broke ({type(error).__name__})") from None
@@ -240,7 +240,7 @@ class ChatServer:
 
 def checked_address(address: str) -> str:
     """The address without a slash at its end. Raises `InputError` for none, and for one that holds a secret."""
-    refuse_secret(address, "address", f"put the key into ${KEY}")
+    refuse_secret(address, "base_url", f"put the key into ${KEY}")
     try:
         parts = urlsplit(address.strip())
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -248,7 +248,7 @@ def checked_address(address: str) -> str:
         fits = False
     if not fits or parts.query or parts.fragment or not address.strip().isascii() or len(address.split()) != 1:
         raise InputError(
-            f"address is {address!r}; give that of a server with OpenAI's chat API, as http://localhost:11434/v1"
+            f"base_url is {address!r}; give that of a server with OpenAI's chat API, as http://localhost:11434/v1"
         )
     return address.strip().rstrip("/").removesuffix("/chat/completions")
 

@@ -20,7 +20,7 @@ AT_MOST = "<="
 
 @dataclass(frozen=True)
 class Check:
-    """One value against one threshold. `remedy` tells a person what to do when it fails."""
+    """One value against one threshold. `remedy` says what to do when it fails."""
 
     name: str
     what: str

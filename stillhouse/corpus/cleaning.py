@@ -88,45 +88,64 @@ def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
 
     With `path` the passages are written there as they come, otherwise they are kept in memory.
     """
-    corpus = CleanCorpus(TakenPassages(path))
-    links: list[Link] = []
-    qrels: list[Qrel] = []
-    answers: list[Answer] = []
-    for block in _blocks(rows):
+    cleaning = Cleaning(TakenPassages(path))
+    for block in blocks_of(rows):
         passages = [row for row in block if isinstance(row, Passage)]
-        reasons = _take_passages(corpus.passages, passages)
+        reasons = _take_passages(cleaning.corpus.passages, passages)
         if len(passages) == len(block) and not any(reasons):
             continue
         faults = iter(reasons)
         for row in block:
-            match row:
-                case Passage():
-                    if reason := next(faults):
-                        _reject(corpus, "passage", row.id, reason, row.where, row.text)
-                case Query():
-                    _take_query(corpus, row)
-                case Link():
-                    links.append(row)
-                case Qrel():
-                    qrels.append(row)
-                case Answer():
-                    answers.append(row)
-                case NotProse():
-                    corpus.not_prose[row.id] = row.kind
-                case LeftOut():
-                    corpus.left_out[f"{row.kind}: {row.reason}"] += 1
-                case Rejected():
-                    _reject(corpus, row.kind, row.id, row.reason, row.where, row.content)
-    corpus.passages.close()
-    _take_links(corpus, links)
-    known = set(corpus.queries)
-    answers = list(_sound_answers(corpus, answers))
-    _assign_splits(corpus, _take_qrels(corpus, qrels), answers)
-    _take_answers(corpus, answers, known)
-    return corpus
+            if not isinstance(row, Passage):
+                cleaning.take(row)
+            elif reason := next(faults):
+                cleaning.take(rejected_passage(row, reason))
+    return cleaning.finish()
 
 
-def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+class Cleaning:
+    """All rules but those of passages. `take` is given the other rows in their order, passages that were not taken as
+    `Rejected`; `finish` when there are no more, and no more passages.
+    """
+
+    def __init__(self, passages: TakenPassages) -> None:
+        self.corpus = CleanCorpus(passages)
+        self._links: list[Link] = []
+        self._qrels: list[Qrel] = []
+        self._answers: list[Answer] = []
+
+    def take(self, row: Row) -> None:
+        corpus = self.corpus
+        match row:
+            case Query():
+                _take_query(corpus, row)
+            case Link():
+                self._links.append(row)
+            case Qrel():
+                self._qrels.append(row)
+            case Answer():
+                self._answers.append(row)
+            case NotProse():
+                corpus.not_prose[row.id] = row.kind
+            case LeftOut():
+                corpus.left_out[f"{row.kind}: {row.reason}"] += 1
+            case Rejected():
+                _reject(corpus, row.kind, row.id, row.reason, row.where, row.content)
+            case _:
+                raise AssertionError(f"{type(row).__name__} is taken elsewhere")
+
+    def finish(self) -> CleanCorpus:
+        corpus = self.corpus
+        corpus.passages.close()
+        _take_links(corpus, self._links)
+        known = set(corpus.queries)
+        answers = list(_sound_answers(corpus, self._answers))
+        _assign_splits(corpus, _take_qrels(corpus, self._qrels), answers)
+        _take_answers(corpus, answers, known)
+        return corpus
+
+
+def blocks_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """The rows, some at once."""
     block: list[Row] = []
     characters = 0
@@ -142,11 +161,20 @@ def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _reject(corpus: CleanCorpus, kind: str, id: str, reason: str, where: str, content: str) -> None:
+    corpus.rejected.append(shown(Rejected(kind, id, reason, where, content)))
+
+
+def shown(row: Rejected) -> Rejected:
+    """As much of a rejected row as is kept of it."""
     # The id of a line with another delimiter is all of the line.
-    id = id if len(id) <= CONTENT_LENGTH else f"{id[: CONTENT_LENGTH - 1]}…"
+    id = row.id if len(row.id) <= CONTENT_LENGTH else f"{row.id[: CONTENT_LENGTH - 1]}…"
+    texts = (id, row.reason, row.where, row.content[:CONTENT_LENGTH])
     # Lone surrogates, which JSON can spell, have no UTF-8 form; they are shown as question marks.
-    shown = (text.encode("utf-8", errors="replace").decode() for text in (id, reason, where, content[:CONTENT_LENGTH]))
-    corpus.rejected.append(Rejected(kind, *shown))
+    return Rejected(row.kind, *(text.encode("utf-8", errors="replace").decode() for text in texts))
+
+
+def rejected_passage(row: Passage, reason: str) -> Rejected:
+    return Rejected("passage", row.id, reason, row.where, row.text)
 
 
 def _id_fault(id: str) -> str:
@@ -161,11 +189,16 @@ def _id_fault(id: str) -> str:
 
 def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
     """Takes those that keep the rules. Returns for each "", or why it was not taken."""
-    if _all_sound(rows):
+    reasons = faults_of(rows)
+    if not any(reasons):
         return taken.add(rows)
-    reasons = list(map(_passage_fault, rows))
     added = iter(taken.add([row for row, reason in zip(rows, reasons) if not reason]))
     return [reason or next(added) for reason in reasons]
+
+
+def faults_of(rows: list[Passage]) -> list[str]:
+    """Why each passage breaks a rule by itself, or "" where it breaks none."""
+    return [""] * len(rows) if _all_sound(rows) else list(map(_passage_fault, rows))
 
 
 def _all_sound(rows: list[Passage]) -> bool:

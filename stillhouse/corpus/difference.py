@@ -114,15 +114,15 @@ def difference(old: Corpus, new: Corpus) -> Difference:
         same = known & (before.texts_N[rows] == after.texts_N)
     if old.titles != new.titles:  # every passage is read otherwise
         same[:] = False
-    told = old.titles == new.titles
+    comparable = old.titles == new.titles
     return Difference(
         added=np.flatnonzero(~known),
         changed=np.flatnonzero(known & ~same),
         removed=np.flatnonzero(~np.isin(before.ids_N, after.ids_N)),
         old=len(before),
         new=len(after),
-        new_texts=int((~np.isin(after.texts_N, before.texts_N)).sum()) if told else len(after),
-        gone_texts=int((~np.isin(before.texts_N, after.texts_N)).sum()) if told else len(before),
+        new_texts=int((~np.isin(after.texts_N, before.texts_N)).sum()) if comparable else len(after),
+        gone_texts=int((~np.isin(before.texts_N, after.texts_N)).sum()) if comparable else len(before),
         labels_changed=_labels(old) != _labels(new),
     )
 

@@ -42,7 +42,7 @@ class FirstLook:
 
 
 def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
-    """Reads a source to its end, or for so many seconds.
+    """Reads a source to its end, or for a number of seconds.
 
     Raises `InputError` for a source that cannot be opened.
     """

@@ -7,18 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
+from stillhouse.corpus.cleaning_parts import Several, clean_parts
 from stillhouse.corpus.generated_queries import GeneratedQueries
 from stillhouse.corpus.pair_queries import AUTO, PairChoices, PairQueries, PairQuery, make_pair_queries
 from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS, Columns
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
-from stillhouse.corpus.sources.rows import Qrel, Query, Row, Source
-from stillhouse.corpus.sources.test_queries import PLACE
+from stillhouse.corpus.sources.extra_test_queries import PLACE
+from stillhouse.corpus.sources.rows import Each, Qrel, Query, Row, Source
 from stillhouse.corpus.splitting import draw_dev, remove_train, sample_articles, sample_queries
 from stillhouse.corpus.store import write_table
 from stillhouse.corpus.titles import LEFT_OUT, SPACE
@@ -28,6 +30,8 @@ from stillhouse.monitoring.activity import doing
 QUERIES = ("auto", "source", "pairs")
 """Where train queries come from. `auto` is `source` for a source with train queries and `pairs` for one without, as far
 as the corpus allows pairs."""
+FILES_TOGETHER = 1000
+"""Files of whose digests one process makes a list."""
 OBJECTS = 100_000
 """New objects after which Python looks for cycles, while rows are read."""
 
@@ -64,16 +68,24 @@ def seldom_collected() -> Iterator[None]:
 
 
 def ingest_source(
-    source: Source, choices: Choices, folder: Path, watch: Callable[[Iterable[Row]], Iterable[Row]] = iter
+    source: Source,
+    choices: Choices,
+    folder: Path,
+    watch: Callable[[Iterable[Row]], Iterable[Row]] = iter,
+    several: Several | None = None,
 ) -> dict[str, Any]:
     """Cleans a source and writes its tables into `folder`. Returns the facts of the corpus manifest.
 
-    `watch` wraps the rows as they are read: a progress bar.
+    `watch` wraps the rows as they are read: a progress bar. With `several` processes they read the source part by part;
+    tables and facts are the same.
     """
     if source.candidates and choices.titles == LEFT_OUT:
         raise InputError("titles: left_out would leave out the sentence of every ReQA candidate; choose another")
     with seldom_collected():
-        corpus = clean(watch(source.rows()), folder / "passages.parquet")
+        if several is None:
+            corpus = clean(watch(source.rows()), folder / "passages.parquet")
+        else:
+            corpus = clean_parts(source, several, folder / "passages.parquet")
     _require_test_queries(source, corpus)
     beyond = sample_articles(corpus, choices.max_articles, choices.seed)
     if choices.generated:
@@ -112,7 +124,7 @@ def ingest_source(
     identity = {"": source.identity} if source.identity else {}
     facts: dict[str, Any] = {
         "format": source.format,
-        "source_digest": digest_json({name: digest_file(path) for name, path in source.files.items()} | identity),
+        "source_digest": digest_json(_digests(source, several.each if several else map) | identity),
         "passages": len(corpus.passages),
         "distractors": distractors,
         "articles": corpus.passages.articles,
@@ -146,6 +158,17 @@ def ingest_source(
         facts["generated_queries"] = {split: counts[GENERATED] for split, counts in generated.counts().items()}
         facts["articles_of_split"] = dict(generated.articles)
     return facts
+
+
+def _digests(source: Source, each: Each) -> dict[str, str]:
+    """The digest of every file, by its name."""
+    paths = list(source.files.values())
+    together = [paths[begin : begin + FILES_TOGETHER] for begin in range(0, len(paths), FILES_TOGETHER)]
+    return dict(zip(source.files, chain.from_iterable(each(_digests_of, together))))
+
+
+def _digests_of(paths: Sequence[Path]) -> list[str]:
+    return list(map(digest_file, paths))
 
 
 def _taken(corpus: CleanCorpus) -> dict[str, str]:

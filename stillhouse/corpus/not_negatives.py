@@ -38,14 +38,17 @@ def not_negatives(corpus: Corpus) -> pd.DataFrame:
 
 
 def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
-    """`article` and `row` (int32) of every passage of some articles, whose ids alone are held."""
+    """`article` and `row` (int32) of every passage of some articles, whose ids alone are held.
+
+    Without articles nothing is read: no corpus pays for queries that it does not have.
+    """
     wanted, found, first = set(articles), [], 0
-    for block in corpus.passage_blocks("article_id"):
+    for block in corpus.passage_blocks("article_id") if wanted else ():
         article = block["article_id"]
         rows = pd.DataFrame({"article": article, "row": np.arange(first, first + len(block), dtype=np.int32)})
         found.append(rows[article.isin(wanted)])
         first += len(block)
-    return pd.concat(found) if found else pd.DataFrame({"article": [], "row": np.zeros(0, np.int32)})
+    return pd.concat(found) if found else pd.DataFrame({"article": articles.iloc[:0], "row": np.zeros(0, np.int32)})
 
 
 def _rows_of_sections(corpus: Corpus, own: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:

@@ -1,12 +1,13 @@
-"""Queries made from the corpus itself, for a corpus without labelled ones: the pair tasks of 004 §3, and three more.
+"""Queries made from the corpus itself, for a corpus without labelled ones: the pair tasks of Chang et al. §3, and three
+more.
 
-A pair query has one relevant passage. 004's are sentences:
+A pair query has one relevant passage. Chang et al.'s are sentences:
 
 - `ict` (inverse cloze): a sentence of a passage → the passage beside it in the same section;
 - `bfs` (body first selection): a sentence of an article's first section → another passage of that article;
 - `wlp` (link prediction): a sentence of an article's first section → a passage of an article that links to it.
 
-Three that only a setting asks for (`auto` means those of 004):
+Three that only a setting asks for (`auto` means those of Chang et al. 2020):
 
 - `title`: the title of an article → the article's first passage;
 - `heading`: the heading of a section → the section's first passage (`names_as_queries` has the rules of both);
@@ -16,13 +17,13 @@ Three that only a setting asks for (`auto` means those of 004):
 begins with it, so the query would ask for its own words and BM25 would find them; and a passage cannot be read
 without its title for some queries and with it for others, since one index serves them all. Headings are never read.
 
-**A sentence never stands in its relevant passage.** 004 takes the sentence of `ict` out of the passage. Here the
-passages that are trained on and searched are those of the corpus, and a retriever that finds the sentence's own
+**A sentence never stands in its relevant passage.** Chang et al. take the sentence of `ict` out of the passage. Here
+the passages that are trained on and searched are those of the corpus, and a retriever that finds the sentence's own
 passage shows that it can match strings. So `ict` asks for the passage beside it: the local context is what the task is
-about, in 004 too. The passage that a sentence was taken from is kept in the column `taken_from`: `evaluate` leaves it
-out of the ranking of that query, or a system would be punished for finding it. It must be no negative in a training
-either, nor must the other passages of the articles of `bfs` and `wlp`, among which the relevant one was drawn by lot
-(`not_negatives.py`).
+about, in Chang et al. too. The passage that a sentence was taken from is kept in the column `taken_from`: `evaluate`
+leaves it out of the ranking of that query, or a system would be punished for finding it. It must be no negative in a
+training either, nor must the other passages of the articles of `bfs` and `wlp`, among which the relevant one was drawn
+by lot (`not_negatives.py`).
 
 Where every article has one passage there is no passage beside it: then the relevant passage of `ict` is the sentence's
 own, which is called *verbatim* everywhere, and its figures tell of string matching above all, as those of `span` do.
@@ -72,7 +73,7 @@ class PairQuery(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PairChoices:
-    """What to make. `tasks` is `auto` (what the corpus supports of 004's) or names with + between them.
+    """What to make. `tasks` is `auto` (what the corpus supports of Chang et al.'s) or names with + between them.
 
     `per_article` is divided evenly among the tasks, at least one each. The fractions are of the articles. `most` limits
     the queries of all splits together, `max_queries` those of each (0 = all). With `own_passage` the relevant passage

@@ -46,7 +46,7 @@ class Asking:
     seed: int
 
     def request(self, title: str, text: str) -> dict[str, Any]:
-        """The body of the request about a passage, whose own braces stay as they are."""
+        """The body of the request about a passage, whose own braces stay unchanged."""
         values = {"title": title, "text": text, "number": str(self.number)}
         prompt = _PLACES.sub(lambda place: values[place[1]], self.prompt)
         return {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,13 +90,16 @@ class Corpus:
     folder: Path
 
     @classmethod
-    def open(cls, folder: Path) -> Corpus:
+    def open(cls, folder: str | PathLike[str]) -> Corpus:
         """Raises `InputError` when the folder lacks a table of a corpus."""
         folder = Path(folder)
         missing = [name for name in SCHEMAS if not (folder / f"{name}.parquet").is_file()]
         if missing:
             raise InputError(f"{folder} is not a corpus: it lacks {missing[0]}.parquet; `stillhouse ingest` writes one")
         return cls(folder)
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
     def _read(self, name: str) -> pd.DataFrame:
         with self._open(name) as file:

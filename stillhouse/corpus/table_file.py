@@ -30,7 +30,10 @@ class TableFile:
     def write(self, columns: Mapping[str, Sequence[object]]) -> None:
         """Adds rows, as one sequence for each column."""
         assert set(columns) == set(self._schema.names), f"columns {sorted(columns)}, not {self._schema.names}"
-        rows = pa.Table.from_pydict({name: columns[name] for name in self._schema.names}, schema=self._schema)
+        self.write_rows(pa.Table.from_pydict({name: columns[name] for name in self._schema.names}, schema=self._schema))
+
+    def write_rows(self, rows: pa.Table) -> None:
+        """Adds the rows of a table of the same schema."""
         self._waiting.append(rows)
         while sum(map(len, self._waiting)) >= ROW_GROUP:
             waiting = pa.concat_tables(self._waiting)

@@ -39,6 +39,6 @@ def divided(text: str) -> tuple[str, str, bool]:
 
 
 def joined_by_colon(text: str) -> str:
-    """What `passage_text` gave with `sep`, as `colon` gives it; any other text as it is."""
+    """What `passage_text` gave with `sep`, as `colon` gives it; any other text unchanged."""
     title, rest, _ = divided(text)
     return passage_text(title, rest, "colon")

@@ -23,7 +23,7 @@ from stillhouse.retrieval.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.retrieval.runs import read_run, rows_of_run
 
 SYNTHETIC = "synthetic"
-"""The labels of queries that were made from the corpus (004's pair tasks); those of a source have `SOURCE`."""
+"""The labels of queries that were made from the corpus (Chang et al.'s pair tasks); those of a source have `SOURCE`."""
 
 
 @dataclass(frozen=True)

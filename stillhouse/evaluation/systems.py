@@ -14,7 +14,7 @@ NAMES: Mapping[str, str] = {
 }
 SYSTEMS: Mapping[str, str] = {
     "bm25": "BM25, the lexical baseline",
-    "zero_shot": "the starting model as it is",
+    "zero_shot": "the starting model",
     "retriever_1_unpretrained": "retriever 1 (BM25 negatives) without pre-training",
     "retriever_1": "retriever 1: the first hard negatives",
     "retriever_2": "retriever 2: negatives mined by retriever 1",

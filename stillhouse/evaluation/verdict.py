@@ -55,7 +55,7 @@ class IndexRecalls:
     challenger: float
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         return f"recall@{self.depth} of exact search {self.challenger:.4f} against {self.champion:.4f}"
 
 
@@ -82,21 +82,24 @@ def judge(
     )
     champion, challenger = float(champion_Q.mean()), float(challenger_Q.mean())
     loss, p, queries = -comparison.difference, comparison.randomisation_p, len(champion_Q)
-    told = f"{rule.measure} {challenger:.4f} against {champion:.4f} on {queries} test queries"
+    figures = f"{rule.measure} {challenger:.4f} against {champion:.4f} on {queries} test queries"
     interval = f"difference {comparison.difference:+.4f}, 95 % interval {comparison.low:+.4f} to {comparison.high:+.4f}"
     accepted = False
     if same and recalls and recalls.champion - recalls.challenger > rule.most_loss:
-        reason = f"the new index loses more than most_loss = {rule.most_loss}: {recalls.told}"
+        reason = f"the new index loses more than most_loss = {rule.most_loss}: {recalls.sentence}"
     elif same:
-        accepted, reason = True, f"the champion's own retriever: {told}" + (f"; {recalls.told}" if recalls else "")
+        accepted, reason = (
+            True,
+            f"the champion's own retriever: {figures}" + (f"; {recalls.sentence}" if recalls else ""),
+        )
     elif queries < rule.least_queries:
         reason = f"too few test queries to compare on: {queries}, and least_queries is {rule.least_queries}"
     elif loss > 0 and p <= rule.alpha:
-        reason = f"the challenger is worse: {told} ({interval}, p = {p:.4f}, at most alpha = {rule.alpha})"
+        reason = f"the challenger is worse: {figures} ({interval}, p = {p:.4f}, at most alpha = {rule.alpha})"
     elif loss > rule.most_loss:
-        reason = f"the challenger loses more than most_loss = {rule.most_loss}: {told} ({interval}, p = {p:.4f})"
+        reason = f"the challenger loses more than most_loss = {rule.most_loss}: {figures} ({interval}, p = {p:.4f})"
     elif loss < 0 and p <= rule.alpha:
-        accepted, reason = True, f"the challenger is better: {told} ({interval}, p = {p:.4f})"
+        accepted, reason = True, f"the challenger is better: {figures} ({interval}, p = {p:.4f})"
     else:
-        accepted, reason = True, f"the challenger is not worse: {told} ({interval}, p = {p:.4f})"
+        accepted, reason = True, f"the challenger is not worse: {figures} ({interval}, p = {p:.4f})"
     return Verdict(accepted, reason, queries, champion, challenger, comparison)

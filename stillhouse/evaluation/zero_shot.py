@@ -1,4 +1,4 @@
-"""Zero-shot figures: the same systems on many corpora, their averages, and on how many each is best (003 Table 3)."""
+"""Zero-shot figures: the same systems on many corpora, their averages, and on how many each is best (CDMAE Table 3)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILES = ("metrics.json", "intervals.json", "significance.json", "per_query.parqu
 @dataclass(frozen=True)
 class Settings:
     """How many passages of a ranking count, which system the others are tested against ("" for none), how uncertainty
-    is told, and the group of every corpus that counts as one with others."""
+    is reported, and the group of every corpus that counts as one with others."""
 
     depth: int
     baseline: str

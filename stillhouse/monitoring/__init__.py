@@ -1,4 +1,4 @@
-"""What a running step tells Prometheus: live figures on `/metrics`, and one group of results at its end.
+"""What a running step reports to Prometheus: live figures on `/metrics`, and one group of results at its end.
 
 Off unless the environment asks for it (`stillhouse.monitoring.settings`); nothing here is imported for its effects, and
 prometheus-client is loaded when the first figure is due.

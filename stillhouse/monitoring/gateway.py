@@ -47,7 +47,8 @@ def push(
         within(SECONDS, lambda: send(gateway, JOB, registry, grouping_key=dict(group), timeout=SECONDS))
     except Exception as error:  # whatever is wrong with the gateway, the step's own work is done
         shown = redact(gateway)
-        # urllib quotes parts of an address, by which nobody can tell a password: then the error's kind has to do.
+        # urllib quotes parts of an address, from which nobody can recognise a password: then the error's kind has to
+        # do.
         reason = redact(str(error)) if shown == gateway else type(error).__name__
         log(f"metrics of {', '.join(group.values())} were not pushed to {shown}: {reason}")
         return False

@@ -14,7 +14,7 @@ from stillhouse.monitoring.table import LABEL_VALUES, Metric
 class Instruments:
     """Sets metrics by name. Those without labels of their own appear when first set, so that none shows a false 0.
 
-    A metric takes so many values of its own labels and no more; the first one left out is told to `log`.
+    A metric takes a bounded number of values of its own labels; the first one left out is reported to `log`.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Instruments:
         self.log = log
         metrics = tuple(metrics)
         self.children: dict[str, dict[tuple[str, ...], Any]] = {metric.name: {} for metric in metrics}
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
         self.made = {
             metric.name: kinds[metric.kind](
                 metric.name, metric.help, labelnames=(*common, *metric.labels), registry=registry
@@ -64,9 +64,9 @@ class Instruments:
             if len(children) < LABEL_VALUES:
                 values = [*self.common, *map(label, own)]
                 children[own] = self.made[name].labels(*values) if values else self.made[name]
-            elif name not in self.told:
-                self.told.add(name)
+            elif name not in self.reported:
+                self.reported.add(name)
                 self.log(
-                    f"{name} has {LABEL_VALUES} values of its labels; {', '.join(own)} and later ones are not told"
+                    f"{name} has {LABEL_VALUES} values of its labels; {', '.join(own)} and later ones are left out"
                 )
         return children.get(own)

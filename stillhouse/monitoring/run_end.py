@@ -9,7 +9,7 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.settings import label, monitoring_settings
 
 
-def tell_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
+def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
     """Pushes how the run of this pod ended, where the environment names a gateway; says whether it was pushed.
 
     `succeeded` is None where that is unknown. Then only the moment is pushed: it replaces what the gateway had of the

@@ -1,4 +1,4 @@
-"""What the watcher tells Prometheus of a schedule: when it looked for a new corpus, and what it found."""
+"""What the watcher reports to Prometheus of a schedule: when it looked for a new corpus, and what it found."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def watch_interval() -> float:
     return float(text)
 
 
-def tell_schedule(
+def report_schedule(
     schedule: str, interval_seconds: float, fresh: bool, in_flight: bool, log: Callable[[str], None]
 ) -> bool:
-    """Pushes that `schedule` looked just now, where the environment names a gateway; says whether it was told.
+    """Pushes that `schedule` looked just now, where the environment names a gateway; says whether it did.
 
-    `fresh`: the release is of the corpus as it is now. While it is not, the time when it last was stays as it is, and
+    `fresh`: the release is of the current corpus. While it is not, the time when it last was stays unchanged, and
     grows old. `in_flight`: a run is at work on it.
     """
     settings = monitoring_settings()

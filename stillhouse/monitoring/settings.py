@@ -1,4 +1,4 @@
-"""Whether a step tells Prometheus anything, and under which labels: the environment says so, on a cluster its pod.
+"""Whether a step reports to Prometheus, and under which labels: the environment says so, on a cluster its pod.
 
 | variable | meaning |
 |---|---|
@@ -13,10 +13,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from stillhouse.errors import InputError
-from stillhouse.versions.address import redact
+from stillhouse.versions.address import has_host, redact
 
 PORT = "STILLHOUSE_METRICS_PORT"
 GATEWAY = "STILLHOUSE_PUSHGATEWAY"
@@ -24,7 +23,7 @@ PIPELINE = "STILLHOUSE_PIPELINE"
 TASK = "STILLHOUSE_TASK"
 RUN = "STILLHOUSE_RUN"
 LONGEST_LABEL = 63
-"""Kubernetes' limit for labels, so that what a pod says of itself and what it tells Prometheus are the same."""
+"""Kubernetes' limit for labels, so that what a pod says of itself and what it reports to Prometheus are the same."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class MonitoringSettings:
         if not 0 <= self.port <= 65535:
             raise InputError(f"{PORT} is {self.port}; give a port from 1 to 65535, as in {PORT}=9464")
         shown = redact(self.gateway)
-        if self.gateway and not _has_host(self.gateway):
+        if self.gateway and not has_host(self.gateway):
             raise InputError(f"{GATEWAY} is {shown!r}; give an address as in {GATEWAY}=http://pushgateway:9091")
         if shown != self.gateway:  # nor could it be pushed to: urllib takes what stands before an @ for the host
             raise InputError(
@@ -59,7 +58,7 @@ class MonitoringSettings:
 
 
 def monitoring_settings(environment: Mapping[str, str] = os.environ) -> MonitoringSettings:
-    """What the environment asks for. Raises `InputError` for a port or an address that is none."""
+    """What the environment asks for. Raises `InputError` for an invalid port or address."""
     port = environment.get(PORT) or "0"
     if not port.isdecimal():
         raise InputError(f"{PORT} is {port!r}; give a port from 1 to 65535, as in {PORT}=9464")
@@ -70,14 +69,6 @@ def monitoring_settings(environment: Mapping[str, str] = os.environ) -> Monitori
         task=environment.get(TASK, ""),
         run=environment.get(RUN) or "none",
     )
-
-
-def _has_host(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-    except ValueError:  # brackets that are no IPv6 address
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def label(text: str) -> str:

@@ -26,20 +26,20 @@ VERDICTS = {
 }
 """Facts of a report that are metrics of their own."""
 ELSEWHERE = "elsewhere"
-"""A failure in another process, which may have told for which reason; what is told of it stays as it is."""
+"""A failure in another process, which may have reported the reason; what it reported stays."""
 
 
 @dataclass
 class Watched:
-    """A step or task under watch: what it tells its progress to, and its report once it has one.
+    """A step or task under watch: where it reports its progress, and its report once it has one.
 
-    `told`: if it ends well, a step within has said so itself.
+    `reported`: if it ends well, a step within has said so itself.
     """
 
     monitor: Monitor = SILENT
     report: Report | None = None
     common: dict[str, str] = field(default_factory=dict)
-    told: bool = False
+    reported: bool = False
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def watch_task(task: str, log: Callable[[str], None]) -> Iterator[Watched]:
         failure = ELSEWHERE if isinstance(error, CrashElsewhere) else reason(error)
         raise
     finally:
-        if failure or not watched.told:
+        if failure or not watched.reported:
             push_results(settings, watched, outcome(watched, time.monotonic() - started, failure), log, keep=True)
 
 

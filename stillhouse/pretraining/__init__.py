@@ -1,1 +1,1 @@
-"""Pre-training: corruptions, bottleneck models and the table of objectives (papers 001, 002, 003)."""
+"""Pre-training: corruptions, bottleneck models and the table of objectives (SimLM, BoW, CDMAE)."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.token_mean import all_tokens, token_factors
 from stillhouse.training.processes import add_up, own_parts
+from stillhouse.training.random_state import seed_torch
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class DrawnPart:
 class BottleneckLoss:
     """The loss of passages: `loss.training(loss.draw(rows, step), step)`, and of all held-out ones `loss.heldout()`.
 
-    A batch has as many parts as processes, or `accumulate` where that is more, and each process computes its own.
+    A batch has as many parts as processes, or `gradient_accumulation_steps` where that is more, and each process
+    computes its own.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class BottleneckLoss:
 
     def draw(self, rows_B: NDArray[np.int64], step: int) -> list[DrawnPart]:
         """The parts that are this process's, possibly none; nothing here needs the model."""
-        parts = np.array_split(rows_B, min(max(self._config.accumulate, world_size()), len(rows_B)))
+        parts = np.array_split(rows_B, min(max(self._config.gradient_accumulation_steps, world_size()), len(rows_B)))
         return [
             DrawnPart(
                 number,
@@ -76,7 +77,7 @@ class BottleneckLoss:
             add_up(total)
         for part in drawn:
             # Dropout is a part's own too, whichever process computes it.
-            torch.manual_seed((self._config.seed * 1_000_003 + step) * 1_009 + part.number)
+            seed_torch((self._config.seed * 1_000_003 + step) * 1_009 + part.number)
             factors = self._factors(part.passages, part.share, total)
             yield self._module(self._make.batch(part.passages), **weight, **factors) * part.share
 
@@ -104,7 +105,7 @@ class BottleneckLoss:
 
 
 def bag_weight(step: int, steps: int, end: float) -> float:
-    """The weight of the bag of words: falls from 1 along a cosine to `end` at the last step (the code of 002).
+    """The weight of the bag of words: falls from 1 along a cosine to `end` at the last step (the code of BoW).
 
     A function of the step alone, so that neither accumulation nor a resumed run changes it.
     """

@@ -42,8 +42,8 @@ class Corrupted:
 class CorruptedBatch:
     """`ids_BL` int64 is the passage as it was; `attention_BL` and `special_BL` as in `PassageBatch`.
 
-    `hidden_BLL` tells an enhanced decoder which tokens each position does not see; padding is hidden from all.
-    `generator_loss` is the generator's own masked-token loss where it is trained too.
+    `hidden_BLL` says which tokens an enhanced decoder does not see at each position does not see; padding is hidden
+    from all. `generator_loss` is the generator's own masked-token loss where it is trained too.
     """
 
     ids_BL: Tensor
@@ -95,10 +95,12 @@ class Corruptor:
     def draw(self, rows: NDArray[np.int64], rng: np.random.Generator) -> MaskedPassages:
         """Reads passages and draws their masks."""
         passages = self.cache.batch(rows, self.config.max_length)
-        inner = self._mask(self.objective.encoder, passages, self.config.encoder_mask, None, rng)
+        inner = self._mask(self.objective.encoder, passages, self.config.encoder_mlm_probability, None, rng)
         masks = [inner]
         if self.objective.decoder_corruption:
-            masks.append(self._mask(self.objective.decoder_corruption, passages, self.config.decoder_mask, inner, rng))
+            masks.append(
+                self._mask(self.objective.decoder_corruption, passages, self.config.decoder_mlm_probability, inner, rng)
+            )
         standing_in = {
             number: replace_80_10_10(passages.ids, masks[number], self.cache.specials.mask, self.ordinary, rng)
             for number, corruption in enumerate(self.objective.corruptions)
@@ -139,7 +141,7 @@ class Corruptor:
         return token_mask(eligible_BL, rate, rng)
 
     def _hidden(self, passages: PassageBatch, rng: np.random.Generator) -> Mask:
-        rate, masks = self.config.decoder_mask, self.config.visibility_masks
+        rate, masks = self.config.decoder_mlm_probability, self.config.visibility_masks
         if masks:
             hidden_BLL = hidden_from_pool(
                 ~passages.special, masks, lambda: self._random(passages, rate, rng, masks), rng
@@ -159,7 +161,7 @@ class Corruptor:
         if corruption.draw == "nested":
             assert inner is not None, "only a decoder's mask is nested"
             return nested_mask(
-                inner, self.config.encoder_mask, rate, lambda second: self._random(passages, second, rng)
+                inner, self.config.encoder_mlm_probability, rate, lambda second: self._random(passages, second, rng)
             )
         assert corruption.draw == "importance", corruption.draw
         assert passages.importance is not None, "the step refuses a run without importance"

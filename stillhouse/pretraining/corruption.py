@@ -4,10 +4,10 @@ Every draw takes `eligible_BL`, false at special tokens and padding, which are n
 eligible token always has at least one corrupted, or it would have no loss. Of a passage of n eligible tokens
 
 * `token_mask` draws round(n * p) tokens,
-* `word_mask` whole words of together at most round(n * p) tokens (so the authors' code of 001 and 002; no paper),
+* `word_mask` whole words of together at most round(n * p) tokens (so the authors' code of SimLM and BoW; no paper),
 * `nested_mask` a given mask and a second draw at p' = (p_dec - p_enc) / (1 - p_enc), so that p_dec are expected,
-* `importance_mask` the floor(n * p) tokens of highest AMI after noise (003 Algorithm 1),
-* `hidden_from` for every position each other eligible token with probability p (002 eq. 9, the matrix M).
+* `importance_mask` the floor(n * p) tokens of highest AMI after noise (CDMAE Algorithm 1),
+* `hidden_from` for every position each other eligible token with probability p (BoW eq. 9, the matrix M).
 
 Shape suffixes: B passages, L tokens with special ones and padding, W words.
 """
@@ -67,7 +67,7 @@ def _fill(size_BW: NDArray[np.int64], budget_B: NDArray[np.int64]) -> Mask:
 
 
 def nested_mask(inner_BL: Mask, inner_rate: float, rate: float, draw: Draw) -> Mask:
-    """A mask that holds `inner_BL` whole: its union with a second draw (001 §3.1; rate as in the authors' code)."""
+    """A mask that holds `inner_BL` whole: its union with a second draw (SimLM §3.1; rate as in the authors' code)."""
     assert inner_rate <= rate <= 1 and inner_rate < 1
     if rate == inner_rate:
         return inner_BL
@@ -77,7 +77,8 @@ def nested_mask(inner_BL: Mask, inner_rate: float, rate: float, draw: Draw) -> M
 def importance_mask(
     eligible_BL: Mask, importance_BL: NDArray[np.float32], rate: float, noise: float, rng: np.random.Generator
 ) -> Mask:
-    """The floor(n * rate) tokens of highest importance after noise N(0, noise) (003 Algorithm 1, sorted downwards)."""
+    """The floor(n * rate) tokens of highest importance after noise N(0, noise) (CDMAE Algorithm 1, sorted
+    downwards)."""
     perturbed_BL = importance_BL + noise * rng.standard_normal(eligible_BL.shape, dtype=np.float32)
     count_B = np.floor(eligible_BL.sum(axis=1) * rate).astype(np.int64)
     return _highest(perturbed_BL, eligible_BL, _at_least_one(count_B, eligible_BL))
@@ -86,7 +87,7 @@ def importance_mask(
 def hidden_from(eligible_BL: Mask, rate: float, rng: np.random.Generator) -> Mask:
     """Which tokens each position does not see, bool [B, L, L]: its own always, others with probability `rate`.
 
-    Every pair is drawn on its own, so each position has its own visible tokens (RetroMAE; 002 §3.1), at a resolution
+    Every pair is drawn on its own, so each position has its own visible tokens (RetroMAE; BoW §3.1), at a resolution
     of 1/65,536. Tokens that are not eligible (special ones) are hidden from none but themselves.
     """
     rows, length = eligible_BL.shape

@@ -20,7 +20,7 @@ def rows_at_once(device: torch.device, vocabulary: int) -> int:
 
 
 def passage_weights(wanted_BL: Tensor) -> Tensor:
-    """Weights [B, L] by which a sum is the mean over a passage's wanted positions, then over passages (001 eq. 2)."""
+    """Weights [B, L] by which a sum is the mean over a passage's wanted positions, then over passages (SimLM eq. 2)."""
     return wanted_BL / (wanted_BL.sum(1, keepdim=True).clamp(min=1) * len(wanted_BL))
 
 
@@ -98,7 +98,7 @@ def bag_of_words_cross_entropy(
 ) -> Tensor:
     """Cross-entropy of softmax(h E^T) against the uniform distribution over a passage's set of tokens, mean over B.
 
-    002 eq. 12, by the plain embedding matrix E; for the authors' code, which has the whole language-model head there,
+    BoW eq. 12, by the plain embedding matrix E; for the authors' code, which has the whole language-model head there,
     give the head's states as `vectors_BE` and its `bias_V`. The target is never laid out over the vocabulary: the loss
     is logsumexp(z) minus the mean of z over the set. Every token that is not special counts, punctuation and stop-words
     too; a passage without tokens adds 0.

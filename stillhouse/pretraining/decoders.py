@@ -27,7 +27,7 @@ class SelfAttentionDecoder(nn.Module):
     """Transformer layers of the encoder's kind over a sequence whose first state is the bottleneck.
 
     With `causal` a position attends to itself and what is before it, and its state predicts its successor: `forward`
-    gives the states moved on by one place, so that the state at i is the one that predicts token i (002 eq. 7).
+    gives the states moved on by one place, so that the state at i is the one that predicts token i (BoW eq. 7).
 
     Layers that attend within a window (ModernBERT's local ones) attend to the whole passage here, or most positions
     would not see the bottleneck. `final_norm` and `rotary` are those of `heads.Family`.
@@ -75,10 +75,10 @@ def turns_of(rotary: nn.Module, states_BLD: Tensor, kind: str) -> Turns:
 
 
 class EnhancedDecoder(nn.Module):
-    """RetroMAE's decoder (002 eq. 8-10): queries that know the bottleneck and their position alone read the passage.
+    """RetroMAE's decoder (BoW eq. 8-10): queries that know the bottleneck and their position alone read the passage.
 
     `forward(query_BLD, content_BLD, hidden_BLL)`: position i reads content j unless `hidden_BLL[:, i, j]`. The first
-    state of the content is the bottleneck, as in RetroMAE; 002 eq. 8 leaves that open. All layers read one content.
+    state of the content is the bottleneck, as in RetroMAE; BoW eq. 8 leaves that open. All layers read one content.
     With `rotary` queries know their position by its turn, as those of the encoder do.
     """
 
@@ -112,7 +112,7 @@ class EnhancedDecoder(nn.Module):
 class CrossAttentionLayer(nn.Module):
     """Attention from a query stream to a content stream and a feed-forward part, each with residual and post-norm.
 
-    002 eq. 9 prints the attention without its projections and the residual from the query; both are in RetroMAE.
+    BoW eq. 9 prints the attention without its projections and the residual from the query; both are in RetroMAE.
     """
 
     def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
@@ -164,7 +164,8 @@ def make_decoder(model: PreTrainedModel, objective: Objective) -> nn.Module:
 
 
 def _self_attention(model: PreTrainedModel, objective: Objective) -> SelfAttentionDecoder:
-    """Copies of the encoder's last layers (the authors' code of 001), or new ones (003 §3.1), and what follows them."""
+    """Copies of the encoder's last layers (the authors' code of SimLM), or new ones (CDMAE §3.1), and what follows
+    them."""
     causal = objective.decoder == "causal"
     if objective.decoder_init == "random":
         config = copy.deepcopy(model.config)

@@ -1,4 +1,4 @@
-"""The generator of 001 eq. 1: a masked language model that fills masked positions by sampling.
+"""The generator of SimLM eq. 1: a masked language model that fills masked positions by sampling.
 
 Shape suffixes: B passages, L tokens, N masked positions, V vocabulary, C positions of one chunk.
 """
@@ -24,7 +24,7 @@ from stillhouse.pretraining.tokens import SpecialTokens
 class Generator:
     """Samples in evaluation mode (no dropout), at masked positions alone, and never a special token.
 
-    With `learns` it is trained beside the encoder (001 Table 12, "joint"): `replace` also gives its loss. No gradient
+    With `learns` it is trained beside the encoder (SimLM Table 12, "joint"): `replace` also gives its loss. No gradient
     passes through the samples. `vocabulary`: how many of its output rows are tokens (0: all); some models have more.
     """
 
@@ -52,7 +52,7 @@ class Generator:
 
         Each mask is a bool [B, L]; a frozen generator makes one forward pass for all. A sampled token may be the one
         that was there. The second value is the loss of a generator that learns, else None: cross-entropy at the
-        positions of the first mask (the encoder's, as in the authors' code of 001), the mean over a passage's
+        positions of the first mask (the encoder's, as in the authors' code of SimLM), the mean over a passage's
         positions, then over passages.
         """
         loss = None

@@ -39,7 +39,7 @@ def split_passages(cache: TokenCache, config: PretrainingConfig) -> tuple[NDArra
     rows = _with_tokens(cache, config.max_length)
     if len(rows) < 2:
         raise InputError(f"pre-training needs at least 2 passages with tokens, there are {len(rows)}")
-    count = min(max(1, round(len(rows) * config.heldout_fraction)), config.heldout_limit)
+    count = min(max(1, round(len(rows) * config.heldout_fraction)), config.max_eval_samples)
     order = np.random.default_rng([config.seed, HELDOUT]).permutation(rows)
     return np.sort(order[count:]), np.sort(order[:count]), len(cache) - len(rows)
 
@@ -77,15 +77,17 @@ def open_signals(
 ) -> Signals:
     """Signals on at most 512 of the held-out passages, spread over them; their masks are the same for every objective.
 
-    Raises `InputError` when `stop_on` is a signal that these passages cannot give.
+    Raises `InputError` when `metric_for_best_model` is a signal that these passages cannot give.
     """
     rows = heldout[np.linspace(0, len(heldout) - 1, min(len(heldout), SIGNAL_PASSAGES)).astype(np.int64)]
     plain = plain_masks(cache, config, encoder, device, MLM_RATE)
     masked = [batch for _, batch in fixed_batches(plain, rows, config.seed, SIGNALS)]
     pairs = _ict_pairs(cache, config, rows, device) if config.signals else []
     if config.signals and not pairs:
-        if config.stop_on == ICT:
-            raise InputError(f"the held-out passages make no ICT pairs, which {ICT} needs; take another stop_on")
+        if config.metric_for_best_model == ICT:
+            raise InputError(
+                f"the held-out passages make no ICT pairs, which {ICT} needs; take another metric_for_best_model"
+            )
         context.log(f"[pretrain] the held-out passages make no ICT pairs: the signal {ICT} is left out")
     return Signals(encoder.model, encoder.settings.pooling, encoder.settings.normalize, masked, pairs, towers)
 
@@ -99,20 +101,28 @@ def plain_masks(
     unit: str = "token",
 ) -> Corruptor:
     """Masks as of `mlm` at a rate, whatever the objective of `config`."""
-    plain = replace(config, objective=PLAIN_MLM.name, encoder_mask=rate, mask_unit=unit, mask_replacement="row")
+    plain = replace(
+        config, objective=PLAIN_MLM.name, encoder_mlm_probability=rate, mask_unit=unit, mask_replacement="row"
+    )
     return Corruptor(cache, len(encoder.tokenizer), PLAIN_MLM, plain, device)
 
 
 def _ict_pairs(
     cache: TokenCache, config: PretrainingConfig, rows: NDArray[np.int64], device: torch.device
 ) -> list[TextPairs]:
-    """A sentence of each passage of `rows` that has several, and the rest of the passage (004 §3)."""
+    """A sentence of each passage of `rows` that has several, and the rest of the passage (Chang et al. 2020 §3)."""
     if cache.structure is None:
         return []
     settings = PairConfig(query_length=min(64, config.max_length), passage_length=config.max_length, pair_title="space")
     try:
         maker = open_pairs(
-            cache, ("ict",), settings, heldout_fraction=0.5, heldout_limit=len(cache), seed=config.seed, device=device
+            cache,
+            ("ict",),
+            settings,
+            heldout_fraction=0.5,
+            max_eval_samples=len(cache),
+            seed=config.seed,
+            device=device,
         )
     except InputError:  # no passage of two sentences, or one article alone
         return []

@@ -107,7 +107,7 @@ def open_generator(
 def start_head(encoder: MaskedLanguageModel, counts_V: NDArray[np.int64]) -> None:
     """Gives a new head the training passages' unigram distribution as its bias, so that it starts from the baseline.
 
-    A head without a bias starts as it is.
+    A head without a bias starts unchanged.
     """
     _, bias_V = output_matrix(encoder.model)
     smoothed_V = torch.from_numpy(counts_V).double() + 0.1

@@ -1,4 +1,4 @@
-"""Loads and saves masked language models, and tells whether their head was ever trained."""
+"""Loads and saves masked language models, and says whether their head was ever trained."""
 
 from __future__ import annotations
 

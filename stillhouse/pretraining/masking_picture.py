@@ -1,8 +1,8 @@
-"""A page that shows what importance-aware masking masks, against uniform masking (003 Fig. 2 and 3a).
+"""A page that shows what importance-aware masking masks, against uniform masking (CDMAE Fig. 2 and 3a).
 
-Masks of 003 Algorithm 1 are drawn many times for a sample of passages, with the very function that pre-training calls,
-and counted; uniform masking of as many tokens is computed. The page is one HTML file without script, and the same
-inputs give the same bytes.
+Masks of CDMAE Algorithm 1 are drawn many times for a sample of passages, with the very function that pre-training
+calls, and counted; uniform masking of as many tokens is computed. The page is one HTML file without script, and the
+same inputs give the same bytes.
 
 Shape suffixes: B passages, L tokens with special ones and padding, E eligible tokens of the sample, V vocabulary.
 """
@@ -28,7 +28,7 @@ DRAWS = 200
 GROUPS = 10
 TERMS = 10
 FREQUENT = 1000
-"""A token is called frequent that is at least one in so many."""
+"""A token is called frequent that is at least one in this many."""
 SHOWN = 3
 COLUMNS = 26
 SEED = 20

@@ -1,4 +1,4 @@
-"""An encoder trained through a bottleneck: 001 §3.1 and §5.1, 002 §3.1 and §3.3, 003 §3.1, as one module.
+"""An encoder trained through a bottleneck: SimLM §3.1 and §5.1, BoW §3.1 and §3.3, CDMAE §3.1, as one module.
 
 Shape suffixes: B passages, L tokens, D hidden width, N positions with a loss.
 """
@@ -148,8 +148,9 @@ class BottleneckPretraining(nn.Module):
     def decode(self, vectors_BD: Tensor, middle_BLD: Tensor | None, batch: CorruptedBatch) -> Tensor:
         """The decoder's states [B, L, D]; that at position i predicts token i.
 
-        The bottleneck h_b = W h + b is 003 eq. 4; where the row has it raw, h itself (001 §3.1). It gets no position
-        embedding and no layer normalisation of its own. `middle_BLD` is read by a decoder of skip connections alone.
+        The bottleneck h_b = W h + b is CDMAE eq. 4; where the row has it raw, h itself (SimLM §3.1). It gets no
+        position embedding and no layer normalisation of its own. `middle_BLD` is read by a decoder of skip connections
+        alone.
         """
         if middle_BLD is None:
             assert batch.decoder is not None
@@ -166,12 +167,12 @@ class BottleneckPretraining(nn.Module):
         return decoded_BLD
 
     def prediction_loss(self, states_BLD: Tensor, batch: CorruptedBatch, corrupted: Corrupted) -> Tensor:
-        """Cross-entropy of the original tokens: the mean over a passage's positions, then over passages (001 eq. 2).
+        """Cross-entropy of the original tokens: the mean over a passage's positions, then over passages (SimLM eq. 2).
 
-        Positions are all tokens of the passage, or the corrupted ones alone (003 eq. 3 and 6, which sum over them; the
-        mean differs by a factor that AdamW does not see). Causal and enhanced decoders predict all. Special tokens are
-        never predicted. Where the row predicts what was replaced, it is the binary cross-entropy of that (001 §5.1); a
-        sample equal to the original token counts as original, as in ELECTRA.
+        Positions are all tokens of the passage, or the corrupted ones alone (CDMAE eq. 3 and 6, which sum over them;
+        the mean differs by a factor that AdamW does not see). Causal and enhanced decoders predict all. Special tokens
+        are never predicted. Where the row predicts what was replaced, it is the binary cross-entropy of that (SimLM
+        §5.1); a sample equal to the original token counts as original, as in ELECTRA.
         """
         whole = self.objective.predicts_all(of_decoder=corrupted is batch.decoder)
         wanted_BL = ~batch.special_BL if whole else corrupted.mask_BL

@@ -1,4 +1,4 @@
-"""Exact n-gram counts of a corpus of any size (003 §3.2), never across a passage border.
+"""Exact n-gram counts of a corpus of any size (CDMAE §3.2), never across a passage border.
 
 A chunk of whole passages becomes the sorted keys of the longest n-grams that begin at its tokens, padded at the
 passages' ends, is run-length coded and spilled; the runs are merged once, and the shorter lengths are read off the

@@ -18,10 +18,10 @@ class Corruption:
     """How an input is corrupted.
 
     `draw`: which positions. "random": a share of the tokens, or of words whole (the setting `mask_unit`); "nested": the
-    encoder's positions and a second random draw, so that what is corrupted in the encoder is so in the decoder too (001
-    §3.1); "importance": the tokens of highest AMI after Gaussian noise (003 Algorithm 1); "all"; "none".
+    encoder's positions and a second random draw, so that what is corrupted in the encoder is so in the decoder too
+    (SimLM §3.1); "importance": the tokens of highest AMI after Gaussian noise (CDMAE Algorithm 1); "all"; "none".
     `replacement`: what stands there instead. "mask": [MASK]; "80_10_10": [MASK], a random token or the token itself, in
-    80, 10 and 10 % of the cases (003 §3.1); "generator": tokens that a masked language model samples (001 eq. 1).
+    80, 10 and 10 % of the cases (CDMAE §3.1); "generator": tokens that a masked language model samples (SimLM eq. 1).
     """
 
     draw: str
@@ -35,19 +35,20 @@ CLEAN = Corruption("none")
 class Objective:
     """One row. `positions`: the loss falls on "masked" (corrupted) positions or on "all" tokens of the passage.
 
-    `prediction`: the "tokens" before corruption, or which tokens were "replaced" (001 §5.1, replaced token detection).
+    `prediction`: the "tokens" before corruption, or which tokens were "replaced" (SimLM §5.1, replaced token
+    detection).
     `generator`: "frozen", trained with the encoder ("joint") or so from random parameters ("joint_random").
 
     `decoder` is "none" or a row of `decoders.DECODERS`:
       "bidirectional": Transformer layers over the corrupted passage, the bottleneck in place of its first token;
-      "causal": the same, where a position sees none after it and predicts its successor (002 eq. 6-7);
+      "causal": the same, where a position sees none after it and predicts its successor (BoW eq. 6-7);
       "enhanced": position by position, from a query of bottleneck and position alone, over the clean tokens that are
-        visible to that position: (1 - `decoder_mask`) of them, never its own (002 eq. 8-10);
+        visible to that position: (1 - `decoder_mlm_probability`) of them, never its own (BoW eq. 8-10);
       "skip": reads the encoder's last [CLS] state and, past the bottleneck, the token states of its middle layer
-        (Condenser; 001 §5.1). It sees more than the bottleneck by design.
+        (Condenser; SimLM §5.1). It sees more than the bottleneck by design.
     `decoder_init`: "last_layers" copies the encoder's last layers, "random" draws new ones. `bottleneck`: the pooled
-    vector as it is ("raw") or after a "linear" projection (003 eq. 4). `bag_of_words` adds the prediction of the
-    passage's set of tokens from the pooled vector (002 eq. 12).
+    vector unchanged ("raw") or after a "linear" projection (CDMAE eq. 4). `bag_of_words` adds the prediction of the
+    passage's set of tokens from the pooled vector (BoW eq. 12).
     """
 
     name: str
@@ -95,13 +96,13 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="mlm",
         summary="masked tokens from their context; trains a language-model head or a generator",
-        source="Devlin et al. 2019; 001 Table 7, 003 eq. 3",
+        source="Devlin et al. 2019; SimLM Table 7, CDMAE eq. 3",
         encoder=Corruption("random", "80_10_10"),
     ),
     Objective(
         name="simlm",
         summary="replaced tokens, by the encoder and through the bottleneck by a 2-layer decoder, at all positions",
-        source="001 §3.1, eq. 1-2",
+        source="SimLM §3.1, eq. 1-2",
         encoder=Corruption("random", "generator"),
         positions="all",
         decoder="bidirectional",
@@ -110,7 +111,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="simlm_joint",
         summary="simlm whose generator goes on learning",
-        source="001 Table 12",
+        source="SimLM Table 12",
         encoder=Corruption("random", "generator"),
         positions="all",
         generator="joint",
@@ -120,7 +121,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="simlm_joint_random",
         summary="simlm whose generator learns from random parameters",
-        source="001 Table 12",
+        source="SimLM Table 12",
         encoder=Corruption("random", "generator"),
         positions="all",
         generator="joint_random",
@@ -130,7 +131,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="enc_dec_mlm",
         summary="simlm's architecture on masked tokens, without a generator",
-        source="001 §5.1",
+        source="SimLM §5.1",
         encoder=Corruption("random", "mask"),
         decoder="bidirectional",
         decoder_corruption=Corruption("nested", "mask"),
@@ -138,7 +139,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="enc_dec_rtd",
         summary="simlm's architecture, which tells replaced tokens from original ones",
-        source="001 §5.1",
+        source="SimLM §5.1",
         encoder=Corruption("random", "generator"),
         prediction="replaced",
         positions="all",
@@ -148,7 +149,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="condenser",
         summary="masked tokens by a head that reads the last [CLS] and, by skip connections, middle token states",
-        source="Gao and Callan 2021; 001 §5.1",
+        source="Gao and Callan 2021; SimLM §5.1",
         encoder=Corruption("random", "80_10_10"),
         decoder="skip",
         decoder_init="random",
@@ -156,7 +157,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="autoencoder",
         summary="the whole passage from its vector alone",
-        source="001 §5.1",
+        source="SimLM §5.1",
         encoder=CLEAN,
         decoder="bidirectional",
         decoder_corruption=Corruption("all", "mask"),
@@ -164,7 +165,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="auto_encoding",
         summary="masked tokens, by the encoder and through the bottleneck by a 1-layer decoder",
-        source="002 §3.1, eq. 4-5",
+        source="BoW §3.1, eq. 4-5",
         encoder=Corruption("random", "mask"),
         decoder="bidirectional",
         decoder_corruption=Corruption("random", "mask"),
@@ -174,7 +175,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="auto_regression",
         summary="masked tokens, and each next token through the bottleneck by a 1-layer causal decoder",
-        source="002 §3.1, eq. 6-7",
+        source="BoW §3.1, eq. 6-7",
         encoder=Corruption("random", "mask"),
         decoder="causal",
         decoder_corruption=CLEAN,
@@ -184,7 +185,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="enhanced_decoding",
         summary="masked tokens, and every token from the bottleneck and the tokens visible to its position (RetroMAE)",
-        source="002 §3.1, eq. 8-10; 003 Table 6",
+        source="BoW §3.1, eq. 8-10; CDMAE Table 6",
         encoder=Corruption("random", "mask"),
         decoder="enhanced",
         decoder_corruption=CLEAN,
@@ -194,14 +195,14 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="bow",
         summary="masked tokens, and the passage's set of tokens from its vector; no decoder",
-        source="002 §3.3, eq. 12-13",
+        source="BoW §3.3, eq. 12-13",
         encoder=Corruption("random", "mask"),
         bag_of_words=True,
     ),
     Objective(
         name="cdmae",
         summary="masked tokens, by the encoder and through a projection by a decoder whose important tokens are masked",
-        source="003 §3, eq. 1-6 and Algorithm 1",
+        source="CDMAE §3, eq. 1-6 and Algorithm 1",
         encoder=Corruption("random", "80_10_10"),
         decoder="bidirectional",
         decoder_corruption=Corruption("importance", "80_10_10"),
@@ -211,7 +212,7 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="simlm_importance",
         summary="simlm whose decoder has its important tokens replaced",
-        source="this project: 001 with the masking of 003",
+        source="this project: SimLM with the masking of CDMAE",
         encoder=Corruption("random", "generator"),
         positions="all",
         decoder="bidirectional",
@@ -220,14 +221,14 @@ TABLE: tuple[Objective, ...] = (
     Objective(
         name="bow_importance",
         summary="bow whose encoder has its important tokens masked",
-        source="this project: 002 with the masking of 003",
+        source="this project: BoW with the masking of CDMAE",
         encoder=Corruption("importance", "mask"),
         bag_of_words=True,
     ),
     Objective(
         name="cdmae_bow",
         summary="cdmae and the bag of words together",
-        source="this project: 003 with the task of 002",
+        source="this project: CDMAE with the task of BoW",
         encoder=Corruption("random", "80_10_10"),
         decoder="bidirectional",
         decoder_corruption=Corruption("importance", "80_10_10"),

@@ -1,4 +1,4 @@
-"""Token importance of 003 §3.2: pointwise mutual information of n-grams, and its average at every token.
+"""Token importance of CDMAE §3.2: pointwise mutual information of n-grams, and its average at every token.
 
 What the paper leaves open, and what is done here:
 
@@ -49,7 +49,7 @@ class Scoring:
 def pmi(
     counts: Sequence[NDArray[np.int64]], totals: Sequence[int], definition: str = "tokens", min_count: int = 1
 ) -> list[NDArray[np.float64]]:
-    """The PMI of the n-gram of every length that begins at each token, float64 [T] each (003 eq. 7; 0 for n = 1).
+    """The PMI of the n-gram of every length that begins at each token, float64 [T] each (CDMAE eq. 7; 0 for n = 1).
 
     `counts[n - 1]` int64 [T] is how often the n-gram of length n at this token occurs in the corpus, 0 for unknown
     ones and where the passage ends before; `totals[n - 1]` is the number of all n-grams of this length.
@@ -94,7 +94,7 @@ def _ahead(values_T: NDArray[np.float64], places: int) -> NDArray[np.float64]:
 def average_mutual_information(
     counts: Sequence[NDArray[np.int64]], totals: Sequence[int], left_T: NDArray[np.int64], scoring: Scoring
 ) -> NDArray[np.float32]:
-    """The importance of every token of a block, float32 [T] (003 eq. 8), with the window L = `len(counts)`.
+    """The importance of every token of a block, float32 [T] (CDMAE eq. 8), with the window L = `len(counts)`.
 
     `counts` and `totals` as in `pmi`; `left_T` is the number of tokens from each to the end of its passage.
     """

@@ -52,8 +52,8 @@ EXAMPLES = 3
 class Pretrained:
     """What a pre-training gives back. `skipped` passages have nothing that could be predicted, or no pair.
 
-    `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (002 Algorithm 1);
-    `coverage_examples` names these tokens for a few passages (002 Figure 3). `head_trained`: whether the encoder has a
+    `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (BoW Algorithm 1);
+    `coverage_examples` names these tokens for a few passages (BoW Figure 3). `head_trained`: whether the encoder has a
     language-model head that was ever trained. `towers` and `pair_facts` are there after pair tasks: the module that was
     trained on the encoder, and how many pairs there were.
     """
@@ -93,7 +93,7 @@ class Setup:
     skipped: int
 
     def loss(self, config: PretrainingConfig, steps: int, device: torch.device) -> BottleneckLoss | PairLoss:
-        """What makes the losses of a training of so many steps."""
+        """What makes the losses of a training of this many steps."""
         if isinstance(self.module, PairPretraining):
             assert isinstance(self.make, PairMaker)
             return PairLoss(self.module, self.make, config, self.heldout, device)
@@ -120,7 +120,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         start_head(encoder, counts_V)
     steps = steps_for(len(setup.training), config.batch_size, config.epochs, config.max_steps)
     if config.trainable == "missing_head" and encoder.head_trained:
-        context.log("the model has a trained language-model head: it stays as it is")
+        context.log("the model has a trained language-model head: it stays unchanged")
         steps = 0
     batch = epoch_batches(len(setup.training), config.batch_size, config.seed)
     if config.bucket_steps:
@@ -140,7 +140,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     pair_module = setup.module if isinstance(setup.module, PairPretraining) else None
     by_role = (pair_module.queries, pair_module.passages) if pair_module else None
     signals = open_signals(encoder, cache, config, setup.heldout, device, context, by_role)
-    watch = Watch(signals if config.signals else dict, config.stop_on, config.patience)
+    watch = Watch(signals if config.signals else dict, config.metric_for_best_model, config.patience)
     with Ahead(lambda step: loss.draw(setup.training[batch(step)], step), steps) as drawn:
         rows = train(
             setup.module,
@@ -153,7 +153,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
             examples=lambda step: setup.training[batch(step)],
         )
     with torch.no_grad(), autocast(config.precision, device):
-        plain = plain_masks(cache, config, encoder, device, config.encoder_mask, config.mask_unit)
+        plain = plain_masks(cache, config, encoder, device, config.encoder_mlm_probability, config.mask_unit)
         batches = (inputs for _, inputs in fixed_batches(plain, setup.heldout, config.seed, ACCURACY))
         accuracy = masked_accuracy(encoder.model, batches, most_frequent=int(counts_V.argmax()))
         with doing("measuring what the vectors hold"):
@@ -206,7 +206,7 @@ def _pair_setup(
         pair_tasks(config.objective),
         config,
         heldout_fraction=config.heldout_fraction,
-        heldout_limit=config.heldout_limit,
+        max_eval_samples=config.max_eval_samples,
         seed=config.seed,
         device=device,
     )

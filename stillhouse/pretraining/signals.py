@@ -46,8 +46,8 @@ class Signals:
     """Measures an encoder in training. Call it in evaluation mode without gradients.
 
     `masked`: held-out passages masked as `mlm` does, the same ones for every call; `pairs`: sentences of held-out
-    passages and what is left of these (ICT, 004 §3), none where passages have one sentence each. `towers`: what makes
-    vectors of queries and of passages where pair tasks train more than the pooled vector.
+    passages and what is left of these (ICT, Chang et al. §3), none where passages have one sentence each. `towers`:
+    what makes vectors of queries and of passages where pair tasks train more than the pooled vector.
     """
 
     model: PreTrainedModel
@@ -58,7 +58,7 @@ class Signals:
     towers: tuple[Encode, Encode] | None = None
 
     def __call__(self) -> Mapping[str, float]:
-        """`heldout_mlm_loss` (002 §3.2), `coverage@20` (002 Algorithm 1), and `ict_RR@10` where there are pairs."""
+        """`heldout_mlm_loss` (BoW §3.2), `coverage@20` (BoW Algorithm 1), and `ict_RR@10` where there are pairs."""
         values = {MLM_LOSS: self.mlm_loss(), COVERAGE: self.coverage([COVERAGE_RANK])[COVERAGE_RANK]}
         return values | ({ICT: self.ict()} if self.pairs else {})
 
@@ -68,7 +68,7 @@ class Signals:
         return pool(hidden_BLD, attention_BL, self.pooling)
 
     def mlm_loss(self) -> float:
-        """Mean cross-entropy of the masked tokens of held-out passages, over all of them (002 §3.2)."""
+        """Mean cross-entropy of the masked tokens of held-out passages, over all of them (BoW §3.2)."""
         weight_VE, bias_V = output_matrix(self.model)
         total, positions = 0.0, 0
         for batch in self.masked:
@@ -85,7 +85,7 @@ class Signals:
     def coverage(self, ranks: Sequence[int]) -> dict[int, float]:
         """Input-token coverage at every k of `ranks`, the mean over held-out passages, which are read unmasked.
 
-        The vector is projected to the vocabulary by the word embeddings (002 eq. 11), or by the whole language-model
+        The vector is projected to the vocabulary by the word embeddings (BoW eq. 11), or by the whole language-model
         head where these are narrower than the vector.
         """
         totals, passages = dict.fromkeys(ranks, 0.0), 0
@@ -144,7 +144,7 @@ def _all(encode: Encode, texts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
 def token_coverage(logits_BV: Tensor, ids_BL: Tensor, special_BL: Tensor, ranks: Sequence[int]) -> list[Tensor]:
     """For every k of `ranks`, |top-k tokens of the vector and tokens of the text| / |tokens of the text|, [B].
 
-    002 Algorithm 1; a text's tokens are a set, without special ones. A text without tokens has coverage 0.
+    BoW Algorithm 1; a text's tokens are a set, without special ones. A text without tokens has coverage 0.
     """
     inside_BV = tokens_inside(ids_BL, special_BL, logits_BV.shape[1])
     size_B = inside_BV.sum(1).clamp(min=1)

@@ -38,12 +38,14 @@ def write_tokens(
     in memory as tokens at a time. Returns the counts `passages`, `tokens`, `truncated` and `sentences` (titles are not
     counted). A passage of `not_prose`, whose ids `parts` then have, is one sentence.
     """
-    lengths, titles = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     truncated = sentences = 0
     with ExitStack() as stack:
         ids = stack.enter_context(ArrayFile(folder / "ids.npy", np.int32))
         word_starts = stack.enter_context(ArrayFile(folder / "word_starts.npy", np.bool_))
         sentence_starts = stack.enter_context(ArrayFile(folder / "sentence_starts.npy", np.bool_))
+        offsets = stack.enter_context(ArrayFile(folder / "offsets.npy", np.int64))
+        titles = stack.enter_context(ArrayFile(folder / "title_lengths.npy", np.int32))
+        offsets.append(np.zeros(1, np.int64))
         for part in parts:
             title, text = part["title"].tolist(), part["text"].tolist()
             tokens = cut(tokenizer, [passage_text(*both, titles_as) for both in zip(title, text)], max_length)
@@ -51,20 +53,14 @@ def write_tokens(
             starts_T, title_lengths_N = sentence_structure(
                 tokens.ends, tokens.offsets, title, text, language, titles_as, prose
             )
+            offsets.append(tokens.offsets[1:] + ids.length)
             ids.append(tokens.ids)
             word_starts.append(tokens.word_starts)
             sentence_starts.append(starts_T)
-            lengths.append(np.diff(tokens.offsets))
             titles.append(title_lengths_N)
             truncated += tokens.truncated
             sentences += int(starts_T.sum()) - int((title_lengths_N > 0).sum())
-    lengths_N = np.concatenate(lengths)
-    offsets = np.zeros(len(lengths_N) + 1, dtype=np.int64)
-    np.cumsum(lengths_N, out=offsets[1:])
-    save_array(folder / "offsets.npy", offsets)
-    save_array(folder / "title_lengths.npy", np.concatenate(titles))
-    counts = {"passages": len(lengths_N), "tokens": int(offsets[-1]), "truncated": truncated}
-    return counts | {"sentences": sentences}
+    return {"passages": titles.length, "tokens": ids.length, "truncated": truncated, "sentences": sentences}
 
 
 @doing("writing the structure of passages")

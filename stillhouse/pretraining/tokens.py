@@ -84,7 +84,7 @@ def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: in
     without a separator where one is asked for.
     """
     if not tokenizer.is_fast:
-        raise InputError("the tokenizer has no fast version (tokenizer.json), which tells where words begin")
+        raise InputError("the tokenizer has no fast version (tokenizer.json), which says where words begin")
     if not texts:
         return Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, bool), np.zeros(0, np.int32), 0)
     parts = [divided(text) for text in texts]

@@ -29,6 +29,27 @@ NEEDED = {
 """What a rung cannot do without."""
 
 
+TASKS = {
+    "tokenize": "pretraining",
+    "importance": "pretraining",
+    "refreshed_pretraining": "pretraining",
+    "bm25": CHAMPION,
+    f"{CHAMPION}_index": CHAMPION,
+    f"{CHAMPION}_best": CHAMPION,
+    "refreshed_negatives": CHAMPION,
+    "refreshed_teacher": CHAMPION,
+    "challenger": "challenger",
+    "challenger_index": "challenger",
+    "challenger_best": "challenger",
+}
+"""The Kubeflow task of each use of a rung, as `stillhouse.tasks` has them of a whole run."""
+
+
+def tasks_of_rung(rung: Rung) -> dict[str, str]:
+    """The rows for a rung: where nothing is mined and trained, BM25 is indexed in the challenger's own task."""
+    return TASKS | ({"bm25": "challenger"} if rung == Rung.INDEX else {})
+
+
 def before(whole: Collection[Use]) -> tuple[Use, ...]:
     """The uses that come before the rung is known: a whole run's `ingest`, what that reads, and the validation."""
     return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS))
@@ -70,7 +91,7 @@ class Ladder:
         """The uses of a rung after those of `before`, inputs first."""
         if rung == Rung.NOTHING:
             return ()
-        lexical = Use("lexical", "lexical", CORPUS | GATE)
+        lexical = Use("bm25", "bm25", CORPUS | GATE)
         if rung == Rung.INDEX:
             first = [lexical] if self.chooses else []
             return (*first, _index("challenger", OWN), *self._run("challenger", {"challenger": OWN}))
@@ -98,7 +119,7 @@ class Ladder:
             return
         compared = {f"candidates/{name}": retriever for name, retriever in retrievers.items()}
         compared |= {f"indexes/{name}": f"{name}_index/index" for name in retrievers}
-        yield Use(f"{system}_best", "select-best", CORPUS | {"bm25": "lexical/bm25"} | compared, "best")
+        yield Use(f"{system}_best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | compared, "best")
         chosen = {port: f"{system}_best/{port}" for port in ("retriever", "index", "hybrid")}
         yield Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run")
 
@@ -118,17 +139,17 @@ class Ladder:
     def _training(self, encoder: str) -> Iterator[Use]:
         """The champion's hard negatives, their scores by what teaches in the recipe, and the training upon both."""
         searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
-        yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "lexical/negatives"}, "mine_2")
+        yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
         learned = {"negatives": "refreshed_negatives/negatives"}
         if teacher := self._teacher(searched):
-            yield Use("refreshed_teacher", "score", CORPUS | learned | teacher, "teacher")
+            yield Use("refreshed_teacher", "score-pairs", CORPUS | learned | teacher, "teacher")
             learned["teacher"] = "refreshed_teacher/teacher"
         yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
 
     def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:
         """The inputs of the recipe's teacher; none where its re-ranker alone is to teach and the champion has none."""
         asked = next((use.inputs for use in self.whole if use.name == "teacher"), {})
-        found = {"bm25": "lexical/bm25", **searched}
+        found = {"bm25": "bm25/bm25", **searched}
         if "reranker" in self.released:
             found["reranker"] = f"{CHAMPION}/reranker"
         found = {port: source for port, source in found.items() if port in asked}

@@ -1,6 +1,6 @@
 """The tasks of the Kubeflow refresh that are no steps: a look at what was asked, the plan, and the promotion.
 
-Between plan and promotion the steps of the chosen rung are tasks of their own. Each task works in a clone of its own,
+Between plan and promotion the stages of the chosen rung are tasks of their own. Each task works in a clone of its own,
 which is gone when it ends; what it needs comes as artifacts.
 """
 
@@ -121,7 +121,7 @@ def release_refresh(parameters: Parameters, recipe: str, version: str, made: Map
         return release(git, decision, champion, parameters.rules, branch, base)
 
 
-def tell(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
+def write_summary(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
     """Writes how far a refresh went and how it ended to `folder`; returns it as a page for a person."""
     content: dict[str, Any] = {"rung": str(planned.rung), "champion": planned.champion, "reason": planned.reason}
     lines = [f"**{planned.rung}**, upon {as_text(planned.champion)}: {as_text(planned.reason)}"]
@@ -189,6 +189,6 @@ def _decide(git: Git, champion: Release, corpus: Path, parameters: Parameters) -
         Corpus.open(git.folder / ARTIFACTS / CHAMPION / "corpus"),
         Corpus.open(corpus),
         thresholds=parameters.thresholds,
-        judge=parameters.rules,
+        rules=parameters.rules,
         recipe=load_recipe(git.folder / PARAMS),
     )

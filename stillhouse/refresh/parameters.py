@@ -16,14 +16,14 @@ from stillhouse.config import build, field_types, setting
 from stillhouse.errors import InputError
 from stillhouse.graph import STAGES, known_uses
 from stillhouse.refresh.plan import Thresholds
-from stillhouse.steps.judge import Config as Rules
+from stillhouse.steps.compare_release import Config as Rules
 from stillhouse.surfaces.recipes import Recipe
 from stillhouse.versions.address import refuse_secret
 
 SOURCE = ("source", "repo", "revision")
 """Settings of `ingest` that say where the corpus comes from."""
-JUDGED = ("measure", "alpha", "most_loss", "least_queries", "bootstrap_samples", "randomisation_samples")
-"""Settings of `judge` that a person may set; its seed stays what it is, lest somebody tries until it fits."""
+RULES = ("measure", "alpha", "most_loss", "least_queries", "bootstrap_samples", "randomisation_samples")
+"""Settings of `compare-release` that a person may set; its seed stays what it is, lest somebody tries until it fits."""
 
 
 def _of(cls: type, name: str) -> Any:
@@ -36,13 +36,13 @@ def _of(cls: type, name: str) -> Any:
 class Parameters:
     """The parameters of the pipeline, as its run form shows them."""
 
-    releases: str = setting("", "the git repository of the releases, as a URL; must be given", location=True)
-    branch: str = setting("", "the branch that releases are committed to; empty = the repository's own")
+    releases: str = setting("", "the git repository of the releases, as a URL", location=True, required=True)
     repo: str = setting(
         "", "the DVC repository that the corpus is read from; empty = source is a place of its own", location=True
     )
     source: str = setting("", "the corpus: its path in repo, or a place or name that `ingest` knows", location=True)
     revision: str = setting("", "the branch, tag or commit of repo; empty = its default branch")
+    branch: str = setting("", "the branch that releases are committed to; empty = the repository's own")
     fine_tune_above: float = _of(Thresholds, "fine_tune_above")
     pretrain_above: float = _of(Thresholds, "pretrain_above")
     measure: str = _of(Rules, "measure")
@@ -70,7 +70,7 @@ class Parameters:
 
     @property
     def rules(self) -> Rules:
-        return Rules(**{name: getattr(self, name) for name in JUDGED})
+        return Rules(**{name: getattr(self, name) for name in RULES})
 
     @property
     def corpus(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One refresh, from the corpus as it is now to a release, a refusal, or nothing to do."""
+"""One refresh, from the current corpus to a release, a refusal, or nothing to do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from stillhouse.artifacts import digest_json, read_manifest, write_json
 from stillhouse.errors import InputError
 from stillhouse.graph import ARTIFACTS, graph_of
 from stillhouse.lock import only_process
+from stillhouse.model_registry.register import follow
 from stillhouse.refresh.graph import CHAMPION, NEEDED, Ladder, before, runs_of
 from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, plan
 from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone, write_settings, write_stages
@@ -19,6 +20,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.in_process import run_uses
 from stillhouse.surfaces.recipes import configs, load_recipe, moved
+from stillhouse.terminal import warn
 from stillhouse.versions.address import refuse_secret
 from stillhouse.versions.git import Git
 from stillhouse.versions.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from stillhouse.corpus.difference import Difference
     from stillhouse.corpus.store import Corpus
 
-VERDICT = Path("judge") / "verdict"
+VERDICT = Path("compare_release") / "verdict"
 PRETRAINING = "pretraining"
 
 
@@ -58,7 +60,7 @@ class Request:
     branch: str = ""
     source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     thresholds: Thresholds = dataclasses.field(default_factory=Thresholds)
-    judge: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     plan_only: bool = False
     again: bool = False
 
@@ -81,7 +83,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     from stillhouse.config import build
     from stillhouse.corpus.store import Corpus
 
-    verdict_config: Any = build(find_step("judge").config, request.judge, "judge")
+    rules: Any = build(find_step("compare-release").config, request.rules, "compare-release")
     git = open_clone(request.repo, request.branch, request.folder)
     champion = read_history(git).champion
     if champion is None:
@@ -103,7 +105,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
         champion,
         *(Corpus.open(root / place) for place in (f"{CHAMPION}/corpus", "ingest/corpus")),
         thresholds=request.thresholds,
-        judge=verdict_config,
+        rules=rules,
         recipe=load_recipe(request.folder / PARAMS),
     )
     planned = decision.plan
@@ -115,7 +117,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     uses = Ladder(graph_of(recipe), champion.paths).uses_of(planned.rung)
     run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
     branch = request.branch or git("symbolic-ref", "--short", "HEAD")
-    return Refreshed(planned, release(git, decision, champion, verdict_config, branch))
+    return Refreshed(planned, release(git, decision, champion, rules, branch))
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def decide(
     new: Corpus,
     *,
     thresholds: Thresholds,
-    judge: Any,
+    rules: Any,
     recipe: Mapping[str, Any],
 ) -> Decision:
     """Compares a corpus with the champion's. Raises `InputError` for a champion without what the rung starts from."""
@@ -147,14 +149,14 @@ def decide(
     if lacking:
         raise InputError(f"{champion.name} holds no {lacking[0]}, which the rung {planned.rung} starts from")
     training = {name: values for name, values in recipe.items() if name != "ingest"}
-    rules = [dataclasses.asdict(judge), dataclasses.asdict(thresholds)]
-    key = digest_json([fingerprint(new), champion.tag, rules, training])[:16]
+    refused_by = [dataclasses.asdict(rules), dataclasses.asdict(thresholds)]
+    key = digest_json([fingerprint(new), champion.tag, refused_by, training])[:16]
     refused = find_refusal(git, key)
-    told = f"this corpus was refused before: {refused}; --again tries it again" if refused else ""
-    return Decision(planned, changed, key, told)
+    refusal = f"this corpus was refused before: {refused}; --again tries it again" if refused else ""
+    return Decision(planned, changed, key, refusal)
 
 
-def release(git: Git, decision: Decision, champion: Release, judge: Any, branch: str, base: str = "") -> Outcome:
+def release(git: Git, decision: Decision, champion: Release, rules: Any, branch: str, base: str = "") -> Outcome:
     """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused.
 
     `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's.
@@ -166,7 +168,7 @@ def release(git: Git, decision: Decision, champion: Release, judge: Any, branch:
     write_stages(folder, (*before(whole), *ladder.uses_of(rung)), champion, recipe)
     outcome = promote(
         replace(_candidate(folder, decision.plan, champion, ladder, decision.changed.plain()), base=base),
-        lambda against: _judge(folder / ARTIFACTS, rung, judge, champion, against),
+        lambda against: _compare(folder / ARTIFACTS, rung, rules, champion, against),
         branch,
         recorded=False,
     )
@@ -174,6 +176,7 @@ def release(git: Git, decision: Decision, champion: Release, judge: Any, branch:
     rolled_back = outcome.kind == ALREADY and outcome.release and now and outcome.release.tag != now.tag
     if outcome.kind == REFUSED or rolled_back:
         note_refusal(git, decision.key, champion, outcome.reason)
+    follow(git, warn)
     return outcome
 
 
@@ -188,8 +191,9 @@ def _candidate(folder: Path, planned: Plan, champion: Release, ladder: Ladder, c
     )
 
 
-def _judge(root: Path, rung: Rung, config: Any, champion: Release, against: Release) -> dict[str, Any]:
-    """Runs the step `judge` on both runs. The champion must be the one that the challenger was made beside."""
+def _compare(root: Path, rung: Rung, config: Any, champion: Release, against: Release) -> dict[str, Any]:
+    """Runs the step `compare-release` on both runs. The champion must be the one that the challenger was made
+    beside."""
     if against.tag != champion.tag:
         raise Overtaken(
             f"{against.name} became champion while this refresh ran upon {champion.name}; repeat it to start from there"
@@ -198,7 +202,7 @@ def _judge(root: Path, rung: Rung, config: Any, champion: Release, against: Rele
     inputs |= {system: root / place for system, place in runs_of(rung).items()}
     if rung == Rung.INDEX and "index" in champion.paths:
         inputs |= {f"{CHAMPION}_index": root / CHAMPION / "index", "challenger_index": root / "challenger_index/index"}
-    execute(find_step("judge"), config, inputs, {"verdict": root / VERDICT})
+    execute(find_step("compare-release"), config, inputs, {"verdict": root / VERDICT})
     return dict(read_manifest(root / VERDICT).facts)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import build
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, graph_of
+from stillhouse.graph import ARTIFACTS, Use, graph_of
 from stillhouse.refresh.graph import Ladder, released_of
 from stillhouse.refresh.plan import Rung
 from stillhouse.refresh.workspace import PARAMS, bring_champion
@@ -32,14 +33,14 @@ def promote_whole_run(
     *,
     branch: str = "",
     bump: str = "major",
-    judge: Mapping[str, Any] | None = None,
+    rules: Mapping[str, Any] | None = None,
     log: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """Releases what a workspace's run chose as best, or else distilled, unless it is worse than the champion on test.
 
     The champion's retriever is fetched and indexes the workspace's corpus for the comparison.
     """
-    config: Any = build(find_step("judge").config, judge or {}, "judge")
+    config: Any = build(find_step("compare-release").config, rules or {}, "compare-release")
     root = folder / ARTIFACTS
     recipe = load_recipe(folder / PARAMS)
     whole = graph_of(recipe, str(folder / PARAMS))
@@ -67,9 +68,27 @@ def promote_whole_run(
             "champion": root / COMPARED / "run",
             "challenger": root / places["run"],
         }
-        execute(find_step("judge"), config, inputs, {"verdict": root / "judge" / "verdict"})
-        return dict(read_manifest(root / "judge" / "verdict").facts)
+        execute(find_step("compare-release"), config, inputs, {"verdict": root / "compare_release" / "verdict"})
+        return dict(read_manifest(root / "compare_release" / "verdict").facts)
 
     passages = read_manifest(root / places["corpus"], verify=False).facts.get("passages", "?")
     summary = f"a whole run on {passages} passages"
-    return promote(Candidate(folder, paths, bump, summary, {"rung": "whole_run"}), compare, branch)
+    facts = {"rung": "whole_run", "figures": released_figures(whole, places["run"], root)}
+    return promote(Candidate(folder, paths, bump, summary, facts), compare, branch)
+
+
+def released_figures(whole: Collection[Use], run: str, root: Path) -> dict[str, Any]:
+    """What the run's evaluation says of the released system: each measure's mean and 95 % interval on test.
+
+    `run` is the use and output of that system's run. Empty where the recipe does not evaluate it.
+    """
+    evaluated = next((use.inputs for use in whole if use.name == "evaluate"), {})
+    system = next((port.removeprefix("run/") for port, place in evaluated.items() if place == run), "")
+    folder = root / "evaluate" / "evaluation"
+    if not system or not (folder / "metrics.json").is_file():
+        return {}
+    means, bounds = (
+        json.loads((folder / name).read_text(encoding="utf-8")) for name in ("metrics.json", "intervals.json")
+    )
+    of_system = {name: [mean, bounds.get(system, {}).get(name)] for name, mean in means.get(system, {}).items()}
+    return {"measures": of_system, "labels": read_manifest(folder, verify=False).facts.get("labels", "")}

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from stillhouse.context import Context
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
+from stillhouse.retrieval.corpus_encoding import encode_corpus
 from stillhouse.retrieval.dev_ranking import DevCandidates
 from stillhouse.retrieval.dev_scores import retriever_scores
 from stillhouse.retrieval.encoder import BiEncoder, encode
-from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.towers import Role
+from stillhouse.retrieval.settings import EncodingConfig
 
 State = Mapping[str, Tensor]
 REMEDY = "give the encoder that the training began from, and the retriever that it made"
@@ -50,20 +49,24 @@ def rank_averages(
     trained: State,
     alphas: Sequence[float],
     candidates: DevCandidates,
-    passages: TextFile,
+    corpus: Corpus,
     context: Context,
-    config: InferenceConfig,
+    config: EncodingConfig,
+    code: str,
 ) -> dict[float, Mapping[str, float]]:
-    """How each average ranks dev queries: `DevCandidates.measured`, by alpha. `encoder` is left with the last one."""
+    """How each average ranks dev queries: `DevCandidates.measured`, by alpha. `encoder` is left with the last one.
+
+    Passages' vectors go through the cache that `index` uses: those of both ends are mostly there already, and those of
+    the average that is chosen need not be computed again. `code` is as in `encode_corpus`.
+    """
     figures = {}
     for alpha in alphas:
         encoder.load_state_dict(averaged(start, trained, alpha))
-
-        def vectors(texts: Sequence[str], role: Role, what: str = f"alpha {alpha:g}") -> NDArray[np.float32]:
-            names = "queries" if role == "query" else "passages"
-            return encode(encoder, encoder.texts(texts, role), context, f"{what}, {names}", config)
-
-        figures[alpha] = candidates.measured(retriever_scores(candidates, passages, vectors))
+        what = f"alpha {alpha:g}, queries"
+        queries_QD = encode(encoder, encoder.texts(list(candidates.texts), "query"), context, what, config)
+        found = encode_corpus(encoder, corpus, context, config, code, rows=candidates.passages.astype(np.int64))
+        passages_RD = found.embeddings.rows(np.arange(len(found.embeddings)))
+        figures[alpha] = candidates.measured(retriever_scores(candidates, queries_QD, passages_RD))
     return figures
 
 

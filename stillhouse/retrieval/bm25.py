@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
@@ -74,7 +75,7 @@ class BM25:
         try:
             index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
         except (OSError, ValueError, KeyError, TypeError):
-            raise InputError(f"{folder} holds no BM25 index; `stillhouse lexical` makes one") from None
+            raise InputError(f"{folder} holds no BM25 index; `stillhouse bm25` makes one") from None
         return cls(index, int(index.scores["num_docs"]))
 
     def save(self, folder: Path) -> None:
@@ -122,6 +123,25 @@ class BM25:
         if not known:
             return np.zeros(rows_K.shape, dtype=np.float32)
         return np.where(rows_K >= 0, self._index.get_scores_from_ids(known)[rows_K], np.float32(0))
+
+    @property
+    def k1(self) -> float:
+        return float(self._index.k1)
+
+    @property
+    def b(self) -> float:
+        return float(self._index.b)
+
+    def words(self, texts: Sequence[str]) -> list[list[str]]:
+        """The words of texts as they are indexed: stemmed, without stop words."""
+        return _tokens(texts)
+
+    def weight(self, word: str) -> float:
+        """The inverse document frequency of a word in Lucene's form; of one that no passage has too."""
+        number = self._index.vocab_dict.get(word)
+        ends = self._index.scores["indptr"]
+        passages = 0 if number is None else int(ends[number + 1]) - int(ends[number])
+        return math.log(1 + (self._count - passages + 0.5) / (passages + 0.5))
 
     @doing("scoring with BM25")
     def score_pairs(

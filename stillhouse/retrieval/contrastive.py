@@ -39,8 +39,8 @@ def contrastive_loss(
 ) -> Tensor:
     """-log phi(q, d+) / (phi(q, d+) + sum over the form's blocks), mean over the queries; phi(a, b) = exp(a . b / t).
 
-    `form` is a row of `FORMS`: "simlm" is 001 eq. 3, whose sum is over phi(q, n) + phi(d+, n); "plain" is the softmax
-    over q . p alone (003 eq. 10 with the batch's negatives); "simlm_code" is what the authors of 001 train.
+    `form` is a row of `FORMS`: "simlm" is SimLM eq. 3, whose sum is over phi(q, n) + phi(d+, n); "plain" is the softmax
+    over q . p alone (CDMAE eq. 10 with the batch's negatives); "simlm_code" is what the authors of SimLM train.
     `positive_B` (int64) is the column of each query's positive d+; `negative_BM` (bool) is true where a passage of the
     batch is a negative n of the query: not its positive, nor a passage that is relevant to it. Vectors of length 1 make
     the dot product a cosine. Used by retriever 1 and 2, and beside the KL term by the distilled retriever.

@@ -1,4 +1,4 @@
-"""The cross-encoder: query and passage read together, one score (001 §3.2, the re-ranker).
+"""The cross-encoder: query and passage read together, one score (SimLM §3.2, the re-ranker).
 
 Shape suffixes: B queries, K candidates of a query, P pairs.
 """
@@ -6,6 +6,7 @@ Shape suffixes: B queries, K candidates of a query, P pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ class CrossEncoder(nn.Module):
     def start(cls, folder: Path, max_length: int, layers: int = 0) -> CrossEncoder:
         """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
 
-        `layers` > 0 keeps the encoder's first so many layers. Raises `InputError` where it has fewer, reads fewer
+        `layers` > 0 keeps this many of the encoder's first layers. Raises `InputError` where it has fewer, reads fewer
         tokens than `max_length`, or is a bag of words.
         """
         refuse_bag_of_words(folder)
@@ -74,8 +75,9 @@ class CrossEncoder(nn.Module):
 
     @classmethod
     @doing("loading the cross-encoder")
-    def load(cls, folder: Path) -> CrossEncoder:
+    def load(cls, folder: str | PathLike[str]) -> CrossEncoder:
         """Raises `InputError` for a folder that holds no model with one score a pair, or a damaged one."""
+        folder = Path(folder)
         remedy = "`stillhouse train-reranker` makes a cross-encoder"
         if not (folder / CONFIG).is_file():
             raise InputError(f"{folder / CONFIG} is missing: {folder} holds no model that scores pairs; {remedy}")

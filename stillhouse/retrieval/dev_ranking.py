@@ -3,7 +3,7 @@
 It is what trainings and averages of weights are chosen by. A loss over a few drawn candidates may fall while the
 ranking of all of them gets worse.
 
-Shapes: Q dev queries, K candidates of each, P pairs of a query and a candidate.
+Shapes: Q dev queries, K candidates of each, P pairs of a query and a candidate, R distinct candidates.
 """
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ class DevCandidates:
         """Every query with every candidate: the query's number and the passage's row, [P] each, query by query."""
         query_P, column_P = np.nonzero(self.rows_QK >= 0)
         return query_P, self.rows_QK[query_P, column_P]
+
+    @property
+    def passages(self) -> NDArray[np.int32]:
+        """The rows [R] of all candidates, ascending, each once."""
+        return np.unique(self.rows_QK[self.rows_QK >= 0])
 
     def measured(self, scores_P: NDArray[np.float32]) -> Mapping[str, float]:
         """RR@10 and nDCG@10, means over the queries, of the ranking by the scores of `pairs()`.

@@ -33,18 +33,16 @@ WHAT = "ranking dev queries"
 
 
 Texts = NDArray[np.object_]
-Encode = Callable[[Sequence[str], Role], NDArray[np.float32]]
-"""From texts of a role to their vectors float32 [N, D]."""
 Compute = Callable[[NDArray[np.int64]], Tensor]
 """From some rows of what was tokenized together to their results, [rows] or [rows, W]."""
 
 
-def retriever_scores(candidates: DevCandidates, passages: TextFile | Texts, encode: Encode) -> NDArray[np.float32]:
-    """The inner products [P] of `candidates.pairs()`, in fp32; each distinct passage is encoded once."""
+def retriever_scores(
+    candidates: DevCandidates, queries_QD: NDArray[np.float32], passages_RD: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The inner products [P] of `candidates.pairs()`, in fp32, of the vectors of its queries and of its `passages`."""
     query_P, row_P = candidates.pairs()
-    rows_R, place_P = np.unique(row_P, return_inverse=True)
-    queries_QD = encode(list(candidates.texts), "query")
-    passages_RD = encode(list(passages[rows_R]), "passage")
+    place_P = np.searchsorted(candidates.passages, row_P)
     parts = [
         np.einsum("pd,pd->p", queries_QD[query_P[part]], passages_RD[place_P[part]])
         for part in chunks(len(row_P), PAIRS_AT_ONCE)
@@ -57,7 +55,8 @@ def score_by_retriever(
 ) -> NDArray[np.float32]:
     """The scores of `candidates.pairs()` by an encoder in evaluation mode, under the training's autocast."""
     device = context.torch_device()
-    total = len(candidates) + len(np.unique(candidates.pairs()[1]))
+    rows_R = candidates.passages
+    total = len(candidates) + len(rows_R)
     with context.bar(WHAT, total, "text") as bar:
 
         def encode(texts: Sequence[str], role: Role) -> NDArray[np.float32]:
@@ -67,7 +66,9 @@ def score_by_retriever(
 
             return _shared(len(texts), encoder.width, tokenized, device, bar)
 
-        return retriever_scores(candidates, passages, encode)
+        return retriever_scores(
+            candidates, encode(list(candidates.texts), "query"), encode(list(passages[rows_R]), "passage")
+        )
 
 
 def score_by_reranker(

@@ -1,4 +1,4 @@
-"""Distillation of a cross-encoder into a bi-encoder (001 eq. 5).
+"""Distillation of a cross-encoder into a bi-encoder (SimLM eq. 5).
 
 Shape suffixes: B queries, K candidates of a query (its positive and its hard negatives).
 """
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def distillation_loss(student_BK: Tensor, teacher_BK: Tensor, candidate_BK: Tensor) -> Tensor:
-    """KL(p_ranker || p_ret) over each query's own candidates (001 eq. 5), mean over the queries.
+    """KL(p_ranker || p_ret) over each query's own candidates (SimLM eq. 5), mean over the queries.
 
     Both are softmax distributions: `student_BK` holds the bi-encoder's scores divided by its temperature, `teacher_BK`
     the cross-encoder's raw scores. Candidates where `candidate_BK` is false are padding and have no probability.

@@ -208,7 +208,7 @@ def _put_away(segment: Path) -> None:
 def allow_open_files(count: int) -> None:
     """Lets this process have `count` files open beside its others: every map keeps one, as long as it is there.
 
-    Raises `InputError` where the system does not allow so many.
+    Raises `InputError` where the system does not allow that many.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = count + OTHER_FILES

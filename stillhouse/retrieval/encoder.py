@@ -1,4 +1,4 @@
-"""The bi-encoder: a Transformer that queries and passages share (001 §3.2) or one each, and encoding at length.
+"""The bi-encoder: a Transformer that queries and passages share (SimLM §3.2) or one each, and encoding at length.
 
 Shape suffixes: B texts, L tokens, D width, N all texts.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from stillhouse.training.precision import autocast, computed_in
 PADDED_TO = 8
 """Texts are padded to a multiple of this: short enough to cost little, long enough that many share a length."""
 TOKENIZING = threading.Lock()
-"""Held while a tokenizer cuts texts: it is told each time where to cut, which two threads may not do at once."""
+"""Held while a tokenizer cuts texts: each call sets where to cut, which two threads may not do at once."""
 COPIED_AT_ONCE = 4096
 """Results that wait on the device before they are copied from it."""
 
@@ -107,13 +108,14 @@ class BiEncoder(nn.Module):
 
     @classmethod
     @doing("loading the model")
-    def load(cls, folder: Path, **changes: Any) -> BiEncoder:
+    def load(cls, folder: str | PathLike[str], **changes: Any) -> BiEncoder:
         """Loads an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
         `towers="separate"` gives the queries of shared towers a copy of the one that there is; `towers="shared"` leaves
         the queries' own out. Lengths that nobody set are at most what the model reads. Raises `InputError` for a folder
         without an encoder, for a cross-encoder, and for files that are missing, damaged, or not of one model.
         """
+        folder = Path(folder)
         if not (folder / CONFIG).is_file() and not is_bag_of_words(folder):
             raise InputError(
                 f"{folder / CONFIG} is missing: {folder} holds no encoder; `stillhouse fetch-model` or `stillhouse "

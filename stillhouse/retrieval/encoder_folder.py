@@ -46,7 +46,7 @@ WORDS = "embedding.weight"
 
 
 def is_bag_of_words(folder: Path) -> bool:
-    """Whether an encoder folder holds a BoW-MLP (004 §4.2)."""
+    """Whether an encoder folder holds a BoW-MLP (Chang et al. 2020 §4.2)."""
     return (folder / ROUTES["passage"] / BAG[0]).is_dir()
 
 

@@ -20,7 +20,7 @@ BLOCK = 32_768
 EVEN = 8
 """Queries are filled up to a multiple, and vectors to as many: a single one is computed and rounded otherwise."""
 FEW = 32
-"""Up to so many queries, they are packed and not the vectors."""
+"""Up to this many queries, they are packed and not the vectors."""
 NOTHING = np.iinfo(np.int64).max
 
 Block = tuple[int, NDArray[np.float32]]

@@ -37,7 +37,7 @@ GroupLoss = Callable[[str, Drawn], Tensor | Iterable[Tensor]]
 """`loss(split, drawn)`, the mean over the examples; several losses add up to it, each to be back-propagated before the
 next is made."""
 Score = Callable[[DevCandidates], NDArray[np.float32]]
-"""`score(candidates)`, those of `candidates.pairs()` by the model as it is."""
+"""`score(candidates)`, those of `candidates.pairs()` by the present model."""
 
 
 @doing("reading the hard negatives")
@@ -116,8 +116,8 @@ def train_on_groups(
     ranks = config.metric_for_best_model in RANKINGS
     dev = sample(len(samplers["dev"]), config.eval_queries or len(samplers["dev"]), config.seed)
     candidates = DevCandidates.of(samplers["dev"], dev, config.eval_depth) if ranks else None
-    share = config.heldout_share or (SHARE if ranks else 0.0)
-    if share and not config.heldout_every:
+    share = config.eval_share or (SHARE if ranks else 0.0)
+    if share and not config.eval_steps:
         last = min(steps, config.last_step or steps)
         trained = last * min(config.batch_size, count) * reads.example
         read = reads.measurement(candidates)
@@ -130,7 +130,7 @@ def train_on_groups(
         )
         dev = dev[kept]
         candidates = candidates.take(np.flatnonzero(kept)) if candidates is not None else None
-        config = replace(config, heldout_every=made.every)
+        config = replace(config, eval_steps=made.every)
 
     def heldout_loss() -> float:
         total = 0.0

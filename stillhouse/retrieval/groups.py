@@ -147,7 +147,7 @@ class GroupSampler:
                 raise InputError(
                     f"the teacher scored {drawn_B[place]} of the best {self._depth} negatives of query "
                     f"{self.query_ids[examples_B[place]]!r}, and {self._count} are drawn; raise --negatives-scored "
-                    "(or --depth) of `stillhouse score`, or lower negatives_per_query of this training"
+                    "(or --depth) of `stillhouse score-pairs`, or lower negatives_per_query of this training"
                 )
             self._without_negatives += int((available_B == 0).sum())
             self._unscored += int((available_B - drawn_B).sum())
@@ -163,7 +163,7 @@ class GroupSampler:
             query = self.query_ids[examples_B[place]]
             raise InputError(
                 f"passage {passage!r} is a right answer to {self._split} query {query!r} and stands among its "
-                "negatives; make them again by `stillhouse lexical` or `stillhouse mine`"
+                "negatives; make them again by `stillhouse bm25` or `stillhouse mine`"
             )
 
     def _blocks(self) -> Iterator[NDArray[np.int64]]:

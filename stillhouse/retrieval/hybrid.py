@@ -81,7 +81,7 @@ class HybridIndex:
         dense_QK, _ = self.index.search(vectors_QD, depth, gpu=gpu)
         both_QK = np.concatenate([lexical_QK, dense_QK], axis=1)
         rows_QK = first_kept(both_QK, (both_QK >= 0) & ~repeated(both_QK), both_QK.shape[1])
-        scores_QKF = np.stack([self.bm25.scores_of(texts, rows_QK), self._products(vectors_QD, rows_QK)], axis=2)
+        scores_QKF = np.stack([self.bm25.scores_of(texts, rows_QK), self.products(vectors_QD, rows_QK)], axis=2)
         ranks_QKF = np.stack([_ranks(rows_QK, lexical_QK), _ranks(rows_QK, dense_QK)], axis=2)
         return Candidates(rows_QK, scores_QKF, ranks_QKF)
 
@@ -103,7 +103,7 @@ class HybridIndex:
             rows_QK[part, :width], scores_QK[part, :width] = ordered_BK[:, :width], fused_BK[:, :width]
         return rows_QK, scores_QK
 
-    def _products(self, vectors_QD: NDArray[np.float32], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
+    def products(self, vectors_QD: NDArray[np.float32], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
         """Products of the queries' vectors with those in the index, float32 [Q, K]; 0 under padding."""
         scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
         query_P, column_P = np.nonzero(rows_QK >= 0)

@@ -21,9 +21,11 @@ from stillhouse.retrieval.settings import IndexConfig
 
 PQ_CENTROIDS = 256
 POINTS_OF_A_CLUSTER = 39
-"""Below so many passages a cluster faiss warns that the clusters are badly fitted."""
+"""Below this many passages a cluster faiss warns that the clusters are badly fitted."""
 TRAINED_ON = 64
 """Passages a cluster that clusters are fitted to: the time of an ivfpq index at a million passages."""
+CLUSTERED = ("ivfpq", "ivfsq8")
+"""Kinds that keep passages in clusters, of which a query looks into the nearest."""
 
 Rows = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """The vectors of some passages."""
@@ -57,16 +59,16 @@ def one_thread() -> Iterator[None]:
 
 def training_sample(config: IndexConfig, passages: int) -> NDArray[np.int64]:
     """Rows to fit clusters or scales to: all, or a seeded sample, in corpus order."""
-    wanted = max(1 << 16, TRAINED_ON * lists(config, passages) if config.kind == "ivfpq" else 0)
+    wanted = max(1 << 16, TRAINED_ON * lists(config, passages) if config.kind in CLUSTERED else 0)
     if passages <= wanted:
         return np.arange(passages)
     return np.sort(np.random.default_rng(0).choice(passages, wanted, replace=False))
 
 
 def hnsw(config: IndexConfig, passages: int, width: int) -> Any:
-    index = faiss.IndexHNSWFlat(width, config.hnsw_links, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = config.hnsw_build
-    index.hnsw.efSearch = config.hnsw_search
+    index = faiss.IndexHNSWFlat(width, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = config.hnsw_ef_construction
+    index.hnsw.efSearch = config.hnsw_ef_search
     return index
 
 
@@ -75,23 +77,23 @@ def ivfpq(config: IndexConfig, passages: int, width: int) -> Any:
         raise InputError(
             f"an ivfpq index needs at least {PQ_CENTROIDS} passages and the corpus has {passages}; choose kind flat"
         )
-    size = config.pq_bytes or divisor_near(width, width // 4)
+    size = config.pq_m or divisor_near(width, width // 4)
     if width % size:
         divisors = [str(number) for number in range(1, width + 1) if width % number == 0]
-        raise InputError(f"pq_bytes {size} does not divide the width {width}; choose one of {', '.join(divisors)}")
+        raise InputError(f"pq_m {size} does not divide the width {width}; choose one of {', '.join(divisors)}")
     clusters = lists(config, passages)
     index = faiss.IndexIVFPQ(faiss.IndexFlatIP(width), width, clusters, size, 8, faiss.METRIC_INNER_PRODUCT)
-    index.nprobe = min(config.ivf_probes, clusters)
+    index.nprobe = min(config.ivf_nprobe, clusters)
     return index
 
 
 def lists(config: IndexConfig, passages: int) -> int:
-    """Clusters of an ivfpq index: as set, or 4 √N, by as many passages each as faiss wants for a good fit."""
-    if config.ivf_lists > passages:
+    """Clusters of an ivfpq or ivfsq8 index: as set, or 4 √N, by as many passages each as faiss wants for a good fit."""
+    if config.ivf_nlist > passages:
         raise InputError(
-            f"ivf_lists is {config.ivf_lists} and the corpus has {passages} passages; set it lower, or to 0"
+            f"ivf_nlist is {config.ivf_nlist} and the corpus has {passages} passages; set it lower, or to 0"
         )
-    return config.ivf_lists or max(1, min(int(4 * passages**0.5), passages // POINTS_OF_A_CLUSTER))
+    return config.ivf_nlist or max(1, min(int(4 * passages**0.5), passages // POINTS_OF_A_CLUSTER))
 
 
 def divisor_near(number: int, wanted: int) -> int:
@@ -103,7 +105,20 @@ def sq8(config: IndexConfig, passages: int, width: int) -> Any:
     return faiss.IndexScalarQuantizer(width, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
 
 
-EMPTY: dict[str, Callable[[IndexConfig, int, int], Any]] = {"hnsw": hnsw, "ivfpq": ivfpq, "sq8": sq8}
+def ivfsq8(config: IndexConfig, passages: int, width: int) -> Any:
+    clusters, centres = lists(config, passages), faiss.IndexFlatIP(width)
+    eight_bits, metric = faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+    index = faiss.IndexIVFScalarQuantizer(centres, width, clusters, eight_bits, metric)
+    index.nprobe = min(config.ivf_nprobe, clusters)
+    return index
+
+
+EMPTY: dict[str, Callable[[IndexConfig, int, int], Any]] = {
+    "hnsw": hnsw,
+    "ivfpq": ivfpq,
+    "ivfsq8": ivfsq8,
+    "sq8": sq8,
+}
 
 
 def write_built(path: Path, index: Any) -> None:

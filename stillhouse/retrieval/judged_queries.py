@@ -1,6 +1,6 @@
 """Labelled queries of a split, to fit on and to choose by: which candidates are right, and how well a ranking does.
 
-Shape suffixes: Q queries, K candidates or ranks.
+Shape suffixes: Q queries, K candidates or ranks, P right passages of a query.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class JudgedQueries:
         chosen = labelled if self.labelled else queries
         self.query_ids = list(chosen["query_id"])
         self.texts = list(chosen["text"])
-        self._right = AnswerSets(*corpus.positives(self.query_ids))
+        offsets, rows = corpus.positives(self.query_ids)
+        self._right = AnswerSets(offsets, rows)
+        self.answers_QP = _padded(offsets, rows)
+        """The right passages of each query, int32 [Q, P], padded with -1."""
         self._never_wrong = AnswerSets(*never_negative(corpus, self.query_ids))
 
     def __len__(self) -> int:
@@ -52,3 +55,11 @@ class JudgedQueries:
         found_Q = hit_QK.any(axis=1)
         ranks_Q = np.take_along_axis(rank_QK, first_Q[:, None], axis=1)[:, 0]
         return np.where(found_Q, 1.0 / np.maximum(ranks_Q, 1), 0.0)
+
+
+def _padded(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    counts_Q = np.diff(offsets)
+    place_QP = np.arange(counts_Q.max(initial=0)) < counts_Q[:, None]
+    rows_QP = np.full(place_QP.shape, -1, dtype=np.int32)
+    rows_QP[place_QP] = rows
+    return rows_QP

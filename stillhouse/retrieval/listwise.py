@@ -1,4 +1,4 @@
-"""The listwise loss of the cross-encoder (001 eq. 4), and how far two passes with dropout disagree (R-Drop).
+"""The listwise loss of the cross-encoder (SimLM eq. 4), and how far two passes with dropout disagree (R-Drop).
 
 Shape suffixes: B queries, K candidates of a query, the positive first.
 """
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def listwise_loss(scores_BK: Tensor, candidate_BK: Tensor) -> Tensor:
-    """-log softmax of the score of column 0, the positive, among the query's candidates (001 eq. 4); mean of queries.
+    """-log softmax of the score of column 0, the positive, among the query's candidates (SimLM eq. 4); mean of queries.
 
     Candidates where `candidate_BK` is false are padding. In `contrastive_loss` other queries' candidates count too.
     """
@@ -21,7 +21,7 @@ def listwise_loss(scores_BK: Tensor, candidate_BK: Tensor) -> Tensor:
 def disagreement(one_BK: Tensor, other_BK: Tensor, candidate_BK: Tensor) -> Tensor:
     """(KL(p || q) + KL(q || p)) / 2 of the softmax of two passes over each query's candidates; mean of queries.
 
-    R-Drop (Liang et al. 2021, eq. 2), which the code of 001 adds to the listwise loss of its re-ranker.
+    R-Drop (Liang et al. 2021, eq. 2), which the code of SimLM adds to the listwise loss of its re-ranker.
     Candidates where `candidate_BK` is false are padding.
     """
     nothing = torch.finfo(one_BK.dtype).min

@@ -52,7 +52,8 @@ class MiningQueries:
     of the same split. Where splits divide the passages (by article, say), passages of the other splits are wrong for
     every train query, and a model that sees them as negatives learns them by heart as wrong. With "train_answers" that
     holds for train queries alone, and the dev queries' candidates are of the whole corpus. With `without_answers` a
-    passage that holds one of the query's answers (`AnswerMatcher`) may not be its negative, as on NQ in 001 Appendix B.
+    passage that holds one of the query's answers (`AnswerMatcher`) may not be its negative, as on NQ in SimLM Appendix
+    B.
     Raises `InputError` where there are no answers to look for.
     """
 
@@ -117,27 +118,27 @@ def ranked(
     asked: MiningQueries,
     search: Search,
     depth: int,
-    skip_best: int = 0,
+    range_min: int = 0,
     limits_Q: NDArray[np.float32] | None = None,
-    search_depth: int = 0,
+    range_max: int = 0,
 ) -> tuple[Rows, int]:
     """The best `depth` wrong passages of every query by a search, and how many were above the limits.
 
-    The best `skip_best` wrong passages are left out first, then those that score above `limits_Q`. Right answers are
+    The best `range_min` wrong passages are left out first, then those that score above `limits_Q`. Right answers are
     taken out afterwards, so as many more are searched for, and twice `depth` where limits or answers in the text leave
     out an unknown number. Where passages are negatives of one split alone, the search reads twice as deep as it needs
-    on average. `search_depth` > 0 says how deep to search instead.
+    on average. `range_max` > 0 says how deep to search instead.
     """
     rows_QD = np.full((len(asked), depth), -1, dtype=np.int32)
     above = 0
-    wanted = skip_best + (2 * depth if limits_Q is not None or asked.looks_for_answers else depth)
+    wanted = range_min + (2 * depth if limits_Q is not None or asked.looks_for_answers else depth)
     for queries_B, pool in asked.pools():
         whole = pool.size == asked.passages
         needed = wanted if whole else 2 * math.ceil(wanted * asked.passages / max(1, pool.size))
-        deep = min(asked.passages, search_depth or asked.most_answers + needed)
+        deep = min(asked.passages, range_max or asked.most_answers + needed)
         rows_BK, scores_BK = search(queries_B, deep)
         keep_BK = asked.may_be_negative(queries_B, rows_BK)
-        keep_BK &= np.cumsum(keep_BK, axis=1) > skip_best
+        keep_BK &= np.cumsum(keep_BK, axis=1) > range_min
         if limits_Q is not None:
             above_BK = scores_BK > limits_Q[queries_B][:, None]
             above += int((keep_BK & above_BK).sum())
@@ -174,7 +175,7 @@ def random_passages(asked: MiningQueries, taken_QD: Rows, count: int, seed: int)
     rows_QC = np.full((len(asked), count), -1, dtype=np.int32)
     barred = taken_QD.shape[1] + asked.most_answers
     for all_queries_B, pool in asked.pools() if count else ():
-        # Of few passages all, in random order; of many so many draws that enough of them are new.
+        # Of few passages all, in random order; of many passages enough draws that enough of them are new.
         few = pool.size <= 8 * (count + barred)
         columns_K = np.arange(pool.size if few else 2 * count + 64)
         at_once = max(1, DRAWS_AT_ONCE // max(1, len(columns_K)))

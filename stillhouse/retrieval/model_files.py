@@ -16,7 +16,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from stillhouse.errors import TOLD_BY_RUST, InputError
+from stillhouse.errors import RUST_OS_ERROR, InputError
 
 REMEDY = "copy the model folder again, or give one that `stillhouse fetch-model` wrote"
 WEIGHTS = "model.safetensors"
@@ -42,7 +42,7 @@ def reading(file: Path, remedy: str = REMEDY) -> Iterator[None]:
     except Exception as error:
         message = str(error)
         of_the_system = isinstance(error, OSError) and error.errno is not None
-        if of_the_system or OUT_OF_MEMORY in message or TOLD_BY_RUST.search(message):
+        if of_the_system or OUT_OF_MEMORY in message or RUST_OS_ERROR.search(message):
             raise
         reason = " ".join([type(error).__name__ + ":", *message.split()])
         raise InputError(f"{file} cannot be read ({reason[:LONGEST_REASON].rstrip(':')}); {remedy}") from error

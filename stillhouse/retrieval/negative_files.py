@@ -32,7 +32,7 @@ from stillhouse.retrieval.runs import read_run
 
 RUN, TRIPLES, LISTS, DPR = "run", "triples", "lists", "dpr"
 HEAD = 1 << 16
-"""Bytes of which the first line is taken to tell the format."""
+"""Bytes of which the first line is taken to recognise the format."""
 Listed = Iterator[tuple[str, Iterable[str]]]
 """Queries and passages that are wrong for them, best first; a query may come again."""
 
@@ -81,7 +81,7 @@ def read_negatives(path: Path, queries: Iterable[str], most: int) -> NegativeLis
 
 
 def detect(path: Path) -> str:
-    """The format of a file, by its first line. Raises `InputError` for one that is none of those above."""
+    """The format of a file, by its first line. Raises `InputError` for any other."""
     try:
         with open_binary(path) as file:
             head = file.read(HEAD)

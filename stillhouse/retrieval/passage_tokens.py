@@ -1,6 +1,6 @@
 """Cuts passages into tokens; those of a corpus with `titles: sep` as the tokenizer's pair of title and text.
 
-`[CLS] title [SEP] text [SEP]` for BERT: the form of Chang et al. (004 §4.1) and of SimLM's authors, with whatever
+`[CLS] title [SEP] text [SEP]` for BERT: the form of Chang et al. (2020, §4.1) and of SimLM's authors, with whatever
 separator the tokenizer itself sets. A passage without a title is `[CLS] text [SEP]`, as in every other way of reading
 titles. SimLM's authors also pass the tokenizer's token types, 0 for the title and 1 for the text; here all types are 0,
 as in pre-training on pairs and in most encoders that a training starts from, whose type 1 no retrieval has trained.

@@ -1,4 +1,5 @@
-"""The linear layer on the pooled vector (004 §4.1) as a file: the form of sentence-transformers' `Dense` module."""
+"""The linear layer on the pooled vector (Chang et al. §4.1) as a file: the form of sentence-transformers' `Dense`
+module."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def twins(corpus: Corpus, rows_R: NDArray[np.integer]) -> tuple[NDArray[np.int64
 
 
 def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The passages that are right answers to each query, as far as the corpus tells.
+    """The passages that are right answers to each query, as far as the corpus says.
 
     Those are the passages relevant to it or to any query of the same text, for a query made from the corpus also those
     of `not_negatives`, and every passage whose text equals one of theirs: as a negative, each would contradict a

@@ -1,4 +1,4 @@
-"""Training the cross-encoder: by the listwise loss (001 eq. 4), or by binary cross-entropy of each pair.
+"""Training the cross-encoder: by the listwise loss (SimLM eq. 4), or by binary cross-entropy of each pair.
 
 Shape suffixes: B queries, K candidates of a query, column 0 its positive.
 """
@@ -35,7 +35,8 @@ LOSSES = {"listwise": listwise_loss, "bce": binary_cross_entropy}
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Which candidates a query has. `forward` > 0: so many are drawn and the hardest `negatives` of them trained on."""
+    """Which candidates a query has. `forward` > 0: this many are drawn and the hardest `negatives` of them trained
+    on."""
 
     negatives: int
     forward: int = 0
@@ -57,8 +58,8 @@ class RerankerLoss:
 
     `of_scores(scores_BK, candidate_BK)` is the loss of the queries of a part, a mean over them: `listwise_loss` or
     `binary_cross_entropy`. In training, `r_drop` > 0 reads every pair twice, with different dropout: the loss is the
-    mean of both losses plus `r_drop` times their `disagreement`. `pairs_at_once` > 0 bounds a part, which has one query
-    at least.
+    mean of both losses plus `r_drop` times their `disagreement`. `mini_batch_size` > 0 bounds a part, which has one
+    query at least.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class RerankerLoss:
         samplers: Mapping[str, GroupSampler],
         drawing: Drawing,
         r_drop: float,
-        pairs_at_once: int,
+        mini_batch_size: int,
         device: torch.device,
         of_scores: Callable[[Tensor, Tensor], Tensor] = listwise_loss,
     ) -> None:
@@ -77,7 +78,7 @@ class RerankerLoss:
         self._samplers = samplers
         self._drawing = drawing
         self._r_drop = r_drop
-        self._pairs_at_once = pairs_at_once
+        self._pairs_at_once = mini_batch_size
         self._device = device
         self._of_scores = of_scores
 
@@ -137,7 +138,7 @@ def train_reranker(
     config: GroupTrainingConfig,
     drawing: Drawing,
     r_drop: float,
-    pairs_at_once: int,
+    mini_batch_size: int,
     context: Context,
     loss_name: str = "listwise",
 ) -> list[CurveRow]:
@@ -150,7 +151,7 @@ def train_reranker(
     drawn = drawing.forward or drawing.negatives
     samplers = open_samplers(corpus, negatives, drawn, drawing.depth, config.seed, context)
     device = context.torch_device()
-    loss = RerankerLoss(model, texts, samplers, drawing, r_drop, pairs_at_once, device, LOSSES[loss_name])
+    loss = RerankerLoss(model, texts, samplers, drawing, r_drop, mini_batch_size, device, LOSSES[loss_name])
 
     def score(candidates: DevCandidates) -> NDArray[np.float32]:
         return score_by_reranker(model, candidates, texts, context)

@@ -74,12 +74,13 @@ class RetrieverLoss:
         self._sampler = sampler
         self._teacher = TeacherScores(teacher, sampler) if teacher else None
         self._config = config
-        self._widths = matryoshka_widths(config, encoder.width)
+        self._widths = matryoshka_dims(config, encoder.width)
         self._device = device
         self._unpadded = leaves_padding_out(encoder, config.padding, device)
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
-        """The groups of some examples, each seen so many times before; nothing here needs the model."""
+        """The groups of some examples, each with the number of times it was seen before; nothing here needs the
+        model."""
         groups = self._sampler.draw(examples_B, times_B)
         rows_M, places = np.unique(groups.rows_BK[groups.candidate_BK], return_inverse=True)
         places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
@@ -111,7 +112,7 @@ class RetrieverLoss:
 
         kinds = [BatchTexts(texts.lengths(), partial(self._encode, texts)) for texts in (drawn.queries, drawn.passages)]
         parts = make_parts(
-            kinds, self._config.texts_at_once, unpadded=self._unpadded, device=self._device, training=training
+            kinds, self._config.mini_batch_size, unpadded=self._unpadded, device=self._device, training=training
         )
         return parts, torch.zeros(count + len(drawn.passages), self._encoder.width, device=self._device), loss
 
@@ -119,7 +120,7 @@ class RetrieverLoss:
         return self._encoder(*texts.batch(rows, self._device), texts.role)
 
     def _loss(self, drawn: DrawnGroups) -> VectorLoss:
-        """The contrastive loss, or KL + alpha times it where there is a teacher (001 eq. 5)."""
+        """The contrastive loss, or KL + alpha times it where there is a teacher (SimLM eq. 5)."""
         config = self._config
         negative_BM, candidates_BK = self._tensor(drawn.negative_BM), self._tensor(drawn.places_BK)
         teacher_BK, known_BK = map(self._tensor, drawn.teacher_BK) if drawn.teacher_BK else (None, None)
@@ -151,11 +152,11 @@ class RetrieverLoss:
         return torch.from_numpy(array).to(self._device)
 
 
-def matryoshka_widths(config: RetrieverConfig, width: int) -> tuple[int, ...]:
+def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
     """The widths that vectors are cut to, below their own. Raises `InputError` for one that is above it."""
-    widths = read_widths(config.matryoshka_widths)
+    widths = read_widths(config.matryoshka_dims)
     if widths and widths[-1] > width:
-        raise InputError(f"matryoshka_widths {config.matryoshka_widths!r}: the encoder's vectors have width {width}")
+        raise InputError(f"matryoshka_dims {config.matryoshka_dims!r}: the encoder's vectors have width {width}")
     return tuple(narrow for narrow in widths if narrow < width)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 POSITIVES, NEGATIVES, RANDOM = 0, 1, 2
-"""Streams: what is drawn for one purpose tells nothing of what is drawn for another."""
+"""Streams: what is drawn for one purpose says nothing of what is drawn for another."""
 
 QUERIES_AT_ONCE = 4096
 LAST = np.uint64(2**64 - 1)

@@ -53,7 +53,7 @@ def strictly_falling(scores_QK: np.ndarray, length_Q: np.ndarray) -> np.ndarray:
     """Lowers every score that is not below the one before it to the next smaller float32, and no other score.
 
     `scores_QK` float32, finite and never rising in the first `length_Q[i]` columns of row i; what stands behind is
-    returned as it is. The whole numbers behind float32 values, with the sign applied to the magnitude, are in the
+    returned unchanged. The whole numbers behind float32 values, with the sign applied to the magnitude, are in the
     order of the values and without gaps, so it is a running minimum over whole numbers. Where a ranking ends at the
     lowest float32 the scores before it are raised instead.
     """
@@ -138,7 +138,7 @@ def read_run(path: Path) -> pd.DataFrame:
     twice for a query, or has a score that rises with the rank, which other tools would take for another ranking.
     """
     if not path.is_file():
-        raise InputError(f"{path} does not exist; `stillhouse retrieve` or `stillhouse lexical` writes run files")
+        raise InputError(f"{path} does not exist; `stillhouse retrieve` or `stillhouse bm25` writes run files")
     lines = _read_lines(path)
     bad = ~np.isfinite(lines["score"].to_numpy())
     if bad.any():

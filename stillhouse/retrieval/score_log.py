@@ -1,7 +1,7 @@
 """Scores that outlive a killed run: appended batch by batch to a file of the work folder, read back by the next run.
 
 The file is a row of blocks, each a header and its scores. A block that was not written to its end, as a kill leaves it,
-ends the file; so does one that is not what its digest says, which is told. It and what follows is computed again.
+ends the file; so does one that is not what its digest says, which is reported. It and what follows is computed again.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stillhouse import context
 from stillhouse.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
@@ -62,6 +64,22 @@ class Searcher:
             check_width(self._encoder, self._index)
             self._hybrid = self._open_hybrid() if hybrid else None
             self._held.refuse_changed()
+
+    @classmethod
+    def open(
+        cls,
+        corpus: str | PathLike[str],
+        retriever: str | PathLike[str],
+        index: str | PathLike[str],
+        hybrid: str | PathLike[str] | None = None,
+    ) -> Searcher:
+        """Opens folders that steps wrote; computes on `$STILLHOUSE_DEVICE`, without it on a GPU where there is one.
+
+        Raises `InputError` as above.
+        """
+        context.hush_libraries()
+        where = Context(work=context.work_root(), device=context.device(), quiet=True)
+        return cls(Path(corpus), Path(retriever), Path(index), where, hybrid=Path(hybrid) if hybrid else None)
 
     def _open_hybrid(self) -> HybridSearch | None:
         """The fusion with BM25; None where the retriever was found to rank best alone."""

@@ -23,13 +23,13 @@ class NegativesConfig:
 
     negatives_among: str = setting(
         "corpus",
-        "which passages may be negatives: corpus = all, as in 001; answers = those that answer another query of the "
+        "which passages may be negatives: corpus = all, as in SimLM; answers = those that answer another query of the "
         "same split, for a corpus whose splits divide its passages: others would be learned by heart as wrong; "
         "train_answers = that for train queries alone, so that choices on dev queries are made among all passages",
         choices=("corpus", "answers", "train_answers"),
     )
     without_answers: bool = setting(
-        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (001 Appendix B)"
+        False, "leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM Appendix B)"
     )
 
 
@@ -50,7 +50,7 @@ class EncodingConfig(InferenceConfig):
     cache_gib: float = setting(
         10.0,
         "passages' vectors are kept in the work area for later runs of the same model, those of all models together "
-        "in at most so many GiB; 0 = none are kept or used",
+        "in at most this many GiB; 0 = none are kept or used",
         minimum=0.0,
     )
 
@@ -61,32 +61,38 @@ class IndexConfig:
 
     kind: str = setting(
         "flat",
-        "flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; sq8 = one byte "
-        "a dimension, all compared",
-        choices=("flat", "hnsw", "ivfpq", "sq8"),
+        "flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8 = "
+        "clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared",
+        choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8"),
     )
-    width: int = setting(0, "keep the first so many dimensions (for a Matryoshka model); 0 = all", minimum=0)
-    hnsw_links: int = setting(32, "hnsw alone: links of a passage in the graph", minimum=2)
-    hnsw_build: int = setting(128, "hnsw alone: candidates that are looked at when a passage is linked", minimum=1)
-    hnsw_search: int = setting(
+    truncate_dim: int = setting(
+        0, "keep this many of the first dimensions (for a Matryoshka model); 0 = all", minimum=0
+    )
+    hnsw_m: int = setting(32, "hnsw alone: links of a passage in the graph", minimum=2)
+    hnsw_ef_construction: int = setting(
+        128, "hnsw alone: candidates that are looked at when a passage is linked", minimum=1
+    )
+    hnsw_ef_search: int = setting(
         256, "hnsw alone: candidates that a query keeps, at least as many as are asked for", minimum=1
     )
-    ivf_lists: int = setting(
+    ivf_nlist: int = setting(
         0,
-        "ivfpq alone: clusters; 0 = the square root of the passages times four, by 39 passages each at least",
+        "ivfpq and ivfsq8 alone: clusters; 0 = the square root of the passages times four, of 39 passages each at "
+        "least",
         minimum=0,
     )
-    ivf_probes: int = setting(32, "ivfpq alone: clusters that a query looks into", minimum=1)
-    pq_bytes: int = setting(
+    ivf_nprobe: int = setting(32, "ivfpq and ivfsq8 alone: clusters that a query looks into", minimum=1)
+    pq_m: int = setting(
         0, "ivfpq alone: bytes of a vector, a divisor of its width; 0 = one for four dimensions", minimum=0
     )
 
     def __post_init__(self) -> None:
         for field in fields(IndexConfig):
             own = field.name.split("_")[0]
-            kinds = {"hnsw": "hnsw", "ivf": "ivfpq", "pq": "ivfpq"}
-            if own in kinds and kinds[own] != self.kind and getattr(self, field.name) != field.default:
-                raise InputError(f"{field.name} is for kind {kinds[own]} alone and kind is {self.kind}; leave it out")
+            kinds = {"hnsw": ("hnsw",), "ivf": ("ivfpq", "ivfsq8"), "pq": ("ivfpq",)}.get(own, (self.kind,))
+            if self.kind not in kinds and getattr(self, field.name) != field.default:
+                names = " and ".join(kinds)
+                raise InputError(f"{field.name} is for kind {names} alone and kind is {self.kind}; leave it out")
 
 
 FORMS: Mapping[str, tuple[str, ...]] = {
@@ -94,8 +100,8 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "simlm_code": ("query_passage", "positive_query", "query_query", "positive_positive"),
     "plain": ("query_passage",),
 }
-"""The contrastive losses: which blocks of scores each takes its negatives from (`contrastive.BLOCKS`). 001 eq. 3, the
-code of its authors, and 003 eq. 10."""
+"""The contrastive losses: which blocks of scores each takes its negatives from (`contrastive.BLOCKS`). SimLM eq. 3, the
+code of its authors, and CDMAE eq. 10."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +109,10 @@ class DevRankingConfig:
     """Which dev queries are ranked to choose a model, and among how many candidates."""
 
     eval_queries: int = setting(
-        0, "measure on at most so many dev queries, a sample drawn from the seed; 0 = all", minimum=0
+        0, "measure on at most this many dev queries, a sample drawn from the seed; 0 = all", minimum=0
     )
     eval_depth: int = setting(
-        50, "candidates of a dev query that are ranked: the best so many of its negatives, and its positives", minimum=1
+        50, "candidates of a dev query that are ranked: its best negatives, this many, and its positives", minimum=1
     )
 
 
@@ -125,10 +131,10 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
         "is kept where no step ranks them better",
         choices=("loss", *RANKINGS),
     )
-    patience: int = setting(0, "stop after so many measurements in a row without a better one; 0 = never", minimum=0)
-    heldout_share: float = setting(
+    patience: int = setting(0, "stop after this many measurements in a row without a better one; 0 = never", minimum=0)
+    eval_share: float = setting(
         0.0,
-        "with heldout_every 0, measurements read at most this share of what the training reads, where a text that is "
+        "with eval_steps 0, measurements read at most this share of what the training reads, where a text that is "
         f"trained on counts {READS_OF_TRAINING} times: at {MOST} moments beside the start or, down to {FEWEST}, fewer, "
         f"then on fewer dev queries, and below {ENOUGH} of these at fewer moments again; 0 = {SHARE:g} where a ranking "
         "chooses, no limit where the loss does",
@@ -142,29 +148,29 @@ class RetrieverConfig(GroupTrainingConfig):
     """The bi-encoder's loss, and how a batch's texts are encoded for it."""
 
     temperature: float = setting(0.02, "scores are divided by it", minimum=1e-6)
-    alpha: float = setting(0.2, "weight of the contrastive loss beside the teacher's (001 eq. 5)", minimum=0)
+    alpha: float = setting(0.2, "weight of the contrastive loss beside the teacher's (SimLM eq. 5)", minimum=0)
     contrastive: str = setting(
         "simlm",
-        "where negatives come from: simlm = beside the query and beside its positive (001 eq. 3); simlm_code = as the "
-        "code of 001, queries and positives of the batch too; plain = beside the query alone (003 eq. 10)",
+        "where negatives come from: simlm = beside the query and beside its positive (SimLM eq. 3); simlm_code = as "
+        "the code of SimLM, queries and positives of the batch too; plain = beside the query alone (CDMAE eq. 10)",
         choices=tuple(FORMS),
     )
-    matryoshka_widths: str = setting(
+    matryoshka_dims: str = setting(
         "", "the loss is also that of vectors cut to these widths, as in 64+128; empty = of whole vectors alone"
     )
-    texts_at_once: int = setting(
+    mini_batch_size: int = setting(
         0,
         "queries or passages of a batch encoded together, texts of like length; 0 = all of them, or those of like "
         "length where that is faster",
         minimum=0,
     )
     gradient_cache: bool = setting(
-        False, "encode every text twice, so that a batch takes the memory of texts_at_once texts"
+        False, "encode every text twice, so that a batch takes the memory of mini_batch_size texts"
     )
 
     def __post_init__(self) -> None:
-        read_widths(self.matryoshka_widths)
-        require_parts(self.gradient_cache, self.texts_at_once)
+        read_widths(self.matryoshka_dims)
+        require_parts(self.gradient_cache, self.mini_batch_size)
 
 
 def read_alphas(text: str) -> tuple[float, ...]:
@@ -179,11 +185,11 @@ def read_alphas(text: str) -> tuple[float, ...]:
 
 
 def read_widths(text: str) -> tuple[int, ...]:
-    """The widths of `matryoshka_widths`, ascending. Raises `InputError` for anything else."""
+    """The widths of `matryoshka_dims`, ascending. Raises `InputError` for anything else."""
     words = re.split(r"[+\s]+", text.strip()) if text.strip() else []
     if not all(re.fullmatch(r"[1-9][0-9]{0,8}", word) for word in words):
-        raise InputError(f"matryoshka_widths must be whole numbers above 0 with + between them, not {text!r}")
+        raise InputError(f"matryoshka_dims must be whole numbers above 0 with + between them, not {text!r}")
     widths = tuple(int(word) for word in words)
     if list(widths) != sorted(set(widths)):
-        raise InputError(f"matryoshka_widths must ascend, each named once: {text!r}")
+        raise InputError(f"matryoshka_dims must ascend, each named once: {text!r}")
     return widths

@@ -51,7 +51,7 @@ def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
 
 
 def locate(name: str) -> str:
-    """The folder of a model given as a folder or as `package:NAME`; a hub name is given back as it is.
+    """The folder of a model given as a folder or as `package:NAME`; a hub name is given back unchanged.
 
     Raises `InputError` for a folder without a model and a package that is missing or carries none.
     """
@@ -113,8 +113,8 @@ def fetch(
 ) -> dict[str, object]:
     """Writes the starting model into `folder`, and returns facts about it.
 
-    Pooling and prompts are the model's where they are "own". With `layers` only the first so many Transformer layers
-    are kept. A language-model head comes along where the source has one (fact `lm_head` "trained"), else the
+    Pooling and prompts are the model's where they are "own". With `layers` only this many of the first Transformer
+    layers are kept. A language-model head comes along where the source has one (fact `lm_head` "trained"), else the
     encoder is written bare ("absent"). Two towers and bags of words (bow_mlp) come along whole. With the seed
     `random_from` the source gives its configuration and tokenizer alone, and a bare encoder's parameters are drawn from
     the seed. Raises `InputError` when the source cannot be read, and for settings that it has no use for.
@@ -188,7 +188,7 @@ def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> Non
 def _fetch_whole(
     source: Path, settings: EncoderSettings, folder: Path, random_from: int | None = None
 ) -> dict[str, object]:
-    """Writes an encoder's towers as they are; those of a bag of words drawn anew where there is a seed."""
+    """Writes an encoder's towers unchanged; those of a bag of words drawn anew where there is a seed."""
     torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
     changed = ("query_length", "passage_length", "query_prompt", "passage_prompt")
     encoder = BiEncoder.load(source, **{name: getattr(settings, name) for name in changed})

@@ -1,4 +1,4 @@
-"""A teacher's scores of positives and negatives: written by `score`, read by distillation.
+"""A teacher's scores of positives and negatives: written by `score-pairs`, read by distillation.
 
 Shapes: Q queries, D negatives' depth, P positives of a split, B examples, K candidates.
 """
@@ -58,7 +58,7 @@ def is_ahead(folder: Path) -> bool:
         return bool(json.loads((folder / CHOICE).read_text(encoding="utf-8"))["ahead"])
     except (OSError, ValueError, KeyError):
         raise InputError(
-            f"{folder} has no {CHOICE}: it is of an earlier version; run `stillhouse score` again"
+            f"{folder} has no {CHOICE}: it is of an earlier version; run `stillhouse score-pairs` again"
         ) from None
 
 
@@ -73,7 +73,7 @@ class TeacherScores:
         wanted = pd.MultiIndex.from_arrays([np.repeat(ids, np.diff(sampler.offsets)), sampler.positives])
         self._positive_scores_P = scores.reindex(wanted).to_numpy(dtype=np.float32)
         if np.isnan(self._positive_scores_P).any():
-            raise InputError("the teacher lacks scores of positives; run `stillhouse score` with these negatives")
+            raise InputError("the teacher lacks scores of positives; run `stillhouse score-pairs` with these negatives")
 
     def of(self, groups: Groups) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Scores float32 [B, K] and which candidates have one, [B, K]; the score elsewhere is 0."""

@@ -1,4 +1,5 @@
-"""What turns a text's tokens into one vector: a Transformer with a projection, or a bag of words (004 §4.1, §4.2).
+"""What turns a text's tokens into one vector: a Transformer with a projection, or a bag of words (Chang et al. §4.1,
+§4.2).
 
 Shape suffixes: B texts, L tokens, D width of the vectors.
 """
@@ -18,13 +19,13 @@ Role = Literal["query", "passage"]
 """What a text is to a bi-encoder."""
 
 BAG_WIDTH = 4096
-"""Width of the word embeddings of `BagOfWordsTower`. 004 §4.2 gives no widths but the size of the model, 128 M: this,
-BERT's vocabulary and two layers of width 512 make 127.4 M."""
+"""Width of the word embeddings of `BagOfWordsTower`. Chang et al. §4.2 gives no widths but the size of the model, 128
+M: this, BERT's vocabulary and two layers of width 512 make 127.4 M."""
 BAG_HIDDEN = 512
 
 
 class TransformerTower(nn.Module):
-    """Hidden states pooled, in float32, then a linear layer where there is one (004 §4.1)."""
+    """Hidden states pooled, in float32, then a linear layer where there is one (Chang et al. 2020 §4.1)."""
 
     def __init__(self, encoder: PreTrainedModel, pooling: str, projection: nn.Linear | None = None) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class TransformerTower(nn.Module):
 
 
 class BagOfWordsTower(nn.Module):
-    """BoW-MLP (004 §4.2): the mean of the words' embeddings through two linear layers with tanh between them.
+    """BoW-MLP (Chang et al. §4.2): the mean of the words' embeddings through two linear layers with tanh between them.
 
     The ids `added` around and between texts are no words ([UNK] is one); a text of nothing else is the zero bag.
     `width` is that of the vectors.

@@ -25,7 +25,7 @@ from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.embeddings import Embeddings
 from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
 from stillhouse.retrieval.gpu_search import blocks_of, gpu_search, on_gpu
-from stillhouse.retrieval.index_kinds import build, open_flat, write_built, write_flat
+from stillhouse.retrieval.index_kinds import CLUSTERED, build, open_flat, write_built, write_flat
 from stillhouse.retrieval.rankings import order_by_score
 from stillhouse.retrieval.settings import IndexConfig
 
@@ -60,7 +60,7 @@ class CutVectors:
 
 
 def cut(vectors_ND: NDArray[np.float32], width: int, normalize: bool) -> NDArray[np.float32]:
-    """The first `width` dimensions of vectors, made of length 1 again with `normalize`; whole vectors stay as they are.
+    """The first `width` dimensions of vectors, made of length 1 again with `normalize`; whole vectors stay unchanged.
 
     Raises `InputError` where there are fewer.
     """
@@ -185,7 +185,7 @@ class VectorIndex:
             return np.empty((0, self.width), np.float32)
         if self.kind == "flat":
             return np.array(self._vectors_ND[rows_P], dtype=np.float32)
-        if self.kind == "ivfpq":
+        if self.kind in CLUSTERED:
             self._index.make_direct_map()
         return np.asarray(self._index.reconstruct_batch(np.asarray(rows_P, dtype=np.int64)), dtype=np.float32)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
-from stillhouse.retrieval.settings import RANKINGS, DevRankingConfig, InferenceConfig, read_alphas
+from stillhouse.retrieval.settings import RANKINGS, DevRankingConfig, EncodingConfig, read_alphas
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(DevRankingConfig, InferenceConfig):
+class Config(DevRankingConfig, EncodingConfig):
     """Which averages are tried, and how dev queries choose among them."""
 
     alphas: str = setting(
@@ -33,13 +33,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     import torch
 
-    from stillhouse.corpus.store import Corpus, open_passage_texts
+    from stillhouse.corpus.store import Corpus
     from stillhouse.retrieval.averaging import averaged, rank_averages, refuse_unlike
     from stillhouse.retrieval.dev_ranking import DevCandidates, sample, signal
     from stillhouse.retrieval.encoder import BiEncoder
     from stillhouse.retrieval.groups import GroupSampler
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.tokenizer_files import copy_tokenizers
+    from stillhouse.steps.execute import code_digest
 
     # A start that was saved with its language-model head lacks BERT's pooler, which is drawn anew, as in a training.
     torch.manual_seed(config.seed)
@@ -49,11 +50,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     sampler = GroupSampler(corpus, negatives, "dev", 0, config.eval_depth, config.seed)
     dev = sample(len(sampler), config.eval_queries or len(sampler), config.seed)
     candidates = DevCandidates.of(sampler, dev, config.eval_depth)
-    texts = open_passage_texts(corpus, context.work, candidates.pairs()[1])
     # A model's own tensors change with every average that is loaded into it.
     trained = {name: value.clone() for name, value in encoder.state_dict().items()}
     ends = start.state_dict(), trained
-    figures = rank_averages(encoder, *ends, read_alphas(config.alphas), candidates, texts, context, config)
+    figures = rank_averages(
+        encoder, *ends, read_alphas(config.alphas), candidates, corpus, context, config, code_digest()
+    )
     main = RANKINGS[config.metric_for_best_model]
     best = max(figures, key=lambda alpha: (figures[alpha][main], alpha))
     encoder.load_state_dict(averaged(*ends, best))

@@ -63,8 +63,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     _refuse_unjudged(of_test, measures, inputs["corpus"])
     short = figures.cut_short(of_test, measures, corpus.passage_count)
     for measure, systems in short.items():
-        told = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
-        context.log(f"[evaluate] {measure} LOOKS DEEPER than these runs go, and counts the rest as not found: {told}")
+        shallow = ", ".join(f"{system} ({depth})" for system, depth in systems.items())
+        context.log(
+            f"[evaluate] {measure} LOOKS DEEPER than these runs go, and counts the rest as not found: {shallow}"
+        )
     # Where there are labelled queries, the figures are theirs; the synthetic ones then stand apart.
     test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)
     dev = of_dev[0] if of_dev else figures.Measured("dev", {}, {})

@@ -8,14 +8,15 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stillhouse import context as surroundings
+from stillhouse import context as run_context
 from stillhouse.artifacts import (
     MANIFEST,
     Manifest,
-    digest_files,
+    digest_file,
     digest_json,
     foreign_manifest,
     read_manifest,
@@ -26,7 +27,7 @@ from stillhouse.artifacts import (
 )
 from stillhouse.config import recorded
 from stillhouse.context import Context
-from stillhouse.errors import InputError, ValidationFailed, access_told
+from stillhouse.errors import InputError, ValidationFailed, access_errors
 from stillhouse.lock import only_process
 from stillhouse.monitoring.activity import doing, watched
 from stillhouse.monitoring.monitor import Monitor
@@ -46,6 +47,7 @@ def execute(
     inputs: Mapping[str, Path],
     outputs: Mapping[str, Path],
     note_seconds: Callable[[float], None] = lambda seconds: None,
+    shares: Path | None = None,
 ) -> Report:
     """Runs `step` from input folders to output folders.
 
@@ -53,13 +55,14 @@ def execute(
     be written, and `ValidationFailed` after the outputs were written when the step reports the fact `passed` as false.
     Progress that outlives a kill is kept in a work folder named by the digest of code, libraries, settings, inputs and
     what is computed on, and removed after success, or by a run of the step `DAYS` days later. While another process
-    does the same work it waits; while another writes to one of the outputs it raises `InputError`. Prometheus is told
+    does the same work it waits; while another writes to one of the outputs it raises `InputError`. Prometheus gets
     of it where the environment asks for that. While it works, the log is never silent for ten seconds. `note_seconds`
-    is called with the seconds that it took, unless an earlier run had done a part of the work.
+    is called with the seconds that it took, unless an earlier run had done a part of the work. `shares` is handed to
+    the step as `Context.shares`.
     """
-    quiet = surroundings.quiet() or surroundings.rank() > 0
-    with watch_step(step.name, surroundings.say) as under_watch, access_told(), watched(step.name, quiet):
-        under_watch.report = _execute(step, config, inputs, outputs, under_watch.monitor, note_seconds)
+    quiet = run_context.quiet() or run_context.rank() > 0
+    with watch_step(step.name, run_context.say) as under_watch, access_errors(), watched(step.name, quiet):
+        under_watch.report = _execute(step, config, inputs, outputs, under_watch.monitor, note_seconds, shares)
     return under_watch.report
 
 
@@ -70,26 +73,29 @@ def _execute(
     outputs: Mapping[str, Path],
     monitor: Monitor,
     note_seconds: Callable[[float], None],
+    shares: Path | None = None,
 ) -> Report:
     started = time.monotonic()
-    surroundings.hush_libraries()
+    run_context.hush_libraries()
     inputs = {name: Path(path) for name, path in inputs.items() if path}
     with doing("verifying the digests of what it reads"):
         manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
-    if surroundings.world_size() > 1 and not step.parallel:
+    if run_context.world_size() > 1 and not step.parallel:
         raise InputError(f"step '{step.name}' runs in one process; start it without torchrun")
     digests = {name: manifest.digest for name, manifest in manifests.items()}
     with doing("loading PyTorch"):
         machine = computed_on(config)
     context = Context(
-        work=surroundings.work_root() / work_name(step, config, digests, machine),
-        device=surroundings.device(),
-        quiet=surroundings.quiet() or surroundings.rank() > 0,
+        work=run_context.work_root() / work_name(step, config, digests, machine),
+        device=run_context.device(),
+        engine=run_context.engine(),
+        quiet=run_context.quiet() or run_context.rank() > 0,
         monitor=monitor,
+        shares=shares,
     )
-    if surroundings.rank() > 0:  # works with the first process, which alone writes
+    if run_context.rank() > 0:  # works with the first process, which alone writes
         context.work.mkdir(parents=True, exist_ok=True)
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
@@ -124,7 +130,7 @@ def work_name(step: Step, config: Any, digests: Mapping[str, str], machine: Sequ
     """The name of a step's work folder, the same for the same code, libraries, settings and inputs.
 
     `digests` are the inputs', and `machine` is what `computed_on` says. Of settings that are places the name has these
-    too, since nothing else tells two sources apart before they are read.
+    too, since nothing else distinguishes two sources before they are read.
     """
     made_of = [step.name, asdict(config), digests, code_digest(), software(), list(machine)]
     return f"{step.name}-{digest_json(made_of)[:20]}"
@@ -139,7 +145,7 @@ def computed_on(config: Any) -> tuple[str, ...]:
         return ()
     from stillhouse.training.precision import computed_in  # imports torch, as such a step does in any case
 
-    device = Context(surroundings.work_root(), surroundings.device()).torch_device()
+    device = Context(run_context.work_root(), run_context.device()).torch_device()
     # Not which GPU, nor how many threads: these show in last digits alone, and a retry is given the node that is free.
     # A training of days would begin anew for them. `auto` is in the settings; what it comes to here is not.
     return device.type, str(computed_in(config.precision, device))
@@ -210,10 +216,14 @@ def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> N
                 raise InputError(f"--{name} {path} and {as_flag(other)} {place} overlap; give each a folder of its own")
 
 
+@cache
 def code_digest() -> str:
-    """The digest of Stillhouse's own code, so that work begun by other code is not resumed."""
+    """The digest of Stillhouse's own code, so that work begun by other code is not resumed.
+
+    Computed once a process: this is the code that it has loaded, whatever becomes of the files later.
+    """
     package = Path(__file__).resolve().parent.parent
-    sources = {name: digest for name, digest in digest_files(package).items() if name.endswith(".py")}
+    sources = {path.relative_to(package).as_posix(): digest_file(path) for path in sorted(package.rglob("*.py"))}
     return digest_json(sources)
 
 

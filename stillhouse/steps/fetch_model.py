@@ -25,18 +25,18 @@ class Config:
     weights: str = setting(
         "own",
         "own = the model's; random = its configuration and tokenizer with parameters drawn from weights_seed, as a "
-        "model without pre-training begins (004 Table 3)",
+        "model without pre-training begins (Chang et al. 2020 Table 3)",
         choices=("own", "random"),
     )
     weights_seed: int = setting(42, "weights random alone: the seed of the parameters", minimum=0, maximum=2**63 - 1)
-    layers: int = setting(0, "keep only the first so many Transformer layers; 0 = all", minimum=0)
+    layers: int = setting(0, "keep only this many of the first Transformer layers; 0 = all", minimum=0)
     pooling: str = setting(
         "own",
         "how token states become a vector; own = the model's own, [CLS] if it says nothing",
         choices=("own", "cls", "mean"),
     )
-    query_length: int = setting(32, "tokens of a query, special tokens included (001 Table 13)", minimum=3)
-    passage_length: int = setting(144, "tokens of a passage, special tokens included (001 Table 13)", minimum=3)
+    query_length: int = setting(32, "tokens of a query, special tokens included (SimLM Table 13)", minimum=3)
+    passage_length: int = setting(144, "tokens of a passage, special tokens included (SimLM Table 13)", minimum=3)
     query_prompt: str = setting(
         OWN,
         "what stands before every query, as 'query: ' for E5, its last space included; own = the model's own, empty = "

@@ -34,9 +34,9 @@ line and nothing else.
 class Config(InferenceConfig):
     """Which model is asked what, and how its questions are filtered. The server's key is in $STILLHOUSE_CHAT_KEY."""
 
-    address: str = setting(
+    base_url: str = setting(
         "http://localhost:11434/v1",
-        "a server with OpenAI's chat API: requests go to ADDRESS/chat/completions; its key, where it wants one, comes "
+        "a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; its key, where it wants one, comes "
         "from the environment, $STILLHOUSE_CHAT_KEY",
         location=True,
     )
@@ -46,13 +46,13 @@ class Config(InferenceConfig):
         "what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; empty = the "
         "built-in prompt, for questions that somebody may type into a search engine",
     )
-    queries_per_passage: int = setting(3, "at most so many questions of a passage", minimum=1, maximum=100)
-    max_passages: int = setting(0, "ask about at most so many passages, a seeded sample; 0 = all", minimum=0)
+    queries_per_passage: int = setting(3, "at most this many questions of a passage", minimum=1, maximum=100)
+    max_passages: int = setting(0, "ask about at most this many passages, a seeded sample; 0 = all", minimum=0)
     temperature: float = setting(0.7, "how freely the model chooses words; 0 = always the likeliest", minimum=0)
     max_tokens: int = setting(
         512, "tokens that an answer may have; 0 = unsaid, for models that know no such setting", minimum=0
     )
-    at_once: int = setting(4, "requests side by side", minimum=1, maximum=256)
+    max_concurrency: int = setting(4, "requests side by side", minimum=1, maximum=256)
     timeout_s: float = setting(120.0, "seconds after which a request is given up", minimum=0.1, maximum=86_400)
     tries: int = setting(
         5,
@@ -63,12 +63,12 @@ class Config(InferenceConfig):
     seed: int = setting(42, "seed of the sample and, where the server takes one, of the model", minimum=0)
     round_trip_depth: int = setting(
         10,
-        "with bm25, or a retriever and its index: keep a question if its passage is among the first so many",
+        "with bm25, or a retriever and its index: keep a question if its passage is among this many of the first",
         minimum=1,
     )
 
     def __post_init__(self) -> None:
-        checked_address(self.address)
+        checked_address(self.base_url)
         if self.prompt and "{text}" not in self.prompt:
             raise InputError("prompt does not hold {text}, the place of the passage's text; put it in")
         if not is_unicode(self.prompt + self.model):
@@ -84,7 +84,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.round_trip import comes_back
 
     if not config.model.strip():
-        raise InputError(f"no model is named; give by --model the name that {config.address} has for it")
+        raise InputError(f"no model is named; give by --model the name that {config.base_url} has for it")
     if ("retriever" in inputs) != ("index" in inputs):
         raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
     corpus = Corpus.open(inputs["corpus"])
@@ -97,10 +97,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         max_tokens=config.max_tokens,
         seed=config.seed,
     )
-    server = ChatServer(config.address, timeout_s=config.timeout_s, tries=config.tries)
+    server = ChatServer(config.base_url, timeout_s=config.timeout_s, tries=config.tries)
     context.log(f"[generate-queries] {config.model} at {server.address} is asked about {len(rows):,} passages")
     with context.bar("asking", len(rows), "passage") as bar:
-        found = generate(corpus, rows, asking, server, config.at_once, bar.update)
+        found = generate(corpus, rows, asking, server, config.max_concurrency, bar.update)
     queries = found.queries
     kept_Q = np.ones(len(queries), dtype=np.bool_)
     filtered = bool({"bm25", "index"} & inputs.keys())
@@ -161,7 +161,7 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("retriever", "a bi-encoder that is to find a question's passage again", kind="model", optional=True),
         Port("index", "its index of the corpus", optional=True),
-        Port("bm25", "the BM25 index that `lexical` wrote, which may find the passage too", optional=True),
+        Port("bm25", "the BM25 index that `bm25` wrote, which may find the passage too", optional=True),
     ),
     outputs=(Port("queries", "the questions, which `ingest` takes"),),
     run=run,

@@ -66,7 +66,7 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
-        Port("bm25", "the BM25 index that `lexical` wrote"),
+        Port("bm25", "the BM25 index that `bm25` wrote"),
     ),
     outputs=(Port("hybrid", "the weights, with the BM25 index"),),
     run=run,

@@ -1,4 +1,4 @@
-"""Step `importance`: counts n-grams and scores every token by its average mutual information (003 eq. 7-8)."""
+"""Step `importance`: counts n-grams and scores every token by its average mutual information (CDMAE eq. 7-8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Config(CountingConfig):
 
     edges: str = setting(
         "equation",
-        "terms of 003 eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are left out",
+        "terms of CDMAE eq. 8 that do not exist at a passage's edges: equation = count as 0, present = are left out",
         choices=("equation", "present"),
     )
     definition: str = setting(
@@ -29,9 +29,9 @@ class Config(CountingConfig):
     min_count: int = setting(1, "n-grams of two and more that occur less often are dropped; their PMI is 0", minimum=1)
     own: bool = setting(True, "count these passages; false scores them by what --counts brings alone")
     picture_rate: float = setting(
-        0.5, "share of tokens masked in the picture of what gets masked (003's decoder)", minimum=0.01, maximum=0.99
+        0.5, "share of tokens masked in the picture of what gets masked (CDMAE's decoder)", minimum=0.01, maximum=0.99
     )
-    picture_noise: float = setting(1.0, "noise on AMI in the picture (003 Algorithm 1)", minimum=0)
+    picture_noise: float = setting(1.0, "noise on AMI in the picture (CDMAE Algorithm 1)", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -44,7 +44,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     source = Source.open(inputs["tokens"], read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer", ""))
     scoring = Scoring(config.definition, config.edges, config.min_count)
-    plan = Plan(config.window, config.unit, scoring, inputs.get("counts"), config.own)
+    # What shares bring are these passages' own counts.
+    own, others = (config.own, inputs.get("counts")) if context.shares is None else (False, context.shares)
+    plan = Plan(config.window, config.unit, scoring, others, own)
     memory = Memory(config.memory_mib << 20, min(8, os.cpu_count() or 1))
     done = write_importance(plan, source, outputs["importance"], context.work, memory)
     distinct = {f"distinct_{n}_grams": count for n, count in enumerate(done.saved.distinct, start=1)}
@@ -99,7 +101,7 @@ def _picture(config: Config, inputs: Paths, outputs: Paths) -> str:
 
 STEP = Step(
     "importance",
-    "counts n-grams and scores every token by its average mutual information (003 eq. 7-8)",
+    "counts n-grams and scores every token by its average mutual information (CDMAE eq. 7-8)",
     Config,
     inputs=(
         Port("tokens", "the token arrays"),

@@ -29,12 +29,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["retriever"])
-    normalize, width = encoder.settings.normalize, config.width or encoder.width
+    normalize, width = encoder.settings.normalize, config.truncate_dim or encoder.width
     refuse_width(width, encoder.width)
     shards = []
-    if "vectors" in inputs:
+    given = inputs.get("vectors") or context.shares
+    if given:
         made_from = read_manifest(inputs["corpus"], verify=False).digest
-        shards = find_shards(inputs["vectors"], made_from, model_key(encoder, config, context))
+        shards = find_shards(given, made_from, model_key(encoder, config, context))
     encoded = encode_corpus(encoder, corpus, context, config, code_digest(), shards)
     if rank() > 0:
         return Report("encoded its share")

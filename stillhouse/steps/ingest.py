@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.engine.choice import open_engine
 from stillhouse.errors import InputError
 from stillhouse.steps.spec import Paths, Port, Report, Step
 from stillhouse.versions.address import refuse_secret
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.sources.rows import Source
 
 # Spelled out and not imported, so that the command line need not load the readers; a test holds both together.
 FORMATS = (
@@ -34,6 +38,8 @@ ANSWER_KINDS = ("auto", "text", "regex")
 DPR_POSITIVES = ("all", "first")
 REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 QUERIES = ("auto", "source", "pairs")
+PART_BYTES = 1 << 26
+"""Bytes of a source that one process of an engine reads in a row: some 200,000 passages, a few seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +66,7 @@ class Config:
     columns: str = setting("", "tables: columns with unusual names, `passages.text=body queries.id=number` say")
     answer_kind: str = setting(
         "auto",
-        "what an answer is, where its source does not tell: a text, or a regular expression; `auto` takes CuratedTREC "
+        "what an answer is, where its source does not say: a text, or a regular expression; `auto` takes CuratedTREC "
         "of DPR alone for regular expressions",
         choices=ANSWER_KINDS,
     )
@@ -68,23 +74,25 @@ class Config:
         "all", "DPR: whether all positives of a question are relevant, or its first alone", choices=DPR_POSITIVES
     )
     reqa_split: str = setting(
-        "80/20", "ReQA: which of its divisions of the queries into train and test (004 §4.1)", choices=REQA_SPLITS
+        "80/20",
+        "ReQA: which of its divisions of the queries into train and test (Chang et al. 2020 §4.1)",
+        choices=REQA_SPLITS,
     )
     distractors: str = setting(
-        "", "another source, whose passages are added without its queries (004 Table 6)", location=True
+        "", "another source, whose passages are added without its queries (Chang et al. 2020 Table 6)", location=True
     )
-    max_distractors: int = setting(0, "at most so many distractors, a seeded sample; 0 takes all", minimum=0)
+    max_distractors: int = setting(0, "at most this many distractors, a seeded sample; 0 takes all", minimum=0)
     dev_fraction: float = setting(
         0.1, "the part of the train queries that becomes dev, where a source has no dev split", minimum=0, maximum=0.9
     )
     max_articles: int = setting(
         0,
-        "at most so many articles, a seeded sample for a trial; queries on others leave; 0 takes all",
+        "at most this many articles, a seeded sample for a trial; queries on others leave; 0 takes all",
         minimum=0,
     )
-    max_train_queries: int = setting(0, "at most so many train queries, a seeded sample; 0 takes all", minimum=0)
-    max_dev_queries: int = setting(0, "at most so many dev queries, a seeded sample; 0 takes all", minimum=0)
-    max_test_queries: int = setting(0, "at most so many test queries, a seeded sample; 0 takes all", minimum=0)
+    max_train_queries: int = setting(0, "at most this many train queries, a seeded sample; 0 takes all", minimum=0)
+    max_dev_queries: int = setting(0, "at most this many dev queries, a seeded sample; 0 takes all", minimum=0)
+    max_test_queries: int = setting(0, "at most this many test queries, a seeded sample; 0 takes all", minimum=0)
     queries: str = setting(
         "auto",
         "where train queries come from: `source`, its labelled ones; `pairs`, made of the corpus by the pair tasks, "
@@ -100,18 +108,16 @@ class Config:
     )
     pair_queries_per_article: int = setting(
         6,
-        "at most so many pair queries of an article, divided evenly among the tasks, at least one each; the "
+        "at most this many pair queries of an article, divided evenly among the tasks, at least one each; the "
         "max_*_queries hold for pair queries and for labelled ones apart",
         minimum=1,
     )
     max_pair_queries: int = setting(
-        50_000, "at most so many pair queries in all splits together, a seeded sample; 0 takes all", minimum=0
+        50_000, "at most this many pair queries in all splits together, a seeded sample; 0 takes all", minimum=0
     )
     pair_sentence_words: int = setting(6, "a sentence of fewer words makes no pair query", minimum=1)
-    pair_span_min_words: int = setting(6, "a span has at least so many words, and its passage twice as many", minimum=1)
-    pair_span_max_words: int = setting(
-        20, "a span has at most so many words; 20 English words are some 27 tokens", minimum=1
-    )
+    pair_span_min_words: int = setting(6, "the fewest words of a span; its passage has twice as many", minimum=1)
+    pair_span_max_words: int = setting(20, "the most words of a span; 20 English words are some 27 tokens", minimum=1)
     pair_language: str = setting("en", "the language whose rules split sentences, by its ISO 639-1 code")
     heldout_dev_articles: float = setting(
         0.1, "with pairs or generated queries, the part of the articles whose queries are dev", minimum=0, maximum=0.9
@@ -154,14 +160,15 @@ class Config:
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     """Raises `InputError` for a source that is missing, empty, damaged or of no known format."""
+    from stillhouse.corpus.cleaning_parts import Several
     from stillhouse.corpus.generated_queries import GeneratedQueries
     from stillhouse.corpus.ingestion import Choices, ingest_source
     from stillhouse.corpus.pair_queries import PairChoices, parse_tasks
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.corpus.sources.distractors import with_distractors
+    from stillhouse.corpus.sources.extra_test_queries import with_test_queries
     from stillhouse.corpus.sources.options import Options
     from stillhouse.corpus.sources.split_names import parse_splits, with_splits
-    from stillhouse.corpus.sources.test_queries import with_test_queries
 
     parse_tasks(config.pair_tasks)
     if "generated" in inputs and config.queries == "pairs":
@@ -207,7 +214,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         generated=GeneratedQueries(inputs["generated"]) if "generated" in inputs else None,
     )
     watch = partial(context.progress, what="reading", unit="row")
-    facts = ingest_source(source, choices, outputs["corpus"], watch) | versioned
+    with open_engine(context.engine) as engine:
+        several = None
+        if engine:
+            context.log(f"[ingest] {engine.sentence}{_divided(source)}")
+            bar = partial(context.progress_of, "reading", "part")
+            several = Several(engine.each, context.work, bar, PART_BYTES)
+        facts = ingest_source(source, choices, outputs["corpus"], watch, several) | versioned
 
     for reason, count in facts["rejected"].items():
         context.log(f"[ingest] rejected {count:,} × {reason}")
@@ -232,6 +245,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}
     metrics |= {f"queries_{split}": float(count) for split, count in facts["queries"].items()}
     return Report(summary, metrics | {"rejected": float(rejected)}, facts)
+
+
+def _divided(source: Source) -> str:
+    if source.parts:
+        return ""
+    return f"; a source of {source.format} with these settings is not divided, so that one process reads all of it"
 
 
 def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
@@ -273,7 +292,7 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
     if facts["verbatim"]:
         yield (
             "every article has one passage, so a query is a sentence of the very passage to be found: figures on such "
-            "queries tell of string matching above all"
+            "queries show string matching above all"
         )
 
 
@@ -291,4 +310,5 @@ STEP = Step(
     ),
     outputs=(Port("corpus", "the corpus folder"),),
     run=run,
+    divided=True,
 )

@@ -1,4 +1,5 @@
-"""Step `mine`: a retriever's best wrong passages become the next training's hard negatives (001 §3.2, retriever 2)."""
+"""Step `mine`: a retriever's best wrong passages become the next training's hard negatives (SimLM §3.2, retriever
+2)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,12 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(NegativesConfig, InferenceConfig):
     """How deep to mine, what to leave out, and what to mix in."""
 
-    negatives_depth: int = setting(200, "hard negatives of a query (001 Table 13; K2 and K3 of 003 §3.4)", minimum=1)
-    skip_best: int = setting(0, "leave out the best so many wrong passages: they may be right after all", minimum=0)
+    negatives_depth: int = setting(
+        200, "hard negatives of a query (SimLM Table 13; K2 and K3 of CDMAE §3.4)", minimum=1
+    )
+    range_min: int = setting(
+        0, "leave out this many of the best wrong passages: they may be right after all", minimum=0
+    )
     margin: str = setting(
         "none",
         "leave out a passage that the retriever scores above a limit, as likely right; with s the lowest score of the "
@@ -34,23 +39,23 @@ class Config(NegativesConfig, InferenceConfig):
     reranker_margin: float = setting(
         0.0, "with a filter_reranker: how far below its score of the positive its score of a negative must be"
     )
-    search_depth: int = setting(
+    range_max: int = setting(
         0,
         "passages searched for a query, at least negatives_depth; 0 = enough, or twice as deep where a margin or "
         "without_answers leaves out some",
         minimum=0,
     )
-    others_depth: int = setting(0, "mix in the best so many negatives of `others` of a query", minimum=0)
-    random_negatives: int = setting(0, "mix in so many random passages a query", minimum=0)
+    others_depth: int = setting(0, "mix in this many of the best negatives of `others` for each query", minimum=0)
+    random_negatives: int = setting(0, "mix in this many random passages a query", minimum=0)
     seed: int = setting(42, "seed of the random passages", minimum=0)
 
     def __post_init__(self) -> None:
         for name, kinds in (("absolute_margin", ("absolute", "both")), ("relative_margin", ("relative", "both"))):
             if self.margin not in kinds and getattr(self, name) != Config.__dataclass_fields__[name].default:
                 raise InputError(f"{name} has no effect with margin {self.margin}; set margin: {' or '.join(kinds)}")
-        if 0 < self.search_depth < self.negatives_depth:
+        if 0 < self.range_max < self.negatives_depth:
             raise InputError(
-                f"search_depth {self.search_depth} cannot give negatives_depth {self.negatives_depth}; raise it, or 0 "
+                f"range_max {self.range_max} cannot give negatives_depth {self.negatives_depth}; raise it, or 0 "
                 "searches as deep as it needs"
             )
 
@@ -90,7 +95,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             limits_Q[(asked.queries["split"] == "dev").to_numpy()] = np.inf
     accept = [] if limits_Q is None else [below(ranking.score, limits_Q)]
     own_QD, above = mining.ranked(
-        asked, ranking.search, config.negatives_depth, config.skip_best, limits_Q, config.search_depth
+        asked, ranking.search, config.negatives_depth, config.range_min, limits_Q, config.range_max
     )
     sources = [own_QD]
     if config.others_depth:

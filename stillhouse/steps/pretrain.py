@@ -23,13 +23,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.objective == NONE:
         facts = pass_on(inputs["init"], outputs["encoder"])
         write_curves(outputs["curves"], [])
-        return Report("no pre-training: the model passes as it is", facts=facts)
+        return Report("no pre-training: the model passes unchanged", facts=facts)
     done = pretrain(config, Folders(**inputs), context)
     done.save(outputs["encoder"])
     write_curves(outputs["curves"], done.rows)
     write_coverage(outputs["curves"], done.coverage)
     write_json(outputs["curves"] / "coverage_examples.json", done.coverage_examples)
-    first, best = done.rows[0], best_row(done.rows, config.stop_on)
+    first, best = done.rows[0], best_row(done.rows, config.metric_for_best_model)
     facts = {
         "lm_head": "trained" if done.head_trained else "absent",
         "masked_accuracy": round(done.accuracy.head, 4),

@@ -20,7 +20,7 @@ class Config(NegativesConfig):
         "lists of negatives (JSON lines), or DPR's biencoder-*.json",
         location=True,
     )
-    negatives_depth: int = setting(200, "hard negatives of a query, the first of its list (001 Table 13)", minimum=1)
+    negatives_depth: int = setting(200, "hard negatives of a query, the first of its list (SimLM Table 13)", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

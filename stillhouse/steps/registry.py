@@ -17,7 +17,7 @@ MODULES = (
     "count",
     "importance",
     "pretrain",
-    "lexical",
+    "bm25",
     "generate_queries",
     "read_negatives",
     "train_retriever",
@@ -27,12 +27,12 @@ MODULES = (
     "hybrid",
     "mine",
     "train_reranker",
-    "score",
+    "score_pairs",
     "retrieve",
     "rerank",
     "select_best",
     "evaluate",
-    "judge",
+    "compare_release",
 )
 
 

@@ -14,7 +14,7 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(InferenceConfig):
     """How deep to re-order."""
 
-    depth: int = setting(200, "re-order the best so many passages of a query (001 Table 13)", minimum=1)
+    depth: int = setting(200, "re-rank this many of the best passages of a query (SimLM Table 13)", minimum=1)
     dev_depth: int = setting(
         0, "the same for dev queries, which only choices are read from; 0 = as deep as the others", minimum=0
     )

@@ -17,7 +17,7 @@ class Config(InferenceConfig):
     depth: int = setting(200, "passages in the run of a query", minimum=1)
     latency_queries: int = setting(
         0,
-        "time so many test queries one by one; 0 = none, for a time differs from run to run and machine to machine",
+        "time this many test queries one by one; 0 = none, for a time differs from run to run and machine to machine",
         minimum=0,
     )
     system: str = setting("dense", "the name in the run file's last column")

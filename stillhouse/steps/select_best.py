@@ -16,9 +16,15 @@ class Config(InferenceConfig):
 
     standard_errors: float = setting(
         0.0,
-        "a later system replaces an earlier one where its mean RR@10 on the dev queries leads by more than so many "
+        "a later system replaces an earlier one where its mean on the dev queries leads by more than this many "
         "standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md)",
         minimum=0,
+    )
+    metric_for_best_model: str = setting(
+        "log_likelihood",
+        "what chooses: log_likelihood = how likely the scores make the right passages, which few dev queries show more "
+        "surely; rr10 = RR@10",
+        choices=("log_likelihood", "rr10"),
     )
     fusion: str = setting(
         "auto",
@@ -31,17 +37,21 @@ class Config(InferenceConfig):
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     import shutil
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from stillhouse.artifacts import MANIFEST
     from stillhouse.corpus.store import Corpus
     from stillhouse.errors import InputError
     from stillhouse.retrieval.bm25 import BM25
     from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
     from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.hybrid import Fusion, HybridIndex, write_hybrid
-    from stillhouse.retrieval.hybrid_choice import measure_rankings
+    from stillhouse.retrieval.hybrid import Candidates, Fusion, HybridIndex, fused_scores, write_hybrid
+    from stillhouse.retrieval.hybrid_choice import MeasuredRankings, measure_rankings
     from stillhouse.retrieval.judged_queries import JudgedQueries
+    from stillhouse.retrieval.likelihood import common_candidates, log_likelihoods
     from stillhouse.retrieval.vector_index import VectorIndex
-    from stillhouse.retrieval.winner import Contender, choose_winner, describe_winner
+    from stillhouse.retrieval.winner import METRICS, Contender, choose_winner, describe_winner
 
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(retrievers, indexes)
@@ -51,31 +61,48 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         raise InputError(
             f"{inputs['corpus']} has no judged dev queries to choose by; ingest with a dev_fraction above 0"
         )
-    contenders: dict[str, Contender] = {}
+    rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
+    hybrids = {name: HybridIndex(bm25, VectorIndex(indexes[name])) for name in retrievers}
     for name, folder in retrievers.items():
-        encoder, index = BiEncoder.load(folder), VectorIndex(indexes[name])
+        encoder, index = BiEncoder.load(folder), hybrids[name].index
         check_index(index, corpus)
-        vectors_QD = query_vectors(encoder, index, judged.texts, context, config)
+        vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
         gpu = searches_on_gpu(index, config.depth, context)
-        measured = measure_rankings(HybridIndex(bm25, index), judged, vectors_QD, config.depth, gpu=gpu)
-        alone = Contender(name, Fusion(depth=config.depth), measured.reciprocal_ranks["dense"])
-        contenders[alone.name] = alone
+        rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu)
+    rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
+    right_QU, judged_QU = judged.right(rows_QU), judged.judged(rows_QU)
+    bm25_QU = bm25.scores_of(judged.texts, rows_QU)
+    contenders: dict[str, Contender] = {}
+    for name, found in rankings.items():
+        dense_QU = hybrids[name].products(vectors[name], rows_QU)
+        systems = {"dense": (Fusion(depth=config.depth), dense_QU)}
         if config.fusion == "auto":
-            both = Contender(name, measured.fusion, measured.reciprocal_ranks["hybrid"])
-            contenders[both.name] = both
-    winner = choose_winner(contenders.values(), config.standard_errors)
+            both_QUF = np.stack([bm25_QU, dense_QU], axis=2)
+            # Fitted weights and convex combinations go by scores alone.
+            candidates = Candidates(rows_QU, both_QUF, np.zeros(both_QUF.shape, np.int32))
+            systems["hybrid"] = found.fusion, fused_scores(found.fusion, candidates)
+        for ranked, (fusion, scores_QU) in systems.items():
+            likely_Q = log_likelihoods(scores_QU, judged_QU, right_QU)
+            contender = Contender(name, fusion, found.reciprocal_ranks[ranked], likely_Q)
+            contenders[contender.name] = contender
+    figures = {
+        f"dev_{metric}": {name: float(contender.values(metric).mean()) for name, contender in contenders.items()}
+        for metric in METRICS
+    }
+    winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
     for port, folders in (("retriever", retrievers), ("index", indexes)):
         ignored = shutil.ignore_patterns(MANIFEST)
         shutil.copytree(folders[winner.retriever], outputs[port], ignore=ignored, dirs_exist_ok=True)
     write_hybrid(outputs["hybrid"], winner.fusion, bm25)
     return Report(
-        describe_winner(winner, contenders),
-        metrics={f"dev_rr10/{name}": contender.mean for name, contender in contenders.items()},
+        describe_winner(winner, contenders, config.metric_for_best_model),
+        metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
         facts={
             "winner": winner.name,
             "retriever": winner.retriever,
             "fusion": str(winner.fusion),
-            "dev_rr10": {name: contender.mean for name, contender in contenders.items()},
+            "chosen_by": config.metric_for_best_model,
+            **figures,
         },
     )
 
@@ -102,7 +129,7 @@ STEP = Step(
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("bm25", "the BM25 index that `lexical` wrote"),
+        Port("bm25", "the BM25 index that `bm25` wrote"),
         Port("candidates", "a bi-encoder; the first is what others have to be better than", kind="model", many=True),
         Port("indexes", "its index of the corpus, under the same name", many=True),
     ),

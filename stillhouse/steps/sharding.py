@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.errors import InputError
 
+DIVIDED: Mapping[str, str] = {"index": "encode", "importance": "count"}
+"""The steps whose work several machines may share, and the step that does the part of one of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """One of so many parts. Raises `InputError` for one beyond the last."""
+    """One of several parts. Raises `InputError` for one beyond the last."""
 
     shard: int = setting(1, "which of the shards, from 1", minimum=1)
     shards: int = setting(1, "how many parts the corpus is divided into", minimum=1)

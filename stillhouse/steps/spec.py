@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from stillhouse.context import Context
+from stillhouse.report import Report as Report
 
 T = TypeVar("T")
 Paths = Mapping[str, Path]
@@ -73,17 +74,6 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a step tells at its end: scalars for dashboards, facts for the manifests, one line for a person."""
-
-    summary: str
-    metrics: dict[str, float] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    html: str = ""
-    """File name, inside the first output, of a page that a person would open."""
-
-
-@dataclass(frozen=True)
 class Step:
     """A step: its name on the command line, one line of help, its settings, its folders and its function."""
 
@@ -95,6 +85,8 @@ class Step:
     run: Callable[[Any, Paths, Paths, Context], Report]
     parallel: bool = False
     """Whether several processes may work on it, started by torchrun."""
+    divided: bool = False
+    """Whether it divides its work among the processes of an engine (`stillhouse.engine`)."""
 
     @property
     def identifier(self) -> str:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from stillhouse.config import setting
 from stillhouse.context import Context
+from stillhouse.engine.choice import open_engine
 from stillhouse.errors import InputError
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 TEXTS_AT_ONCE = 2048
+
+
+ROWS = 1 << 17
+"""Passages that one process of an engine tokenizes in a row, those of a row group: half a minute of one processor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +24,7 @@ class Config:
     """Settings of `tokenize`."""
 
     max_length: int = setting(
-        144, "tokens of a passage that are kept, [CLS] and [SEP] included (001 Table 11)", minimum=3
+        144, "tokens of a passage that are kept, [CLS] and [SEP] included (SimLM Table 11)", minimum=3
     )
     language: str = setting("en", "ISO 639-1 code of the passages' language, by whose rules sentences are split")
 
@@ -26,6 +32,7 @@ class Config:
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.corpus.store import Corpus
     from stillhouse.pretraining.token_files import write_structure, write_tokens
+    from stillhouse.pretraining.token_parts import TokenSettings, blocks_of, copied, write_token_parts
     from stillhouse.pretraining.tokens import vocabulary_digest
     from stillhouse.retrieval.tokenizer_files import load_tokenizer
 
@@ -33,19 +40,25 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if not corpus.passage_count:
         raise InputError(f"{inputs['corpus']} has no passages; `stillhouse ingest` a source that has some")
     tokenizer = load_tokenizer(inputs["tokenizer"])
-    columns = ("title", "text", *(("passage_id",) if corpus.not_prose else ()))
-    parts = corpus.passage_blocks(*columns, rows=TEXTS_AT_ONCE)
-    total = math.ceil(corpus.passage_count / TEXTS_AT_ONCE)
-    bar = context.progress(parts, "tokenizing", unit="block", total=total)
-    counts = write_tokens(
-        outputs["tokens"],
-        bar,
-        tokenizer,
-        config.max_length,
-        config.language,
-        corpus.titles,
-        corpus.not_prose.keys(),
-    )
+    settings = TokenSettings(inputs["corpus"], inputs["tokenizer"], config.max_length, config.language)
+    with open_engine(context.engine) as engine:
+        if engine:
+            context.log(f"[tokenize] {engine.sentence}")
+            watch = partial(context.progress_of, "tokenizing", "part")
+            settings = copied(settings, context.work) if engine.elsewhere else settings
+            counts = write_token_parts(outputs["tokens"], settings, context.work, engine.each, ROWS, watch)
+        else:
+            total = math.ceil(corpus.passage_count / TEXTS_AT_ONCE)
+            bar = context.progress(blocks_of(corpus), "tokenizing", unit="block", total=total)
+            counts = write_tokens(
+                outputs["tokens"],
+                bar,
+                tokenizer,
+                config.max_length,
+                config.language,
+                corpus.titles,
+                corpus.not_prose.keys(),
+            )
     structure = write_structure(outputs["tokens"], corpus)
     facts = counts | structure | {"vocabulary": len(tokenizer), "tokenizer": vocabulary_digest(tokenizer)}
     summary = f"{counts['passages']} passages, {counts['tokens']} tokens, {counts['truncated']} passages cut"
@@ -63,4 +76,5 @@ STEP = Step(
     ),
     outputs=(Port("tokens", "the token arrays"),),
     run=run,
+    divided=True,
 )

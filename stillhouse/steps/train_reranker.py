@@ -1,4 +1,4 @@
-"""Step `train-reranker`: a cross-encoder, the teacher of the distilled retriever (001 §3.2)."""
+"""Step `train-reranker`: a cross-encoder, the teacher of the distilled retriever (SimLM §3.2)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(GroupTrainingConfig):
-    """How a query's candidates are drawn and compared; defaults are 001 Table 13 (re-ranker)."""
+    """How a query's candidates are drawn and compared; defaults are SimLM Table 13 (re-ranker)."""
 
     loss: str = setting(
         "listwise",
-        "listwise = the positive among its query's candidates (001 eq. 4); bce = binary cross-entropy of each pair by "
-        "itself, where a positive counts as often as its query has negatives",
+        "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair "
+        "by itself, where a positive counts as often as its query has negatives",
         choices=("listwise", "bce"),
     )
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
     negatives_per_query: int = setting(63, "negatives that a query is trained on each time it is seen", minimum=1)
-    negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
+    negatives_depth: int = setting(200, "draw them from this many of the best", minimum=1)
     forward_per_query: int = setting(
         0,
-        "draw so many negatives instead, and train on the negatives_per_query that the re-ranker, as it is by then, "
-        "scores highest (63 and 15 in the code of 001); 0 = off",
+        "draw this many negatives instead, and train on the negatives_per_query that the re-ranker, as it is by then, "
+        "scores highest (63 and 15 in the code of SimLM); 0 = off",
         minimum=0,
     )
     r_drop: float = setting(
         0.0, "weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off", minimum=0
     )
-    pairs_at_once: int = setting(
-        0, "back-propagate the queries of so many pairs at a time, to save memory; 0 = the whole batch", minimum=0
+    mini_batch_size: int = setting(
+        0, "back-propagate the queries of this many pairs at a time, to save memory; 0 = the whole batch", minimum=0
     )
     max_length: int = setting(192, "tokens of a query and its passage together", minimum=8)
-    layers: int = setting(0, "keep the first so many layers of the model it starts from; 0 = all of them", minimum=0)
+    layers: int = setting(
+        0, "keep this many of the first layers of the model it starts from; 0 = all of them", minimum=0
+    )
 
     def __post_init__(self) -> None:
         if self.loss == "bce" and self.r_drop:
@@ -68,7 +70,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         negatives=config.negatives_per_query, forward=config.forward_per_query, depth=config.negatives_depth
     )
     rows = train_reranker(
-        model, corpus, negatives, config, drawing, config.r_drop, config.pairs_at_once, context, config.loss
+        model, corpus, negatives, config, drawing, config.r_drop, config.mini_batch_size, context, config.loss
     )
     model.save(outputs["reranker"])
     write_curves(outputs["curves"], rows)
@@ -77,7 +79,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "train-reranker",
-    "trains a cross-encoder, by the listwise loss of 001 eq. 4 or by binary cross-entropy",
+    "trains a cross-encoder, by the listwise loss of SimLM eq. 4 or by binary cross-entropy",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),

@@ -12,10 +12,10 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(RetrieverConfig):
-    """The loss of 001 §3.2; defaults are 001 Table 13 (retrievers 1 and 2)."""
+    """The loss of SimLM §3.2; defaults are SimLM Table 13 (retrievers 1 and 2)."""
 
     negatives_per_query: int = setting(15, "hard negatives drawn for a query each time it is seen", minimum=0)
-    negatives_depth: int = setting(200, "draw them from the best so many", minimum=1)
+    negatives_depth: int = setting(200, "draw them from this many of the best", minimum=1)
     towers: str = setting(
         "as_is",
         "as_is = the encoder's own; shared = one for queries and passages, that of the passages; separate = one each, "
@@ -24,14 +24,14 @@ class Config(RetrieverConfig):
     )
     similarity: str = setting(
         "cosine",
-        "how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot = as they are, "
-        "with temperature 1 (003)",
+        "how vectors are compared: cosine = as of length 1, with a temperature of 0.01 to 0.05; dot = unchanged, "
+        "with temperature 1 (CDMAE)",
         choices=("cosine", "dot"),
     )
     weak_teacher: str = setting(
         "distil",
-        "a teacher that `score` found to rank the dev queries no better than its student: distil = learn from it all "
-        "the same; ignore = train without it; skip = keep the encoder as it is",
+        "a teacher that `score-pairs` found to rank the dev queries no better than its student: distil = learn from it "
+        "all the same; ignore = train without it; skip = keep the encoder unchanged",
         choices=("distil", "ignore", "skip"),
     )
 
@@ -52,12 +52,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.similarity == "dot" and config.temperature < 0.5:
         context.log(
             f"[train-retriever] similarity: dot with temperature {config.temperature:g} multiplies products of whole "
-            "vectors; 003 has temperature: 1"
+            "vectors; CDMAE has temperature: 1"
         )
     weak = "teacher" in inputs and config.weak_teacher != "distil" and not is_ahead(inputs["teacher"])
     skipped = weak and config.weak_teacher == "skip"
     if weak:
-        then = "the encoder is kept as it is" if skipped else "training goes on without it"
+        then = "the encoder is kept unchanged" if skipped else "training goes on without it"
         context.log(f"[train-retriever] the teacher ranks no better than its student: {then}")
     changes = {} if config.towers == "as_is" else {"towers": config.towers}
     corpus = Corpus.open(inputs["corpus"])
@@ -65,7 +65,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if skipped:
         encoder.save(outputs["retriever"])
         write_curves(outputs["curves"], [])
-        return Report("kept as it is: the teacher ranks no better than its student", facts={"distilled": False})
+        return Report("kept unchanged: the teacher ranks no better than its student", facts={"distilled": False})
     distilled = "teacher" in inputs and not weak
     encoder.settings = replace(encoder.settings, titles=corpus.titles)
     rows = train_retriever(

@@ -24,10 +24,10 @@ class Config:
     max_rejected_link_fraction: float = setting(
         1.0, "at most this part of the links was rejected", minimum=0, maximum=1
     )
-    min_passages: int = setting(1, "at least so many passages", minimum=0)
-    min_train_queries: int = setting(0, "at least so many train queries", minimum=0)
-    min_dev_queries: int = setting(0, "at least so many dev queries", minimum=0)
-    min_test_queries: int = setting(0, "at least so many test queries", minimum=0)
+    min_passages: int = setting(1, "at least this many passages", minimum=0)
+    min_train_queries: int = setting(0, "at least this many train queries", minimum=0)
+    min_dev_queries: int = setting(0, "at least this many dev queries", minimum=0)
+    min_test_queries: int = setting(0, "at least this many test queries", minimum=0)
     max_passage_words: int = setting(
         110, "a passage of more words counts as cut off by the model; 110 words are some 144 tokens", minimum=1
     )

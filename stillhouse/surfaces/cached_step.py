@@ -1,7 +1,8 @@
-"""A component's step through DVC's run cache: what was done anywhere is taken from there, what is done here goes there.
+"""A task's step through DVC's run cache: what was done anywhere is taken from there, what is done here goes there.
 
 A pod knows its settings and its inputs. Its stage of dvc.yaml, which the key of the run cache is made of, also has the
-name of the use and the paths of the graph, and the settings as the recipe words them: the pipeline tells the task.
+name of the use and the paths of the graph, and the settings as the recipe words them: the pipeline hands them to the
+task. A component by itself is of no stage, and computes.
 """
 
 from __future__ import annotations
@@ -12,18 +13,15 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from stillhouse.artifacts import read_manifest, whole_folders, write_json
 from stillhouse.config import build, field_types, recorded
 from stillhouse.context import say
 from stillhouse.errors import InputError
-from stillhouse.graph import Use, find_uses
+from stillhouse.graph import Use
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.execute import open_inputs, read_report, refuse_outputs, write_report
 from stillhouse.steps.spec import Report, Step
@@ -39,47 +37,28 @@ if TYPE_CHECKING:
 
 RUN_CACHE = "STILLHOUSE_RUN_CACHE"
 """Environment variable with a folder or the URL of a DVC remote; the run's parameter `run_cache` goes before it."""
-STAGE = "STILLHOUSE_STAGE"
-"""Environment variable with the stage of a task, as `stage_text` writes it."""
 COMMIT = re.compile("[0-9a-f]{40}")
 
 Folders = Mapping[str, Path]
-
-
-def stage_text(use: Use, section: Mapping[str, Any]) -> str:
-    """What a pipeline tells the task of a use: the use, and the recipe's section for it, word by word.
-
-    It is short, as it stands in the pipeline's object once a task: a use of the graph is told by its name alone.
-    """
-    known = find_uses().get(use.name) == use
-    told: Any = use.name if known else {name: value for name, value in asdict(use).items() if value}
-    content = {"use": told, "section": dict(section)}
-    # Not sorted: a use's inputs stand in the command of its stage in their order.
-    return yaml.safe_dump(content, default_flow_style=True, width=2**31, sort_keys=False).strip()
-
-
-def stage_told(text: str) -> tuple[Use, dict[str, Any]]:
-    """What `stage_text` says."""
-    content = yaml.safe_load(text)
-    told = content["use"]
-    return find_uses()[told] if isinstance(told, str) else Use(**told), content["section"]
+CachedUse = tuple[Use, Mapping[str, Any]]
+"""A use, and the recipe's section for it, word by word."""
 
 
 def through_run_cache(
-    step: Step, config: Any, inputs: Folders, outputs: Folders, compute: Callable[[], Report]
+    step: Step, config: Any, inputs: Folders, outputs: Folders, compute: Callable[[], Report], cached: CachedUse | None
 ) -> Report:
     """The report of a step whose outputs are restored, or computed by `compute` and saved for others.
 
-    Without a run cache, for a task that is no use of a graph, and for a step that reads what its settings
-    do not pin down, it is computed. Whatever is wrong with the run cache costs a line in the log and nothing more.
+    Without a run cache, without `cached`, and for a step that reads what its settings do not pin down, it is
+    computed. Whatever is wrong with the run cache costs a line in the log and nothing more.
     """
-    url, told = run_cache_asked(), os.environ.get(STAGE)
-    if not url or not told or not pinned_down(step, config):
+    url = run_cache_asked()
+    if not url or not cached or not pinned_down(step, config):
         return compute()
     # What does not answer may be at work there still, in a thread that was left to itself.
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
         try:
-            use, section = stage_told(told)
+            use, section = cached
             cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs)
         except Exception as error:  # as for an image without DVC
             say(f"[{step.name}] the run cache {url} cannot be used ({reason(error)}); it is done here")
@@ -185,11 +164,14 @@ def _facts(step: Step, config: Any, inputs: Folders, folders: Folders) -> dict[s
     """The facts of restored folders. Raises `InputError` where these are not what the step makes of its inputs here."""
     made_of = {name: manifest.digest for name, manifest in open_inputs(step, inputs).items()}
     facts: dict[str, Any] = {}
-    for folder in folders.values():
-        manifest = read_manifest(folder)
-        if (manifest.step, manifest.config, manifest.inputs) != (step.name, recorded(config), made_of):
+    made: dict[str, str] = {}
+    for port in step.outputs:
+        manifest = read_manifest(folders[port.name])
+        expected = made_of | {name: made[name] for name in port.beside}
+        if (manifest.step, manifest.config, manifest.inputs) != (step.name, recorded(config), expected):
             raise InputError(f"it was made by step '{manifest.step}' from other settings or inputs")
         facts = manifest.facts
+        made[port.name] = manifest.digest
     return facts
 
 

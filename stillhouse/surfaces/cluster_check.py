@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from stillhouse.cluster.admission import check
 from stillhouse.cluster.api import Api, connect
@@ -12,8 +14,20 @@ from stillhouse.cluster.wanted import read_wanted
 from stillhouse.errors import InputError
 from stillhouse.surfaces.component import watched_task
 from stillhouse.surfaces.pipeline_parameters import pipeline_parameters
+from stillhouse.surfaces.run_control import refuse_parameters
 from stillhouse.terminal import show
 from stillhouse.trainjob.settings import POD_NAMESPACE
+
+
+def refuse_run(pipeline: str, values: Mapping[str, Any]) -> None:
+    """Ends the process with the exit code of bad input for a parameter that is out of range, and as `refuse_missing`.
+
+    `values` are the task's arguments: the parameters, and as `wanted` what the run's pods ask for; nothing of the
+    latter where it runs on this machine.
+    """
+    refuse_parameters(pipeline, values, str(values.get("recipe", "")))
+    if values["wanted"]:
+        refuse_missing(values["wanted"])
 
 
 def refuse_missing(text: str) -> None:

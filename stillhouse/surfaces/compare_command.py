@@ -43,12 +43,12 @@ skipped when the same command is given again; a variant that fails is shown with
 
 examples:
   stillhouse compare --objectives none,mlm,simlm,bow --seeds 1,2,3 --recipe simlm --folder compare/objectives
-  stillhouse compare --objectives bow --vary pretraining.encoder_mask=0.15,0.3,0.45 --recipe simlm
+  stillhouse compare --objectives bow --vary pretraining.encoder_mlm_probability=0.15,0.3,0.45 --recipe simlm
   stillhouse compare --list
-  stillhouse compare --sweep 001-table7 --recipe simlm --source articles/
-  stillhouse compare --sweep 003-table2 --small      (every stage of a paper's table in few steps on the sample)
-  stillhouse compare --sweep 003-table2 --under bm25,mined
-  stillhouse compare --sweep 001-table7 --dvc        (in a workspace that git tracks: queues DVC experiments)"""
+  stillhouse compare --sweep simlm-table7 --recipe simlm --source articles/
+  stillhouse compare --sweep cdmae-table2 --small      (every stage of a paper's table in few steps on the sample)
+  stillhouse compare --sweep cdmae-table2 --under bm25,mined
+  stillhouse compare --sweep simlm-table7 --dvc        (in a workspace that git tracks: queues DVC experiments)"""
 
 
 def compare_parser() -> Parser:
@@ -82,14 +82,13 @@ def compare_parser() -> Parser:
     base.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
     base.add_argument("--small", action="store_true", help="few steps on the built-in sample, to try all stages")
     base.add_argument("--folder", metavar="FOLDER", type=output_folder, help="write there (default: compare/<sweep>)")
-    parser.add_argument_group("with DVC").add_argument(
+    with_dvc = parser.add_argument_group("with DVC")
+    with_dvc.add_argument(
         "--dvc",
         action="store_true",
         help="queue one DVC experiment a variant and seed in the workspace of --folder or here",
     )
-    parser.add_argument_group("with DVC").add_argument(
-        "--dry-run", action="store_true", help="with --dvc: print the commands and queue nothing"
-    )
+    with_dvc.add_argument("--dry-run", action="store_true", help="with --dvc: print the commands and queue nothing")
     parser.add_argument_group("with Kubeflow").add_argument(
         "--kubeflow",
         metavar="FILE",

@@ -43,8 +43,8 @@ def queue(plan: Plan, folder: Path, say: Callable[[str], None], *, dry_run: bool
             done = subprocess.run([_program(), *words[1:]], cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode:
                 reason = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()
-                told = next((line for line in reason if line.startswith("ERROR")), reason[-1]).removeprefix("ERROR: ")
-                raise InputError(f"dvc did not queue {words[5]}: {told}")
+                why = next((line for line in reason if line.startswith("ERROR")), reason[-1]).removeprefix("ERROR: ")
+                raise InputError(f"dvc did not queue {words[5]}: {why}")
     if not dry_run:
         say(
             f"queued {len(commands)} experiments in {folder}; `dvc queue start` runs them, `dvc exp show` compares them"

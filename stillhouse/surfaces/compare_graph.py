@@ -16,7 +16,7 @@ from stillhouse.surfaces.recipes import Recipe
 PRETRAINING = "pretraining"
 ENCODER = "pretraining/encoder"
 START = "fetch_model/encoder"
-REFERENCES = {"bm25": "lexical/run", "zero_shot": "zero_shot_run/run"}
+REFERENCES = {"bm25": "bm25/run", "zero_shot": "zero_shot_run/run"}
 UNPRETRAINED = "retriever_1_unpretrained"
 RERANKED = "reranked"
 EVALUATION = "evaluate"
@@ -55,7 +55,8 @@ def trained(uses: Iterable[Use]) -> list[str]:
 def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list[Use]:
     """The graph with other inputs, `use.port` -> `use/output` of an earlier use.
 
-    Raises `InputError` for an input that there is not, and for an output that is none of an earlier use or of its kind.
+    Raises `InputError` for an input that there is not, and for an output that no earlier use makes or that is of
+    another kind.
     """
     changed = list(graph)
     for key, source in inputs.items():

@@ -53,7 +53,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"{self.variant}, seed {self.seed}"
+        return run_name(self.variant, self.seed)
 
     @property
     def place(self) -> Path:
@@ -82,6 +82,11 @@ class Plan:
     reference: Job
     jobs: tuple[Job, ...]
     recipe: Recipe
+
+
+def run_name(variant: str, seed: int) -> str:
+    """What one run of a comparison is called."""
+    return f"{variant}, seed {seed}"
 
 
 def as_it_is(use: Use, config: Any) -> Any:
@@ -189,7 +194,7 @@ def _job(
 
 
 def evaluation_title(sweep: Sweep, variant: Variant, seed: int) -> str:
-    """The title of one run's evaluation, by which it can be told from all others of the sweep."""
+    """The title of one run's evaluation, by which it can be told apart from all others of the sweep."""
     return f"{sweep.title or sweep.name}: {variant.title}, seed {seed}"
 
 

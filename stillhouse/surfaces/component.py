@@ -9,18 +9,20 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from stillhouse import interrupt
 from stillhouse.config import build, field_types
 from stillhouse.context import say
-from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_told, is_full_disk
+from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
 from stillhouse.monitoring.watch import Watched, watch_task
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
-from stillhouse.steps.spec import Report, Step
-from stillhouse.surfaces.cached_step import through_run_cache
+from stillhouse.steps.sharding import DIVIDED
+from stillhouse.steps.spec import Paths, Report, Step
+from stillhouse.surfaces.cached_step import CachedUse, through_run_cache
 from stillhouse.surfaces.component_views import views_of, write_view
 from stillhouse.surfaces.held_folders import held_folders
 from stillhouse.surfaces.preflight_command import check_pod
@@ -30,6 +32,8 @@ from stillhouse.trainjob.settings import read_node_settings
 from stillhouse.versions.lineage import lineage
 
 METRICS = "metrics"
+SHARED_BY_HAND = ("vectors", "counts")
+"""Inputs by which a recipe itself hands a step what others made; such a step shares its work with no nodes."""
 
 
 class KubeflowArtifact(Protocol):
@@ -40,13 +44,13 @@ class KubeflowArtifact(Protocol):
 
 
 @contextmanager
-def told_in_a_sentence() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     """Ends the process as the command line does: bad input with its sentence and exit code, without a stack trace.
 
     So does a disk that is full, or a volume at its quota, which a person mends where the pod's placement is written.
     """
     try:
-        with interrupt.ends_soon(), access_told():
+        with interrupt.ends_soon(), access_errors():
             yield
     except KeyboardInterrupt:  # of a run on this machine
         raise SystemExit(interrupt.exit_code()) from None
@@ -64,8 +68,8 @@ def told_in_a_sentence() -> Iterator[None]:
 
 @contextmanager
 def watched_task(name: str) -> Iterator[Watched]:
-    """The same; and Prometheus is told how the task ended, where the environment asks for that."""
-    with told_in_a_sentence(), watch_task(name, say) as watched, access_told():
+    """The same; and Prometheus gets how the task ended, where the environment asks for that."""
+    with one_line_errors(), watch_task(name, say) as watched, access_errors():
         yield watched
 
 
@@ -76,37 +80,57 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     same artifact elsewhere. Figures are logged for Kubeflow and written to the
     metrics artifact as JSON.
 
-    A corpus that does not pass ends no task here: Kubeflow would throw away the page that says why. The pipeline's gate
-    stops the run, and every step that is given the verdict refuses to work.
+    A corpus that does not pass ends no task here: Kubeflow would throw away the page that says why. Every step that is
+    given the verdict refuses to work, and ends the run.
     """
     with watched_task(step_name) as watched:
         step = find_step(step_name)
         check_pod(step.parallel)
         settings = {name: values[name] for name in field_types(step.config)}
         config: Any = build(step.config, settings, f"component {step.identifier}")
-        inputs = given_folders(step, values)
         outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
-
-        def compute() -> Report:
-            nodes = read_node_settings(os.environ, sys.argv)
-            if nodes:
-                from stillhouse.trainjob.launch import execute_on_nodes
-
-                return execute_on_nodes(step, config, inputs, outputs, nodes)
-            number = processes_for(step)
-            if number > 1:
-                return execute_together(step, config, inputs, outputs, number)
-            return execute(step, config, inputs, outputs)
-
-        watched.told = True  # here, on a node, or by what takes it from the run cache; not of a pod that will not do
-        try:
-            report = through_run_cache(step, config, inputs, outputs, compute)
-        except ValidationFailed as failure:
-            assert failure.report is not None
-            warn(f"stillhouse: {failure}")
-            report = failure.report
-        watched.report = report
+        report = run_step(step, config, given_folders(step, values), outputs, watched, None)
         publish(step, report, outputs, values)
+
+
+def run_step(
+    step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Watched, cached: CachedUse | None, task: str = ""
+) -> Report:
+    """Runs a step in a pod, on as many processes or nodes as the pod says, unless the run cache has what it makes.
+
+    `cached` is the use and its section, for the run cache; `task` is the use's name where the pod runs several. A
+    corpus that does not pass has its report too, with the fact `passed` as false.
+    """
+
+    def compute() -> Report:
+        part = DIVIDED.get(step.name, "")
+        shared = (
+            read_node_settings(os.environ, part, sys.argv) if part and not set(SHARED_BY_HAND) & inputs.keys() else None
+        )
+        if shared:
+            from stillhouse.trainjob.shares import shared_work
+
+            with shared_work(step, config, inputs, replace(shared, task=task or shared.task)) as shares:
+                return execute(step, config, inputs, outputs, shares=shares)
+        nodes = read_node_settings(os.environ, step.name, sys.argv)
+        if nodes:
+            from stillhouse.trainjob.launch import execute_on_nodes
+
+            return execute_on_nodes(step, config, inputs, outputs, replace(nodes, task=task or nodes.task))
+        number = processes_for(step)
+        if number > 1:
+            return execute_together(step, config, inputs, outputs, number)
+        return execute(step, config, inputs, outputs)
+
+    watched.reported = True  # here, on a node, or by what takes it from the run cache; not of a pod that will not do
+    try:
+        report = through_run_cache(step, config, inputs, outputs, compute, cached)
+    except ValidationFailed as failure:
+        assert failure.report is not None
+        warn(f"stillhouse: {failure}")
+        report = failure.report
+    watched.report = report
+    return report
 
 
 def given_folders(step: Step, values: Mapping[str, Any]) -> dict[str, Path]:

@@ -125,7 +125,9 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     "pretrain": (CURVES,),
     "train-retriever": (CURVES,),
     "train-reranker": (CURVES,),
-    "score": (View("roc", "ClassificationMetrics", "how the scores tell positives from negatives", teacher_curve),),
+    "score-pairs": (
+        View("roc", "ClassificationMetrics", "how the scores tell positives from negatives", teacher_curve),
+    ),
 }
 """The views of each step that has any."""
 

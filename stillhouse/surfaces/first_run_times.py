@@ -58,7 +58,7 @@ def scale_of(corpus: Path, encoder: Path) -> Scale | None:
 
 
 def mean_tokens(words: Sequence[int], cut: int) -> float:
-    """The tokens of passages of so many words each, cut at `cut` tokens, on average."""
+    """The tokens of passages with these numbers of words, cut at `cut` tokens, on average."""
     return sum(min(count * TOKENS_A_WORD + 2, cut) for count in words) / len(words)
 
 
@@ -153,10 +153,11 @@ def _scored(*splits: str) -> Callable[[Any, Scale], float]:
 
 
 def _averages(config: Any, scale: Scale) -> float:
-    """The dev queries' candidates, once for each share."""
+    """The dev queries' candidates, once for each share; the vectors of both ends are known from their indexes."""
+    between = [alpha for alpha in read_alphas(config.alphas) if 0 < alpha < 1]
     dev = min(config.eval_queries or _asked(scale, "dev"), _asked(scale, "dev"))
     read = min(scale.passages, dev * config.eval_depth) * scale.tokens + dev * QUERY_TOKENS
-    return len(read_alphas(config.alphas)) * read
+    return len(between) * read
 
 
 TRAININGS: Mapping[str, Callable[[Scale], int]] = {
@@ -173,7 +174,7 @@ TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
     "train-retriever": _groups,
     "train-reranker": _pairs,
     "pretrain": _pretraining,
-    "score": _scored("train", "dev"),
+    "score-pairs": _scored("train", "dev"),
     "rerank": _scored("dev", "test"),
     "average": _averages,
     "hybrid": _queries("dev"),

@@ -38,7 +38,7 @@ def held_folders(holder: Path) -> dict[str, Path]:
     if (holder / MANIFEST).is_file():
         names = [str(name) for name in read_manifest(holder).facts.get(ORDER, names)]
     if not names:
-        raise InputError(f"{holder} holds no folder; give it one for each, named as it is to be called")
+        raise InputError(f"{holder} holds no folder; give it one for each, under its name")
     for name in names:
         if not NAME.fullmatch(name):
             raise InputError(f"{holder / name}: name it with letters, digits, _ and - alone, beginning with a letter")

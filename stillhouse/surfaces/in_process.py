@@ -64,7 +64,7 @@ def refuse_foreign_outputs(uses: Iterable[Use], root: Path) -> None:
 def up_to_date(use: Use, config: Any, root: Path) -> bool:
     """Whether the outputs of a use exist, whole, and were made from the inputs and settings of now.
 
-    Never true of a use that reads something outside the graph, since its settings do not tell what lies there.
+    Never true of a use that reads something outside the graph, since its settings do not say what lies there.
     """
     if location_fields(use.step):
         return False

@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.corpus.sources.built_in import SAMPLE
@@ -29,7 +30,7 @@ def new_parser() -> Parser:
         "examples:\n"
         "  stillhouse new trial --source sample\n"
         "  stillhouse new manuals --source ~/manuals\n"
-        "  stillhouse new msmarco --source ~/msmarco --recipe 001-msmarco\n"
+        "  stillhouse new msmarco --source ~/msmarco --recipe simlm-msmarco\n"
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && dvc repro\n\n"
         "Without --recipe it looks at the source: `labelled` where there are training questions, `unlabelled` where\n"
@@ -64,20 +65,29 @@ def positive(text: str) -> float:
 
 def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
-    recipe, own, time = arguments.recipe, NOTHING, ""
-    if not recipe or arguments.hours:
-        refuse_taken(arguments.folder)
-        look = first_look(arguments.source)
-        recipe = recipe or recipe_for(look)
-        own = NOTHING if arguments.recipe else fitted(recipe, look)
-        if look is not None:
-            show(describe(recipe, look))
-        own, time = timed(recipe, own, look, arguments.hours)
-    make_workspace(arguments.folder, arguments.source, recipe, own)
+    time = make(arguments.folder, arguments.source, arguments.recipe, arguments.hours)
     folder = shlex.quote(str(arguments.folder))
     show(f"made {folder}; the settings are in params.yaml there", *([time] if time else []), "Next:")
     show(f"    cd {folder} && dvc repro")
     return 0
+
+
+def make(folder: Path, source: str | None, recipe: str | None, hours: float | None) -> str:
+    """Makes the folder, shows what was seen of the source, and returns a line on the time that the run will take.
+
+    Raises `InputError` as `make_workspace` does, and for hours that do not suffice.
+    """
+    own, time = NOTHING, ""
+    if not recipe or hours:
+        refuse_taken(folder)
+        look = first_look(source)
+        own = NOTHING if recipe else fitted(recipe_for(look), look)
+        recipe = recipe or recipe_for(look)
+        if look is not None:
+            show(describe(recipe, look))
+        own, time = timed(recipe, own, look, hours)
+    make_workspace(folder, source, recipe, own)
+    return time
 
 
 def first_look(source: str | None) -> FirstLook | None:

@@ -32,7 +32,7 @@ def pipeline_parameters(command_line: Sequence[str]) -> dict[str, Any]:
 
 
 def accelerator_count(chosen: dict[str, Any], default: int) -> int:
-    """How many accelerators a pod of the run has. Raises `InputError` for a count that is none."""
+    """How many accelerators a pod of the run has. Raises `InputError` for an invalid count."""
     count = str(chosen.get(COUNT, default))
     if not count.isdecimal() or int(count) < 1:
         raise InputError(f"{COUNT} is {count!r}; give a whole number from 1")

@@ -28,7 +28,7 @@ examples:
 def main(argv: Sequence[str]) -> int:
     asked = read_requirements() or Requirements()
     parser = Parser("preflight", "Looks at shared memory, disk, driver and GPUs before a long step.", ABOUT)
-    parser.add_argument("--gpus", type=int, default=asked.gpus, metavar="N", help="at least so many GPUs")
+    parser.add_argument("--gpus", type=int, default=asked.gpus, metavar="N", help="at least this many GPUs")
     parser.add_argument(
         "--shared-memory", type=float, default=asked.shared_memory_gib, metavar="GIB", help="size of /dev/shm"
     )

@@ -19,14 +19,27 @@ Recipe = Mapping[str, Mapping[str, Any]]
 SHIPPED = Path(__file__).resolve().parent.parent / "recipes"
 
 
-def find_recipe(name: str) -> Path:
-    """The file of a recipe. A name without a suffix means a shipped one. Raises `InputError` when there is none."""
-    shipped = {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+def shipped_files(folder: Path) -> dict[str, Path]:
+    """The YAML files of a folder of the package, by name without suffix."""
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_file(name: str, folder: Path, what: str) -> Path:
+    """The file of a name: one that `folder` of the package holds, or a person's own, given by its path.
+
+    Raises `InputError` when there is none; `what` says in its sentence what is looked for.
+    """
+    shipped = shipped_files(folder)
     if name in shipped:
         return shipped[name]
     if Path(name).is_file():
         return Path(name)
-    raise InputError(f"there is no recipe {name!r}, neither a shipped one nor a file; {nearest(name, shipped)}")
+    raise InputError(f"there is no {what} {name!r}, neither a shipped one nor a file; {nearest(name, shipped)}")
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe. A name without a suffix means a shipped one. Raises `InputError` when there is none."""
+    return find_file(name, SHIPPED, "recipe")
 
 
 def load_recipe(path: Path) -> dict[str, dict[str, Any]]:
@@ -63,7 +76,7 @@ def location_fields(step: Step) -> list[str]:
 def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, dict[str, Any]]:
     """The recipe with its relative locations, usable from folder `start`, made usable from folder `target`.
 
-    A location that is no existing path (the name of a model on a hub, say) stays as it is.
+    A location that is no existing path (the name of a model on a hub, say) stays unchanged.
     """
     result = {name: dict(values) for name, values in recipe.items()}
     uses = known_uses(recipe)

@@ -8,8 +8,8 @@ from pathlib import Path
 from stillhouse.config import build, from_text
 from stillhouse.monitoring.activity import write_line
 from stillhouse.own_files import own_file, refuse_foreign_file
-from stillhouse.surfaces.judge_flags import REFUSED_CODE, add_judge_flags, judge_settings
 from stillhouse.surfaces.parser import Parser, output_file, output_folder, source_text
+from stillhouse.surfaces.release_rules import REFUSED_CODE, add_rule_flags, rule_settings
 from stillhouse.surfaces.step_command import add_context_flags, environment, flag_of
 from stillhouse.terminal import show
 
@@ -53,7 +53,7 @@ def refresh_parser() -> Parser:
     group.add_argument("--plan-only", action="store_true", help="say how far it would go, and stop there")
     group.add_argument("--again", action="store_true", help="try a corpus again whose challenger was refused")
     parser.add_argument("--report", metavar="FILE", type=output_file, help="write there how it ended, as JSON")
-    add_judge_flags(parser.add_argument_group("when a challenger is refused"))
+    add_rule_flags(parser.add_argument_group("when a challenger is refused"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
         branch=arguments.branch,
         source=source,
         thresholds=build(Thresholds, thresholds, "stillhouse refresh"),
-        judge=judge_settings(arguments),
+        rules=rule_settings(arguments),
         plan_only=arguments.plan_only,
         again=arguments.again,
     )

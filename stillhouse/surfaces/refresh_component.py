@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stillhouse.artifacts import write_whole
+from stillhouse.artifacts import write_whole, write_whole_json
 from stillhouse.refresh.parameters import read_parameters
 from stillhouse.refresh.plan import Rung
 from stillhouse.steps.execute import write_metrics
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces.component import watched_task
 from stillhouse.surfaces.preflight_command import check_pod
+from stillhouse.surfaces.task import refuse_failed_corpus
 from stillhouse.terminal import show
 from stillhouse.versions.lineage import lineage
 
@@ -30,9 +32,9 @@ MADE = {
     "champion_best_index": "champion_best/index",
     "champion_best_hybrid": "champion_best/hybrid",
     "champion_run": "champion_run/run",
-    "lexical_run": "lexical/run",
-    "lexical_negatives": "lexical/negatives",
-    "lexical_bm25": "lexical/bm25",
+    "bm25_run": "bm25/run",
+    "bm25_negatives": "bm25/negatives",
+    "bm25_bm25": "bm25/bm25",
     "negatives": "refreshed_negatives/negatives",
     "teacher": "refreshed_teacher/teacher",
     "challenger": "challenger/retriever",
@@ -50,6 +52,10 @@ MADE = {
 """Inputs of the promotion's component, and the use and output that each is."""
 
 
+ASKED = "asked.json"
+"""The parameters and the recipe, beside what the plan says."""
+
+
 def run_check(values: Mapping[str, Any]) -> None:
     """Refuses parameters that are out of range, and repositories, branches and revisions that cannot be read."""
     from stillhouse.refresh.on_cluster import look
@@ -60,16 +66,21 @@ def run_check(values: Mapping[str, Any]) -> None:
 
 def run_plan(values: Mapping[str, Any]) -> str:
     """Runs the plan's component and returns the rung."""
-    from stillhouse.refresh.on_cluster import plan_refresh, tell
+    from stillhouse.refresh.on_cluster import plan_refresh, write_summary
 
     with watched_task("plan"):
+        refuse_failed_corpus(Path(values["validation"].path))
         check_pod()
         outputs = {name: Path(values[name].path) for name in TAKEN}
-        planned = plan_refresh(read_parameters(values), values["recipe"], Path(values["corpus"].path), outputs)
+        parameters = read_parameters(values)
+        planned = plan_refresh(parameters, values["recipe"], Path(values["corpus"].path), outputs)
         for name, folder in outputs.items():
             if folder.is_dir():
                 values[name].metadata |= lineage(folder)
-        _show(tell(Path(values["refreshed"].path), planned), values)
+        refreshed = Path(values["refreshed"].path)
+        _show(write_summary(refreshed, planned), values)
+        # The promotion reads it here: as parameters of three more tasks it would be too much for the object of the run.
+        write_whole_json(refreshed / ASKED, {"parameters": asdict(parameters), "recipe": values["recipe"]})
         return str(planned.rung)
 
 
@@ -78,17 +89,20 @@ def run_release(values: Mapping[str, Any]) -> None:
 
     Prometheus hears of a release when it is out: between the verdict and that a push may fail, or another come first.
     """
-    from stillhouse.refresh.on_cluster import RECORD, Planned, release_refresh, tell
+    from stillhouse.refresh.on_cluster import RECORD, Planned, release_refresh, write_summary
     from stillhouse.versions.promotion import REFUSED
 
     with watched_task("promote") as watched:
         check_pod()
-        known = json.loads((Path(values["planned"].path) / RECORD).read_text(encoding="utf-8"))
+        known, asked = (
+            json.loads((Path(values["planned"].path) / name).read_text(encoding="utf-8")) for name in (RECORD, ASKED)
+        )
         planned = Planned(Rung(known["rung"]), known["champion"], known["reason"])
         made = {place: Path(values[port].path) for port, place in MADE.items() if values.get(port) is not None}
-        outcome = release_refresh(read_parameters(values), values["recipe"], planned.champion, made)
+        parameters = read_parameters(asked["parameters"])
+        outcome = release_refresh(parameters, asked["recipe"], planned.champion, made)
         watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
-        _show(tell(Path(values["refreshed"].path), planned, outcome), values)
+        _show(write_summary(Path(values["refreshed"].path), planned, outcome), values)
         accepted = float(outcome.kind != REFUSED)
         values["metrics"].log_metric("released", accepted)
         write_metrics(Path(values["metrics"].path), {"released": accepted})

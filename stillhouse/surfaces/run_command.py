@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from stillhouse.config import nearest
-from stillhouse.context import say
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, graph_of, needed
-from stillhouse.lock import only_process
-from stillhouse.monitoring.duration import in_words
-from stillhouse.surfaces.in_process import expected, refuse_foreign_outputs, run_uses
+from stillhouse.graph import ARTIFACTS, graph_of
 from stillhouse.surfaces.parser import Parser, output_folder, source_text
+from stillhouse.surfaces.recipe_run import chosen_uses, run_recipe
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
-from stillhouse.surfaces.run_times import estimate
 from stillhouse.surfaces.small import small
-from stillhouse.surfaces.step_command import add_context_flags, environment
+from stillhouse.surfaces.step_command import add_context_flags, add_engine_flag, environment
 
 EXAMPLES = """\
 examples:
   stillhouse run --recipe micro --folder try-micro
-  stillhouse run --recipe 001-msmarco --small --folder try-001     (every stage of a paper's recipe, on the sample)
-  stillhouse run --recipe 002-wikipedia --source articles/ --until pretraining --folder 002-wikipedia"""
+  stillhouse run --recipe simlm-msmarco --small --folder try-simlm     (every stage of a paper's recipe, on the sample)
+  stillhouse run --recipe bow-wikipedia --source articles/ --until pretraining --folder bow-wikipedia"""
 
 
 def run_parser() -> Parser:
@@ -44,7 +38,9 @@ def run_parser() -> Parser:
     parser.add_argument(
         "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write artifacts/ there (default: here)"
     )
-    add_context_flags(parser.add_argument_group("how it runs"))
+    group = parser.add_argument_group("how it runs")
+    add_context_flags(group)
+    add_engine_flag(group)
     return parser
 
 
@@ -61,17 +57,7 @@ def main(argv: Sequence[str]) -> int:
         for use in uses:
             if use.section == "ingest":
                 settings[use.name] = dataclasses.replace(settings[use.name], source=arguments.source)
-    names = [use.name for use in uses]
-    if arguments.until and arguments.until not in names:
-        raise InputError(f"--until {arguments.until}: no such use; {nearest(arguments.until, names)}")
-    chosen = needed(uses, [arguments.until]) if arguments.until else uses
-    root = arguments.folder / ARTIFACTS
-    refuse_foreign_outputs(chosen, root)
-    with only_process(root), environment(arguments, arguments.folder):
-        started = time.monotonic()
-        todo = expected(chosen, settings, root)
-        say(f"{len(todo)} of {len(chosen)} steps to do: {estimate(todo, settings, root)}")
-        reports = run_uses(chosen, settings, root, say)
-        skipped = sum(report is None for report in reports.values())
-        say(f"{len(chosen)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")
+    chosen = chosen_uses(uses, arguments.until)
+    with environment(arguments, arguments.folder):
+        run_recipe(chosen, settings, arguments.folder / ARTIFACTS)
     return 0

@@ -75,7 +75,7 @@ def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
 
 
 def scale_of_look(settings: Mapping[str, Any], look: FirstLook, weights: int) -> Scale:
-    """What sets the time of a run, as far as a first look and the settings of `ingest` tell."""
+    """What sets the time of a run, as far as a first look and the settings of `ingest` show."""
     tokens = mean_tokens(look.lengths, settings["fetch_model"].passage_length)
     return Scale(look.passages, _queries(settings["ingest"], look), tokens, weights)
 

@@ -1,9 +1,10 @@
 """The parameters that a person sets when a Kubeflow run is started: what each fills, and what it may be.
 
 A recipe is fixed when a pipeline is compiled. Its few settings that a person wants to change from run to run are listed
-here; their types, choices and ranges are those of the steps' own settings. They are checked twice by the same code:
-by `stillhouse pipeline submit` before anything is sent, and by the run's first task, for runs that the user interface
-or a schedule starts.
+here, those first that are changed most. Every other goes into one field as JSON, or is given as `--set` when a pipeline
+is compiled: with the parameters of the pods the form of `train` has a dozen fields. Types, choices and ranges are those
+of the steps' own settings. They are checked twice by the same code: by `stillhouse pipeline submit` before anything is
+sent, and by the run's first task, for runs that the user interface or a schedule starts.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any
 
 from stillhouse.config import check_value, field_types, nearest
 from stillhouse.errors import InputError
-from stillhouse.graph import USES, Use
+from stillhouse.graph import USES, Use, graph_of, known_uses
 from stillhouse.steps.registry import find_step
+from stillhouse.surfaces.recipe_settings import read_settings, with_sections
+from stillhouse.surfaces.recipes import Recipe, configs
 
 Pair = tuple[str, str]
 """A use of the graph and one of its settings."""
@@ -55,24 +58,30 @@ class RunParameter:
         return next(entry.default for entry in fields if entry.name == self.field)
 
 
-PRETRAINED, RETRIEVER = ("pretraining",), "train-retriever"
+RETRIEVER = "train-retriever"
 MAIN = "retriever_1"
 """The retriever whose settings are the defaults of what is asked for all of them, where a recipe has it."""
 COMMON: Mapping[str, RunParameter] = {
     "source": RunParameter(
-        "the corpus: a folder or file on the work volume, or `sample`", "ingest", "source", ("ingest",)
+        "the corpus: a folder or file on the work volume (/volume/…), or sample",
+        "ingest",
+        "source",
+        ("ingest",),
     ),
     "queries": RunParameter(
-        "train queries: source = labelled ones, pairs = made of the corpus, auto = pairs where there are none",
+        "questions to train on: source = labelled, pairs = made of the corpus, auto = made where none are",
         "ingest",
         "queries",
         ("ingest",),
     ),
     "test_queries": RunParameter(
-        "a folder with labelled test queries in BEIR layout", "ingest", "test_queries", ("ingest",)
+        "a folder with test questions in BEIR layout; empty: those of the corpus",
+        "ingest",
+        "test_queries",
+        ("ingest",),
     ),
     "model": RunParameter(
-        "the starting model: a name on the hub, a folder on the work volume, or package:NAME",
+        "the model to begin with: a name on the hub, a folder on the work volume, or package:NAME",
         "fetch-model",
         "model",
         ("fetch_model",),
@@ -92,27 +101,32 @@ def train_parameters(uses: Sequence[Use]) -> dict[str, RunParameter]:
         for name, parameter in COMMON.items()
     }
     found = common | {
-        "objective": RunParameter("the pre-training objective, as simlm or cdmae", "pretrain", "objective", PRETRAINED),
-        "pretraining_steps": RunParameter("steps of pre-training; 0 = by epochs", "pretrain", "max_steps", PRETRAINED),
-        "pretraining_learning_rate": RunParameter(
-            "peak learning rate of pre-training", "pretrain", "learning_rate", PRETRAINED
-        ),
         "learning_rate": RunParameter(
-            "peak learning rate of every retriever", RETRIEVER, "learning_rate", tuple(trained)
+            "the highest learning rate of every retriever", RETRIEVER, "learning_rate", tuple(trained)
         ),
         "training_steps": RunParameter(
-            "steps of every retriever; 0 = by epochs", RETRIEVER, "max_steps", tuple(trained)
+            "steps of training of every retriever; 0: the recipe's epochs",
+            RETRIEVER,
+            "max_steps",
+            tuple(trained),
         ),
         "seed": RunParameter(
-            "seed of every random choice", seeded[0].step_name, "seed", tuple(use.name for use in seeded)
+            "seed of every random choice",
+            seeded[0].step_name,
+            "seed",
+            tuple(use.name for use in seeded),
         ),
-        "measures": RunParameter("measures of the evaluation, spaces between", "evaluate", "measures", ("evaluate",)),
-        "title": RunParameter("title of the report", "evaluate", "title", ("evaluate",)),
     }
     kept = {name: tuple(use for use in parameter.uses if use in there) for name, parameter in found.items()}
     return {name: dataclasses.replace(found[name], uses=names) for name, names in kept.items() if names}
 
 
+SETTINGS = "settings"
+SETTINGS_HELP = (
+    "any other settings of the recipe, as JSON with the sections of params.yaml, which go before all fields: "
+    '{"retriever_1": {"epochs": 8}}'
+)
+"""The field of a whole run for what has no field of its own."""
 TRAIN: Mapping[str, RunParameter] = train_parameters(USES)
 TABLES: Mapping[str, Mapping[str, RunParameter]] = {"train": TRAIN, "compare-objectives": COMMON}
 """By the name of the pipeline, for the papers' run; a recipe with `stages` has more uses to fill, or fewer."""
@@ -141,21 +155,36 @@ def check_parameters(pipeline: str, values: Mapping[str, Any]) -> None:
         if name not in table:
             raise InputError(f"pipeline {pipeline}: there is no parameter {name!r}; {nearest(name, table)}")
         check_value(value, table[name].kind, table[name].rules, f"pipeline {pipeline}: {name}")
-        if name == "measures":
-            from stillhouse.evaluation.measures import parse_measures
-
-            parse_measures(value)
 
 
-def with_parameters(table: Mapping[str, RunParameter], settings: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Builds the settings of every use as a run with these parameters has them.
+def check_train(recipe: Recipe, where: str, values: Mapping[str, Any]) -> None:
+    """Refuses parameters of a whole run of `recipe`, `settings` among them, as the run's steps would.
+
+    Raises `InputError` for a value of the wrong type, outside its choices or range, or that does not go with others.
+    """
+    fields = {name: value for name, value in values.items() if name != SETTINGS}
+    check_parameters("train", fields)
+    sections = read_settings(str(values.get(SETTINGS, "")), recipe, where)
+    pairs = filled(train_parameters(graph_of(recipe, where)), configs(recipe, where))
+    uses = known_uses(recipe, where)
+    open_pairs = {
+        name: [(use, field) for use, field in filling if field not in sections.get(uses[use].section, {})]
+        for name, filling in pairs.items()
+    }
+    with_parameters(open_pairs, configs(with_sections(recipe, sections), where), fields)
+
+
+def with_parameters(
+    pairs: Mapping[str, Sequence[Pair]], settings: Mapping[str, Any], values: Mapping[str, Any]
+) -> None:
+    """Builds the settings of every use as a run has them whose parameters fill these `pairs`.
 
     Raises `InputError` for settings that do not go together.
     """
     changed: dict[str, dict[str, Any]] = {}
-    for name, pairs in filled(table, settings).items():
+    for name, filling in pairs.items():
         if name in values:
-            for use, field in pairs:
+            for use, field in filling:
                 changed.setdefault(use, {})[field] = values[name]
     for use, fields in changed.items():
         try:

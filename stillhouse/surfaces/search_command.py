@@ -98,9 +98,9 @@ def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
     from stillhouse.retrieval.search import Searcher
 
     stamps = FileStamps(context.work_root() / FILE, verify)
-    surroundings = context.Context(work=context.work_root(), device=context.device(), quiet=True)
+    run_context = context.Context(work=context.work_root(), device=context.device(), quiet=True)
     searcher = Searcher(
-        folders["corpus"], folders["retriever"], folders["index"], surroundings, stamps.digest, folders.get("hybrid")
+        folders["corpus"], folders["retriever"], folders["index"], run_context, stamps.digest, folders.get("hybrid")
     )
     stamps.save()
     return searcher

@@ -36,7 +36,7 @@ def processes_for(step: Step) -> int:
 
 
 def processes_asked() -> int:
-    """How many the environment says; 0 where it says nothing. Raises `InputError` for a number that is none."""
+    """How many the environment says; 0 where it says nothing. Raises `InputError` for an invalid number."""
     asked = os.environ.get(PROCESSES) or ""
     if asked and (not asked.isdecimal() or not int(asked)):
         raise InputError(f"${PROCESSES} is {asked!r}; give a whole number from 1")

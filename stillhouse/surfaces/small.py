@@ -1,7 +1,7 @@
 """A recipe's small twin: its stages, objectives and losses on the built-in sample, in a minute on two cores.
 
-A paper's recipe wants GPUs and its data. The twin tells beforehand that every stage of it runs: settings that say what
-is done stay as they are, those that say how much are capped, and models and data are those that the project carries.
+A paper's recipe wants GPUs and its data. The twin shows beforehand that every stage of it runs: settings that say what
+is done stay unchanged, those that say how much are capped, and models and data are those that the project carries.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from stillhouse.corpus.sources.options import Options
 from stillhouse.graph import Use
 
 CAPS: Mapping[str, float] = {
-    "accumulate": 2,
+    "gradient_accumulation_steps": 2,
     "batch_size": 8,
     "decoder_layers": 1,
     "dev_depth": 4,
     "epochs": 3,
     "forward_per_query": 3,
-    "heldout_limit": 32,
+    "max_eval_samples": 32,
     "last_step": 2,
     "max_length": 32,
     "max_passages": 20,
@@ -32,7 +32,7 @@ CAPS: Mapping[str, float] = {
     "passage_length": 32,
     "projection": 24,
     "query_length": 16,
-    "texts_at_once": 4,
+    "mini_batch_size": 4,
     "warmup_steps": 1,
 }
 """The most that a twin's settings of these names may be; 0, where it asks for everything, becomes the cap."""
@@ -43,7 +43,7 @@ ZERO_IS_NONE = (
     "negatives_per_query",
     "others_depth",
     "projection",
-    "texts_at_once",
+    "mini_batch_size",
     "warmup_steps",
 )
 """Settings whose 0 is no "everything" and stays."""
@@ -60,12 +60,12 @@ INSTEAD: Mapping[str, Mapping[str, Any]] = {
         "splits": "",
         **dataclasses.asdict(Options()),
     },
-    "lexical": {"without_answers": False},
+    "bm25": {"without_answers": False},
     "mine": {"without_answers": False},
     "evaluate": {"measures": "RR@10 nDCG@10 R@50"},
 }
 """What takes the place of a paper's models and data, and of what the sample lacks: answers. By use, else by step."""
-DEPTHS = {"rerank": 4, "score": 12}
+DEPTHS = {"rerank": 4, "score-pairs": 12}
 DEPTH = 60
 
 

@@ -25,7 +25,7 @@ from stillhouse.surfaces.run_progress import dvc_stage, position_in_dvc
 from stillhouse.surfaces.run_times import note_seconds
 
 DEVICES = ("auto", "cpu", "cuda")
-COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "quiet", "help")
+COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "engine", "quiet", "help")
 """Flags that every step has; no port and no setting may have such a name."""
 
 
@@ -72,7 +72,7 @@ def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
             if not equals or not folder or not NAME.fullmatch(name):
                 raise InputError(
                     f"{port.flag} {text}: write NAME=FOLDER, the name of letters, digits, _ and -, as "
-                    f"{port.flag} bm25=artifacts/lexical/{port.name}"
+                    f"{port.flag} bm25=artifacts/bm25/{port.name}"
                 )
             if f"{port.name}/{name}" in found:
                 raise InputError(f"{port.flag} {name} is given twice; give each folder a name of its own")
@@ -111,7 +111,7 @@ def step_parser(step: Step) -> Parser:
         group.add_argument(
             flag_of(field.name), dest=field.name, metavar=_metavar(kind), help=_literal(_describe(field)), **bare
         )
-    add_common_flags(parser)
+    add_common_flags(parser, step.divided)
     return parser
 
 
@@ -122,8 +122,8 @@ def own_first(config: type) -> list[dataclasses.Field[Any]]:
     return [by_name[name] for name in dict.fromkeys(order)]
 
 
-def add_common_flags(parser: Parser) -> None:
-    """Flags that every step has beside its own."""
+def add_common_flags(parser: Parser, divided: bool) -> None:
+    """Flags that every step has beside its own; one that is divided has that of the engine too."""
     group = parser.add_argument_group("how it runs")
     group.add_argument(
         "--params",
@@ -133,6 +133,17 @@ def add_common_flags(parser: Parser) -> None:
     group.add_argument("--metrics", metavar="FILE", type=output_file, help="write the step's figures there, as JSON")
     group.add_argument("--report", metavar="FILE", type=output_file, help="write its summary and figures there")
     add_context_flags(group)
+    if divided:
+        add_engine_flag(group)
+
+
+def add_engine_flag(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="what shares the reading and the tokens of a large corpus among processes: local (one process), ray, "
+        f"ray:N (N processes here) or ray://HOST:PORT (default: ${context.ENGINE} or local)",
+    )
 
 
 def add_context_flags(group: argparse._ActionsContainer) -> None:
@@ -155,7 +166,7 @@ def add_context_flags(group: argparse._ActionsContainer) -> None:
 def environment(arguments: argparse.Namespace, folder: Path | None = None) -> Iterator[None]:
     """Puts the context flags where `stillhouse.context` looks for them, for as long as the block runs.
 
-    A command that writes all it makes into one `folder` keeps unfinished work there, unless it is told where.
+    A command that writes all it makes into one `folder` keeps unfinished work there, unless it is given another place.
     """
     work = arguments.work
     if folder is not None and work is None and not os.environ.get(context.WORK_ROOT):
@@ -163,6 +174,7 @@ def environment(arguments: argparse.Namespace, folder: Path | None = None) -> It
     values = {
         context.WORK_ROOT: work,
         context.DEVICE: arguments.device,
+        context.ENGINE: getattr(arguments, "engine", None),
         context.QUIET: arguments.quiet or None,
     }
     chosen = {name: "1" if value is True else str(value) for name, value in values.items() if value is not None}

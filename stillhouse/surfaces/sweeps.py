@@ -11,7 +11,7 @@ from stillhouse.comparison.variants import NONE
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.surfaces.compare_plan import plans
-from stillhouse.surfaces.recipes import SHIPPED, Recipe, find_recipe, load_recipe
+from stillhouse.surfaces.recipes import SHIPPED, Recipe, find_file, find_recipe, load_recipe, shipped_files
 from stillhouse.yaml_file import parse_yaml
 
 SWEEPS = SHIPPED / "sweeps"
@@ -19,17 +19,12 @@ OBJECTIVE = "pretraining.objective"
 
 
 def shipped_sweeps() -> dict[str, Path]:
-    return {path.stem: path for path in sorted(SWEEPS.glob("*.yaml"))}
+    return shipped_files(SWEEPS)
 
 
 def find_sweep(name: str) -> Sweep:
     """A sweep by its name, a shipped one, or by its file. Raises `InputError` when there is none."""
-    shipped = shipped_sweeps()
-    if name in shipped:
-        return read_sweep(shipped[name])
-    if Path(name).is_file():
-        return read_sweep(Path(name))
-    raise InputError(f"there is no sweep {name!r}, neither a shipped one nor a file; {nearest(name, shipped)}")
+    return read_sweep(find_file(name, SWEEPS, "sweep"))
 
 
 def sweep_of_flags(objectives: str, vary: Sequence[str], name: str) -> Sweep:
@@ -44,7 +39,7 @@ def sweep_of_flags(objectives: str, vary: Sequence[str], name: str) -> Sweep:
         key, equals, values = text.partition("=")
         if not equals:
             raise InputError(
-                f"--vary {text}: write use.field=value,value, for instance pretraining.encoder_mask=0.15,0.3"
+                f"--vary {text}: write use.field=value,value, for instance pretraining.encoder_mlm_probability=0.15,0.3"
             )
         if key in grid:
             raise InputError(f"--vary names {key} twice; put all its values into one list")
@@ -111,7 +106,7 @@ def listing(recipe: Recipe, where: str) -> str:
             lines.append(f"    needs --with {word}=VALUE: {meaning}")
         own = find_recipe(sweep.recipe) if sweep.recipe else None
         if problem := problem_of(sweep, load_recipe(own) if own else recipe, str(own or where)):
-            lines.append(f"    cannot be run as it is: {problem}")
+            lines.append(f"    cannot be run yet: {problem}")
     return "\n".join(lines)
 
 

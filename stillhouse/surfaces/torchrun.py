@@ -1,7 +1,7 @@
 """torchrun whose exit code is that of its processes.
 
 torchrun itself ends with 1 whatever its processes ended with; here their exit code is handed on, so that bad input is
-told from a crash.
+distinguished from a crash.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def torchrun(words: Sequence[str]) -> int:
     except ChildFailedError as error:
         first = sorted(error.failures.values(), key=lambda failure: failure.timestamp)
         return exit_code([failure.exitcode for failure in first])
-    except SignalException as error:  # this machine is taken away; its processes were told too
+    except SignalException as error:  # this machine is taken away; its processes got the signal too
         return exit_code([-error.sigval])
     return 0
 
@@ -33,8 +33,8 @@ def exit_code(codes: Sequence[int]) -> int:
 
     A process that a signal ended has a negative one here, and 128 and the signal outside, as everywhere.
     """
-    told = [code for code in codes if code == InputError.exit_code]
-    code = (told or [*codes, CRASH])[0]
+    refused = [code for code in codes if code == InputError.exit_code]
+    code = (refused or [*codes, CRASH])[0]
     return code if code >= 0 else 128 - code
 
 

@@ -1,4 +1,4 @@
-"""`stillhouse zero-shot`: retrievers and BM25 on many corpora that none of them was trained on (003 Table 3)."""
+"""`stillhouse zero-shot`: retrievers and BM25 on many corpora that none of them was trained on (CDMAE Table 3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODELS = "models"
 PAGE = "zero_shot.html"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 CALLED_BY_KIND = ("retriever", "encoder")
-"""Output folders of steps, which tell what they hold and not which one it is; the folder above does."""
+"""Output folders of steps, which say what they hold and not which one it is; the folder above does."""
 
 EXAMPLES = """\
 Every folder is read as `stillhouse ingest` reads it (BEIR layout and others). What is done is skipped when the same
@@ -108,7 +108,7 @@ class Plan:
 def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
     """The plan of a command line and the system that the others are tested against.
 
-    Raises `InputError` for a number out of range, a folder, a name or a measure that is none.
+    Raises `InputError` for a number out of range, a folder, a name or a measure that does not exist.
     """
     for name, least in (("depth", 1), ("max_queries", 0), ("bootstrap_samples", 100), ("randomisation_samples", 100)):
         if getattr(arguments, name) < least:
@@ -202,7 +202,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         add(own, Use(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
         runs[corpus] = {}
         if not arguments.no_bm25:
-            add(own, Use(f"{corpus}/{BM25}", "lexical", read), depth=depth, negatives_depth=1)
+            add(own, Use(f"{corpus}/{BM25}", "bm25", read), depth=depth, negatives_depth=1)
             runs[corpus][BM25] = f"{corpus}/{BM25}/run"
         for name in names.values():
             index = f"{corpus}/{name}_index"

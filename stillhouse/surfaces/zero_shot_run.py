@@ -1,7 +1,7 @@
-"""The tasks of the Kubeflow pipeline `zero-shot`: a plan, a task for each corpus, and one page.
+"""The tasks of the Kubeflow pipeline `zero-shot`: a check of what was asked, then all corpora and one page.
 
-The work is that of `stillhouse zero-shot`, divided: each corpus is read, indexed and searched by one pod with all
-retrievers, so that it is read once, and a corpus that fails is shown with its reason while the others go on.
+The work is that of `stillhouse zero-shot`: each corpus is read, indexed and searched with all retrievers, by this pod
+or by one of its nodes, and a corpus that fails is shown with its reason while the others go on.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import argparse
 import json
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,22 @@ from stillhouse.config import build, field_types, recorded, setting
 from stillhouse.context import work_root
 from stillhouse.errors import InputError
 from stillhouse.markdown import as_text
+from stillhouse.steps.execute import write_metrics
 from stillhouse.surfaces.compare_run import Failure
-from stillhouse.surfaces.component import told_in_a_sentence
+from stillhouse.surfaces.component import one_line_errors
+from stillhouse.surfaces.held_folders import link_or_copy
 from stillhouse.surfaces.preflight_command import check_pod
+from stillhouse.surfaces.task import FOLDER
 from stillhouse.surfaces.zero_shot_command import Plan, checked_plan, run_plan, write_results, zero_shot_parser
 from stillhouse.terminal import show
+from stillhouse.trainjob.parts import Part
+from stillhouse.trainjob.settings import NodeSettings, read_node_settings
 from stillhouse.versions.address import redact
 
+NODES_OF = "zero-shot"
+"""What the pod's nodes are asked for by, where it has some."""
 HANDED = "handed.json"
-"""What a task says of its corpus: its name, the places of its runs, and why it failed if it did."""
+"""What is said of a corpus: its name, the places of its runs, and why it failed if it did."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,77 +111,103 @@ def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
     return zero_shot_parser().parse([*words, "--", *corpora])
 
 
-def plan_corpora(values: Mapping[str, Any]) -> list[str]:
-    """The folders to measure on. Ends the process when one does not exist or a setting is wrong."""
-    with told_in_a_sentence():
+def check_corpora(values: Mapping[str, Any]) -> None:
+    """Ends the process with the exit code of bad input when a corpus does not exist or a setting is wrong."""
+    with one_line_errors():
         config = config_of(values)
         checked_plan(arguments_of(config, config.corpus_list))
-        return config.corpus_list
 
 
-def measure_corpus(source: str, values: Mapping[str, Any], folder: str) -> None:
-    """Runs every retriever on one corpus and hands the corpus and its runs over in `folder`.
+def run_zero_shot(values: Mapping[str, Any]) -> None:
+    """Runs the component: measures every corpus, here or by the pod's nodes, and writes figures and page.
 
     What is done is kept on the work volume until all is, so that a task that was killed goes on from there.
     """
-    with told_in_a_sentence():
+    with one_line_errors():
         check_pod()
         config = config_of(values)
-        plan, _ = checked_plan(arguments_of(config, [source]))
-        asked = digest_json([source, config.retriever_list, recorded(config)])[:20]
-        work = work_root() / f"zero-shot-{asked}"
-        failures = run_plan(plan, work, config.max_rejected, show)
-        [(name, runs)] = plan.runs.items()
-        failure = failures.get(name)
-        reason = [failure.use, redact(failure.reason)] if failure else None
-        with whole_folder(Path(folder)) as out:
-            if failure is None:
-                for place in (f"{name}/ingest/corpus", *runs.values()):
-                    shutil.copytree(work / place, out / place, copy_function=_link_or_copy)
-            write_json(out / HANDED, {"name": name, "runs": dict(runs), "failure": reason})
+        asked = digest_json([str(values["run_id"]), asdict(config)])[:20]
+        root = work_root().absolute() / FOLDER / f"zero_shot-{asked}"
+        parts = {source: root / f"{number:04}" for number, source in enumerate(config.corpus_list, start=1)}
+        nodes = read_node_settings(os.environ, NODES_OF, sys.argv)
+        if nodes:
+            _by_nodes(config, parts, nodes)
+        for source, part in parts.items():
+            if not (part / HANDED).is_file():
+                measure_corpus(source, config, part)
+        names = ("zero_shot", "html", "summary")
+        figures = gather(config, list(parts.values()), *(values[name].path for name in names))
+        for name, value in figures.items():
+            values["metrics"].log_metric(name, value)
+        write_metrics(Path(values["metrics"].path), figures)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _by_nodes(config: Config, folders: Mapping[str, Path], nodes: NodeSettings) -> None:
+    """Has the nodes measure the corpora, each one at a time."""
+    from stillhouse.trainjob.shares import run_parts
+
+    settings = json.dumps(asdict(config))
+    parts = [
+        Part((settings, source, str(folder.absolute())), module="stillhouse.surfaces.zero_shot_run")
+        for source, folder in folders.items()
+    ]
+    run_parts("zero-shot", digest_json([settings, *map(str, folders.values())]), parts, nodes)
+
+
+def measure_corpus(source: str, config: Config, folder: Path) -> None:
+    """Runs every retriever on one corpus and puts the corpus and its runs into `folder`, or why it failed."""
+    plan, _ = checked_plan(arguments_of(config, [source]))
+    asked = digest_json([source, config.retriever_list, recorded(config)])[:20]
+    work = work_root() / f"zero-shot-{asked}"
+    failures = run_plan(plan, work, config.max_rejected, show)
+    [(name, runs)] = plan.runs.items()
+    failure = failures.get(name)
+    reason = [failure.use, redact(failure.reason)] if failure else None
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(folder) as out:
         if failure is None:
-            shutil.rmtree(work, ignore_errors=True)
+            for place in (f"{name}/ingest/corpus", *runs.values()):
+                shutil.copytree(work / place, out / place, copy_function=link_or_copy)
+        write_json(out / HANDED, {"name": name, "runs": dict(runs), "failure": reason})
+    if failure is None:
+        shutil.rmtree(work, ignore_errors=True)
 
 
-def gather(values: Mapping[str, Any], parts: Sequence[str], folder: str, page: str, summary: str) -> dict[str, float]:
-    """Measures all runs together; writes files to `folder`, the page and a summary, and returns the averages."""
-    with told_in_a_sentence():
-        config = config_of(values)
-        arguments = arguments_of(config, config.corpus_list)
-        runs: dict[str, dict[str, str]] = {}
-        failures: dict[str, Failure] = {}
-        with whole_folder(Path(folder)) as staging:
-            arguments.folder = staging
-            for part in sorted(map(Path, parts), key=_place_in(config.corpus_list)):
-                handed = json.loads((part / HANDED).read_text(encoding="utf-8"))
-                name = handed["name"]
-                # Joined to any root, an absolute path stays what it is.
-                runs[name] = {system: str((part / run).resolve()) for system, run in handed["runs"].items()}
-                if handed["failure"]:
-                    use, reason = handed["failure"]
-                    failures[name] = Failure(use, reason, bad_input=True)
-                else:
-                    target = staging / "artifacts" / name / "ingest" / "corpus"
-                    target.parent.mkdir(parents=True)
-                    target.symlink_to((part / name / "ingest" / "corpus").resolve())
-            plan = Plan([], {}, {}, runs)
-            baseline = config.baseline or plan.systems[0]
-            written = write_results(plan, arguments, baseline, failures, staging)
-            shutil.rmtree(staging / "artifacts", ignore_errors=True)  # links and no corpus
-            for name, failure in failures.items():
-                show(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
-            if written is None:
-                raise InputError("no corpus could be measured; the lines above say why")
-            write_whole(Path(page), written.read_bytes().decode())
-            averages = json.loads((staging / "metrics.json").read_text(encoding="utf-8"))["average"]
-            write_whole(Path(summary), _summary(averages, len(runs) - len(failures), failures))
-        return {f"{system}/{measure}": value for system, of in averages.items() for measure, value in of.items()}
+def gather(config: Config, parts: Sequence[Path], folder: str, page: str, summary: str) -> dict[str, float]:
+    """Measures all runs together; writes files to `folder`, the page and a summary, and returns the averages.
 
-
-def _place_in(corpora: Sequence[str]) -> Any:
-    """The order in which the corpora were named: tasks of a loop come in none."""
-    names = [Path(corpus).resolve().name for corpus in corpora]
-    return lambda part: names.index(json.loads((part / HANDED).read_text(encoding="utf-8"))["name"])
+    `parts` has what was handed over of every corpus, in the order in which they were named.
+    """
+    arguments = arguments_of(config, config.corpus_list)
+    runs: dict[str, dict[str, str]] = {}
+    failures: dict[str, Failure] = {}
+    with whole_folder(Path(folder)) as staging:
+        arguments.folder = staging
+        for part in parts:
+            handed = json.loads((part / HANDED).read_text(encoding="utf-8"))
+            name = handed["name"]
+            # Joined to any root, an absolute path stays what it is.
+            runs[name] = {system: str((part / run).resolve()) for system, run in handed["runs"].items()}
+            if handed["failure"]:
+                use, reason = handed["failure"]
+                failures[name] = Failure(use, reason, bad_input=True)
+            else:
+                target = staging / "artifacts" / name / "ingest" / "corpus"
+                target.parent.mkdir(parents=True)
+                target.symlink_to((part / name / "ingest" / "corpus").resolve())
+        plan = Plan([], {}, {}, runs)
+        baseline = config.baseline or plan.systems[0]
+        written = write_results(plan, arguments, baseline, failures, staging)
+        shutil.rmtree(staging / "artifacts", ignore_errors=True)  # links and no corpus
+        for name, failure in failures.items():
+            show(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
+        if written is None:
+            raise InputError("no corpus could be measured; the lines above say why")
+        write_whole(Path(page), written.read_bytes().decode())
+        averages = json.loads((staging / "metrics.json").read_text(encoding="utf-8"))["average"]
+        write_whole(Path(summary), _summary(averages, len(runs) - len(failures), failures))
+    return {f"{system}/{measure}": value for system, of in averages.items() for measure, value in of.items()}
 
 
 def _summary(averages: Mapping[str, Mapping[str, float]], corpora: int, failures: Mapping[str, Failure]) -> str:
@@ -184,15 +218,20 @@ def _summary(averages: Mapping[str, Mapping[str, float]], corpora: int, failures
         f"| {as_text(system)} | " + " | ".join(f"{of[name]:.3f}" for name in measures) + " |"
         for system, of in averages.items()
     ]
-    told = "\n{} failed at {}: {}"
+    line = "\n{} failed at {}: {}"
     lines += [
-        told.format(*map(as_text, (name, failure.use, redact(failure.reason)))) for name, failure in failures.items()
+        line.format(*map(as_text, (name, failure.use, redact(failure.reason)))) for name, failure in failures.items()
     ]
     return "\n".join(lines) + "\n"
 
 
-def _link_or_copy(file: str, target: str) -> None:
-    try:
-        os.link(file, target)
-    except OSError:
-        shutil.copyfile(file, target)
+def main(argv: Sequence[str]) -> int:
+    """One corpus on a node: the settings as JSON, the corpus, the folder to write."""
+    settings, source, folder = argv
+    with one_line_errors():
+        measure_corpus(source, build(Config, json.loads(settings), "pipeline zero-shot"), Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

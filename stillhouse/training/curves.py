@@ -35,7 +35,7 @@ class Watch:
     """What a training measures beside its held-out loss, and what it goes by.
 
     `measure()` gives the signals, in evaluation mode without gradients. The parameters of the best `stop_on` are kept.
-    With `patience` > 0 a training stops once so many rows in a row brought no better one.
+    With `patience` > 0 a training stops after this many rows in a row brought no better one.
     """
 
     measure: Callable[[], Mapping[str, float]] = dict
@@ -92,7 +92,7 @@ def write_curves(folder: Path, rows: list[CurveRow]) -> None:
 
 
 def write_coverage(folder: Path, coverage: Mapping[int, float]) -> None:
-    """Writes `coverage.csv`: the share of a passage's tokens among the top k of its vector (002 Figure 2)."""
+    """Writes `coverage.csv`: the share of a passage's tokens among the top k of its vector (BoW Figure 2)."""
     _write(folder / "coverage.csv", ["k", "coverage"], ([rank, f"{share:.6f}"] for rank, share in coverage.items()))
 
 

@@ -35,13 +35,13 @@ def can_end_in_first_token(model: PreTrainedModel) -> bool:
     """Prepares a model, with a head or without, for `model(..., first_token_alone=True)`, and says whether it could.
 
     Without a head, the states are [B, F, D] then, of which `states[:, 0]` are meant; heads that score texts read those
-    alone anyway. Without the option the model computes as before. Others than `MODEL_TYPES` stay as they are.
+    alone anyway. Without the option the model computes as before. Others than `MODEL_TYPES` stay unchanged.
     """
     if kind_of(model) not in MODEL_TYPES:
         return False
     base: Any = model.base_model
     last = (base.transformer if model.config.model_type == "distilbert" else base.encoder).layer[-1]
-    # A method of the instance, so that a copy of the model has its own, and files and names stay as they are.
+    # A method of the instance, so that a copy of the model has its own, and files and names stay unchanged.
     last.__dict__["forward"] = MethodType(_forward, last)
     return True
 

@@ -25,6 +25,7 @@ from torch import Tensor
 from stillhouse.context import world_size
 from stillhouse.training.batches import cheapest_parts, length_parts
 from stillhouse.training.processes import add_up, own_parts
+from stillhouse.training.random_state import seed_torch
 
 PART_COST = {"cpu": 128, "cuda": 4096}
 """The tokens that are computed in the time that one part more takes, whatever is in it."""
@@ -53,26 +54,26 @@ class Part:
     def vectors(self) -> Tensor:
         """The vectors [P, D], with the same dropout at every call where there is a seed."""
         if self.seed is not None:
-            torch.manual_seed(self.seed)
+            seed_torch(self.seed)
         return self.encode()
 
 
 def make_parts(
-    kinds: Sequence[BatchTexts], texts_at_once: int, *, unpadded: bool, device: torch.device, training: bool
+    kinds: Sequence[BatchTexts], mini_batch_size: int, *, unpadded: bool, device: torch.device, training: bool
 ) -> list[Part]:
     """The parts of a batch; the places of a kind's texts follow those of the kind before.
 
-    A part has at most `texts_at_once` texts of one kind, of like length. With 0, each process has one part of each
+    A part has at most `mini_batch_size` texts of one kind, of like length. With 0, each process has one part of each
     kind; a process alone has one too where no padding is computed (`unpadded`), else the parts that cost least.
     With `training` a part has its own dropout wherever other processes or sizes of parts could change it.
     """
-    several = texts_at_once > 0 or world_size() > 1
+    several = mini_batch_size > 0 or world_size() > 1
     cut = []
     first = 0
     for kind in kinds:
         count = len(kind.lengths)
         if several:
-            groups = length_parts(kind.lengths, texts_at_once or -(-count // world_size()))
+            groups = length_parts(kind.lengths, mini_batch_size or -(-count // world_size()))
         else:
             groups = [np.arange(count)] if unpadded else cheapest_parts(kind.lengths, PART_COST[device.type])
         cut += [(first + rows, partial(kind.encode, rows)) for rows in groups]

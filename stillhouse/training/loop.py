@@ -24,6 +24,7 @@ from stillhouse.training.linear_layers import fast_linear_layers
 from stillhouse.training.memory import freed_memory_kept
 from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
+from stillhouse.training.random_state import seed_torch
 from stillhouse.training.settings import TrainingConfig
 from stillhouse.training.unpadded import leaves_padding_out, without_padding
 from stillhouse.training.weight_decay import decay_groups
@@ -57,9 +58,9 @@ def train(
     optimizer = torch.optim.AdamW(decay_groups(model, config.weight_decay), lr=config.learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
-        lambda step: learning_rate_factor(step, steps, config.warmup_steps or math.ceil(config.warmup * steps)),
+        lambda step: learning_rate_factor(step, steps, config.warmup_steps or math.ceil(config.warmup_ratio * steps)),
     )
-    every = config.heldout_every or max(1, steps // 10)
+    every = config.eval_steps or max(1, steps // 10)
     last = min(steps, config.last_step or steps)
     if config.warmup_steps >= steps > 0:
         context.log(
@@ -69,7 +70,7 @@ def train(
 
     def measure(step: int) -> float:
         model.eval()
-        torch.manual_seed(config.seed)
+        seed_torch(config.seed)
         with doing("measuring the held-out loss"), torch.no_grad(), autocast(config.precision, device):
             loss = float(heldout_loss())
         model.train()
@@ -103,16 +104,17 @@ def train(
             best = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
         elif start:
             context.log(f"resumed after step {start} of {last}")
+        context.monitor.curve(rows, last)
         saved, pause = time.monotonic(), seconds_between_checkpoints(0.0)
         model.train()
         with context.bar("training", last, "step", done=start) as bar:
             for step in range(start, last):
-                torch.manual_seed(config.seed * 1_000_003 + step)
+                seed_torch(config.seed * 1_000_003 + step)
                 total = _back_propagate(batch_loss, step, config.precision, device)
                 add_up(total)
                 add_gradients(parameters)
-                # An infinite limit leaves gradients as they are and tells their norm all the same.
-                length = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf)
+                # An infinite limit leaves gradients unchanged and gives their norm all the same.
+                length = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm or math.inf)
                 # The only wait for the device in a step, when all of its work has been handed over.
                 loss, norm = torch.stack([total, length.to(total)]).tolist()
                 context.monitor.trained(loss, norm, float(schedule.get_last_lr()[0]), config.batch_size)
@@ -130,6 +132,7 @@ def train(
                     rows.append(CurveRow(step + 1, sum(losses) / len(losses), heldout, signals()))
                     losses = []
                     context.monitor.measured(heldout, rows[-1].signals)
+                    context.monitor.curve(rows, last)
                     shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
                     bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}", **shown)
                     if best_row(rows, watch.stop_on) is rows[-1]:
@@ -149,7 +152,7 @@ def train(
 
 
 def seconds_between_checkpoints(took: float) -> float:
-    """The seconds of training before the next checkpoint, when the last one took so many to write.
+    """The seconds of training before the next checkpoint, given the time that the last one took to write.
 
     One that takes longer than a second is written more seldom, to stay below 2 % of the time.
     """

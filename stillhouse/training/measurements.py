@@ -12,7 +12,7 @@ from dataclasses import dataclass
 READS_OF_TRAINING = 3
 """The texts that are read in the time in which one is trained on: a backward pass takes two forward passes."""
 MOST, FEWEST = 10, 5
-"""Measurements after the start. Fewer leave room for more queries, as long as there are so many to choose from."""
+"""Measurements after the start. Fewer leave room for more queries, as long as there are enough to choose from."""
 ENOUGH = 50
 """Queries below which moments are given up, down to the end alone, before more queries are: a few say nothing."""
 SHARE = 0.1
@@ -27,7 +27,7 @@ class Measurements:
     queries: int
 
     def count(self, steps: int) -> int:
-        """How many measurements a training of so many steps has, that of its start included."""
+        """How many measurements a training of this many steps has, that of its start included."""
         return 1 + -(-steps // self.every)
 
 

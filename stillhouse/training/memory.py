@@ -36,7 +36,7 @@ def freed_memory_kept() -> Iterator[None]:
 
 
 def _count(library: ctypes.CDLL, change: int) -> None:
-    """Takes note of a block that begins or ends; the first to begin and the last to end tell glibc."""
+    """Takes note of a block that begins or ends; the first to begin and the last to end call glibc."""
     global _blocks
     with _lock:
         before, _blocks = _blocks, _blocks + change

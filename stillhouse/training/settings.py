@@ -20,16 +20,16 @@ class TrainingConfig:
     max_steps: int = setting(0, "stop after this many steps; 0 = after the epochs", minimum=0)
     batch_size: int = setting(64, "training examples a step", minimum=1)
     learning_rate: float = setting(2e-5, "peak learning rate of AdamW", minimum=0)
-    warmup: float = setting(0.1, "fraction of the steps in which the learning rate rises", minimum=0, maximum=1)
-    warmup_steps: int = setting(0, "the same as a number of steps; 0 = as warmup says", minimum=0)
+    warmup_ratio: float = setting(0.1, "fraction of the steps in which the learning rate rises", minimum=0, maximum=1)
+    warmup_steps: int = setting(0, "the same as a number of steps; 0 = as warmup_ratio says", minimum=0)
     last_step: int = setting(
         0,
-        "stop after this step, on the schedule of them all, as 003 does at 80k of 20 epochs; 0 = go to the end",
+        "stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; 0 = go to the end",
         minimum=0,
     )
     weight_decay: float = setting(0.0, "weight decay of AdamW, which leaves out biases and layer norms", minimum=0)
-    clip: float = setting(1.0, "gradients are scaled down to this norm; 0 = never", minimum=0)
-    heldout_every: int = setting(0, "steps between two held-out losses; 0 = ten times a training", minimum=0)
+    max_grad_norm: float = setting(1.0, "gradients are scaled down to this norm; 0 = never", minimum=0)
+    eval_steps: int = setting(0, "steps between two held-out losses; 0 = ten times a training", minimum=0)
     precision: str = setting(
         "auto", "auto = bf16 where the processor or GPU is faster in it, else fp32", choices=("auto", "fp32", "bf16")
     )
@@ -42,7 +42,7 @@ class TrainingConfig:
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
 
-def require_parts(gradient_cache: bool, texts_at_once: int) -> None:
+def require_parts(gradient_cache: bool, mini_batch_size: int) -> None:
     """Raises `InputError` for gradient caching of a batch that is one part."""
-    if gradient_cache and not texts_at_once:
-        raise InputError("gradient_cache saves no memory without texts_at_once; set that, to 64 for instance")
+    if gradient_cache and not mini_batch_size:
+        raise InputError("gradient_cache saves no memory without mini_batch_size; set that, to 64 for instance")

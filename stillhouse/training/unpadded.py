@@ -27,7 +27,7 @@ from stillhouse.training.settings import PADDING
 IMPLEMENTATION = "stillhouse_unpadded"
 """What Transformers calls the attention of this file."""
 MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "modernbert", "roberta", "xlm-roberta")
-"""The models whose attention Transformers lets others compute, and whose positions can be told to them."""
+"""The models whose attention Transformers lets others compute, and whose positions can be given to them."""
 
 
 def kind_of(model: PreTrainedModel) -> str:
@@ -172,7 +172,7 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Attention within the texts of a row, [1, T, H, K], as Transformers asks for it.
 
-    With `sliding_window` a token attends to those fewer than so many places away (ModernBERT's local layers).
+    With `sliding_window` a token attends to those less than this many places away (ModernBERT's local layers).
     """
     if sliding_window is not None and max(row.lengths) > sliding_window:
         return _within_window(query_1HTK, key_1HTK, value_1HTK, row, scaling, dropout, sliding_window), None

@@ -14,7 +14,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
 
     Without are parameters whose name ends in `bias` and all of LayerNorm and RMSNorm modules, as in BERT (Devlin et al.
     2019, `exclude_from_weight_decay` of its `optimization.py`) and in the Trainer of transformers, with which the code
-    of 001 trains. Within a group parameters keep the model's order. A group may be empty.
+    of SimLM trains. Within a group parameters keep the model's order. A group may be empty.
     """
     of_norms = {
         id(parameter)

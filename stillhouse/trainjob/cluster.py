@@ -2,7 +2,7 @@
 
 An API server that restarts, is overloaded or has forgotten what it was asked about (410) is no reason to give up a
 training of days: the step's own timeout ends the asking. What it refuses for good (no right, a field that it does not
-take) is told with the remedy.
+take) is reported with the remedy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REQUEST_TIMEOUT = (10, 60)
 """Seconds to connect, and to wait for a part of an answer."""
 ASK_AGAIN = (408, 410, 425, 429)
 BRIEF_TIMEOUT, BRIEF_TRIES = (2, 4), 3
-"""The same for a pod that is told to end, and how many times in all it may get no answer: 20 of its 30 seconds."""
+"""The same for a pod that has to end, and how many times in all it may get no answer: 20 of its 30 seconds."""
 WORKFLOWS = ("argoproj.io", "v1alpha1", "workflows")
 """The kind by which Kubeflow Pipelines runs a pipeline: group, version and plural."""
 
@@ -129,14 +129,14 @@ class Cluster:
     def warnings(self, job: str) -> list[str]:
         """What Kubernetes warns of about the job, its parts and pods, with the remedy: no quota, no node, no image."""
         found = self._read(self._core.list_namespaced_event, self.namespace, field_selector="type=Warning")
-        told = []
+        reasons = []
         for event in json.loads(found or "{}").get("items", []):
             about = event.get("involvedObject", {})
             name = about.get("name", "")
             if name == job or name.startswith(f"{job}-"):
                 words = with_remedy(f"{event.get('reason')}: {event.get('message')}")
-                told.append(f"{about.get('kind')} {name}: {words}")
-        return list(dict.fromkeys(told))
+                reasons.append(f"{about.get('kind')} {name}: {words}")
+        return list(dict.fromkeys(reasons))
 
     def _read(self, call: Callable[..., Any], *given: Any, **more: Any) -> str | None:
         """The text of an answer as the API gives it; None for what is not there."""

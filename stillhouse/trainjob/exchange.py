@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from stillhouse.artifacts import read_manifest, whole_folder, whole_folders
 from stillhouse.context import work_root
 from stillhouse.errors import InputError
 from stillhouse.steps.spec import Report, Step
+from stillhouse.surfaces.held_folders import link_or_copy
 
 FOLDER = "trainjobs"
 FORGOTTEN_AFTER = 24 * 3600.0
@@ -27,6 +29,19 @@ FORGOTTEN_AFTER = 24 * 3600.0
 
 def exchange_root() -> Path:
     return work_root().absolute() / FOLDER
+
+
+class Handed(Protocol):
+    """The folder of any job: what `follow` asks of it."""
+
+    def done(self) -> bool:
+        """Whether all that the nodes write is there."""
+
+    def lost(self) -> bool:
+        """Whether it was there when the job ended well, and is so no more."""
+
+    def clear(self) -> None:
+        """Removes what a new job is not to find."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +62,7 @@ class Exchange:
 
     def put(self, inputs: Mapping[str, Path]) -> dict[str, Path]:
         """Copies the inputs, each whole or not at all; what an earlier try has copied is there already."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        os.utime(self.folder)
-        there = {name: self.folder / "inputs" / name for name in inputs}
-        for name, source in inputs.items():
-            if not there[name].is_dir():
-                with whole_folder(there[name]) as staging:
-                    shutil.copytree(source, staging, dirs_exist_ok=True)
+        there = put_inputs(self.folder, inputs)
         (self.folder / "outputs").mkdir(exist_ok=True)
         return there
 
@@ -105,6 +114,18 @@ class Exchange:
                 shutil.copytree(source, staging, dirs_exist_ok=True)
         shutil.rmtree(self.folder / "inputs", ignore_errors=True)
         return Report(f"done on {nodes} nodes", figures, facts)
+
+
+def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
+    """Puts inputs into the folder of a job, each whole or not at all: linked on one volume, else copied."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
+    there = {name: folder / "inputs" / name for name in inputs}
+    for name, source in inputs.items():
+        if not there[name].is_dir():
+            with whole_folder(there[name]) as staging:
+                shutil.copytree(source, staging, dirs_exist_ok=True, copy_function=link_or_copy)
+    return there
 
 
 def prune(keep: str, exists: Callable[[str], bool]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from stillhouse.errors import CrashElsewhere
 from stillhouse.trainjob.cluster import Cluster
-from stillhouse.trainjob.exchange import Exchange
+from stillhouse.trainjob.exchange import Handed
 from stillhouse.trainjob.logs import NodeLogs, container_state
 from stillhouse.trainjob.outcome import COMPLETE, FAILED, SUSPENDED, NodeEnd, failure, note_ends, state
 
@@ -25,7 +25,7 @@ Plain = dict[str, Any]
 Log = Callable[[str], None]
 
 
-def find_or_start(cluster: Cluster, job: Plain, exchange: Exchange, log: Log) -> None:
+def find_or_start(cluster: Cluster, job: Plain, exchange: Handed, log: Log) -> None:
     """Leaves a job of this name that runs, waits or has ended well. One that failed is deleted and started anew, and so
     is one that ended well but whose outputs were lost.
 
@@ -63,15 +63,15 @@ def sizes(job: Plain) -> str:
 
 
 @dataclass
-class Teller:
-    """Tells each change of a job once: its state, and while nodes are missing, what Kubernetes warns of."""
+class ChangeLog:
+    """Logs each change of a job once: its state, and while nodes are missing, what Kubernetes warns of."""
 
     cluster: Cluster
     log: Log
     nodes: int
     said: str = ""
 
-    def tell(self, name: str, job: Plain, pods: list[Plain]) -> bool:
+    def show(self, name: str, job: Plain, pods: list[Plain]) -> bool:
         """Whether there was a change."""
         begun = sum(1 for pod in pods if {"running", "terminated"} & container_state(pod).keys())
         line = f"TrainJob {name}: {state(job).lower()}, {begun} of {self.nodes} nodes have begun"
@@ -87,11 +87,11 @@ class Teller:
 
 
 def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
-    """Returns when the job has ended well, with all that its nodes said told.
+    """Returns when the job has ended well, with all that its nodes said shown.
 
     Raises `InputError` or `CrashElsewhere` for a job that failed, as its nodes did, or that was deleted.
     """
-    logs, teller, pause = NodeLogs(cluster, log), Teller(cluster, log, nodes), SHORTEST_PAUSE
+    logs, changes, pause = NodeLogs(cluster, log), ChangeLog(cluster, log, nodes), SHORTEST_PAUSE
     seen: dict[str, NodeEnd] = {}
     while True:
         job = cluster.find(name)
@@ -99,7 +99,7 @@ def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
             raise CrashElsewhere(f"TrainJob {name} was deleted while it ran; the retry starts it again")
         pods = cluster.pods(name)
         note_ends(seen, pods)
-        news = [teller.tell(name, job, pods), *(logs.show(pod) for pod in pods)]
+        news = [changes.show(name, job, pods), *(logs.show(pod) for pod in pods)]
         if state(job) == COMPLETE:
             return
         if state(job) == FAILED:

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from stillhouse.cluster.waiting import SENTENCE
+
 KEPT = 60
 """How many lines of a node are kept: a stack trace, and what torchrun writes after it."""
 ENDED = "node ended with exit code "
 """How the last line of a node that failed begins (`stillhouse.trainjob.node`)."""
-SENTENCE = "stillhouse: "
-"""How a line begins that says for a person why a process ended."""
 NO_SENTENCE = "this is a crash, not bad input"
 """How the sentence of a crash begins, whose reason stands above it."""
 ERROR = re.compile(r"(?:\[rank\d+\]:? ?)?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt)\b(?:: .*)?)")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stillhouse.cluster.api import connect
 from stillhouse.context import say
@@ -14,7 +14,7 @@ from stillhouse.steps.execute import open_inputs, refuse_mismatch, refuse_output
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.several_processes import step_words
 from stillhouse.trainjob.cluster import Cluster
-from stillhouse.trainjob.exchange import Exchange, exchange_root, prune
+from stillhouse.trainjob.exchange import Exchange, Handed, exchange_root, prune
 from stillhouse.trainjob.follow import find_or_start, follow
 from stillhouse.trainjob.manifest import job_name, train_job
 from stillhouse.trainjob.own_pod import describe
@@ -22,6 +22,9 @@ from stillhouse.trainjob.run_end import left_for_the_retry
 from stillhouse.trainjob.settings import POD, POD_NAMESPACE, NodeSettings
 
 NODE_PROGRAM = ("python3", "-m", "stillhouse.trainjob.node")
+
+
+H = TypeVar("H", bound=Handed)
 
 
 def execute_on_nodes(
@@ -44,25 +47,45 @@ def execute_on_nodes(
     manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
+
+    def command(exchange: Exchange) -> list[str]:
+        flags = step_words(step, config, exchange.put(inputs), exchange.outputs)
+        return [*NODE_PROGRAM, *flags, f"--metrics={exchange.metrics}"]
+
+    # Without what is computed on: a retry's pod may be on another machine than the first one's, as the nodes are.
+    work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
+    exchange = run_job(step.name, work, settings, lambda folder: Exchange(folder, step), command, cluster)
+    return exchange.collect(outputs, settings.nodes)
+
+
+def run_job(
+    step: str,
+    work: str,
+    settings: NodeSettings,
+    exchange_in: Callable[[Path], H],
+    command: Callable[[H], Sequence[str]],
+    cluster: Cluster | None = None,
+) -> H:
+    """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its exchange.
+
+    `work` names the work, `exchange_in` makes its exchange in a folder of the shared volume, and `command`, called when
+    a job may have to be started, says what each node runs. Raises as `execute_on_nodes` does.
+    """
     own, namespace = os.environ.get(POD, ""), os.environ.get(POD_NAMESPACE, "")
     if not own or not namespace:
         raise InputError(f"${POD} and ${POD_NAMESPACE} do not say which pod this is; compile the pipeline again")
     cluster = cluster or Cluster(connect("several nodes need"), namespace, say)
     log = cluster.log
     pod = describe(cluster.pod(own))
-    # Without what is computed on: a retry's pod may be on another machine than the first one's, as the nodes are.
-    work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
-    name = job_name(step.name, pod.run, settings.task, work)
-    exchange = Exchange(exchange_root() / name, step)
+    name = job_name(step, pod.run, settings.task, work)
+    exchange = exchange_in(exchange_root() / name)
     with left_for_the_retry(cluster, name, pod.owner):
         for gone in prune(name, lambda other: cluster.find(other) is not None):
             log(f"removed what {gone} had left: its run is deleted")
         if exchange.done():
             log(f"TrainJob {name}: an earlier try of this step has seen it done")
         else:
-            there = exchange.put(inputs)
-            flags = step_words(step, config, there, exchange.outputs)
-            command = [*NODE_PROGRAM, *flags, f"--metrics={exchange.metrics}"]
-            find_or_start(cluster, train_job(name, step.name, command, settings, pod, os.environ), exchange, log)
+            job = train_job(name, step, command(exchange), settings, pod, os.environ)
+            find_or_start(cluster, job, exchange, log)
             follow(cluster, name, settings.nodes, log)
-    return exchange.collect(outputs, settings.nodes)
+    return exchange

@@ -12,7 +12,7 @@ from stillhouse.trainjob.last_words import Said
 from stillhouse.trainjob.manifest import NODE
 
 MARGIN = 30
-"""Seconds that are read again, as clocks differ; the times of the lines tell which of them are new."""
+"""Seconds that are read again, as clocks differ; the times of the lines show which of them are new."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 Plain = dict[str, Any]
@@ -38,7 +38,7 @@ class NodeLogs:
     """Reads the logs of a job's pods, from where it last was. `said` keeps the last lines by the names of the pods."""
 
     cluster: Cluster
-    tell: Callable[[str], None]
+    show_line: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     said: dict[str, Said] = field(default_factory=dict)
     """The moments are as Kubernetes writes them: of fixed width, so that text has their order."""
@@ -59,7 +59,7 @@ class NodeLogs:
         for line in self.cluster.lines(name, since):
             moment, _, text = line.partition(" ")
             if moment > before:
-                self.tell(f"[node {said.node}] {text}")
+                self.show_line(f"[node {said.node}] {text}")
                 said.lines.append(text)
                 said.moment = moment
         self._read_at[name] = begun

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from stillhouse.errors import CRASH
-from stillhouse.surfaces.component import told_in_a_sentence
+from stillhouse.surfaces.component import one_line_errors
 from stillhouse.surfaces.preflight_command import check_pod
 from stillhouse.surfaces.several_processes import torchrun_words
 from stillhouse.surfaces.torchrun import torchrun
@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     while its lines may have been read.
     """
     try:
-        with told_in_a_sentence():
+        with one_line_errors():
             check_pod(parallel=True)
         code = torchrun(torchrun_words(argv))
     except SystemExit as end:  # with its sentence said

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stillhouse.cluster.failed import OUT_OF_MEMORY, REMEDIES
 from stillhouse.errors import CrashElsewhere, InputError
 from stillhouse.trainjob.last_words import Said, newest, reason
 from stillhouse.trainjob.logs import container_state, node_number
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
-OUT_OF_MEMORY = "OOMKilled"
 DISRUPTED = "DisruptionTarget"
 """The condition of a pod that Kubernetes itself takes away, for instance for one of a higher priority."""
 EVICTED = ("Evicted", "Preempted", "Terminated", "NodeShutdown", "NodeLost", DISRUPTED)
@@ -52,7 +52,7 @@ class NodeEnd:
 
 
 def ends(pods: Sequence[Plain]) -> list[NodeEnd]:
-    """The nodes that ended badly, the most telling first."""
+    """The nodes that ended badly, the most informative first."""
     found = []
     for pod in pods:
         status = pod.get("status", {})
@@ -82,9 +82,9 @@ def failure(job: Plain, seen: Iterable[NodeEnd], said: Mapping[str, Said]) -> In
 
     `seen` are the ends of its nodes, `said` the last lines by the names of their pods: both also of pods that are gone.
     """
-    name, told = job["metadata"]["name"], condition(job, FAILED) or {}
-    why = ": ".join(part for part in (told.get("reason"), told.get("message")) if part)
-    if told.get("reason") == "DeadlineExceeded":
+    name, ended = job["metadata"]["name"], condition(job, FAILED) or {}
+    why = ": ".join(part for part in (ended.get("reason"), ended.get("message")) if part)
+    if ended.get("reason") == "DeadlineExceeded":
         return CrashElsewhere(f"TrainJob {name} took longer than it may; raise `timeout_hours` of the placement")
     heard = newest(said)
     known = {node: NodeEnd(node, one.code, "", "", one.moment) for node, one in heard.items() if one.code is not None}
@@ -102,7 +102,7 @@ def failure(job: Plain, seen: Iterable[NodeEnd], said: Mapping[str, Said]) -> In
         return InputError(cause or f"{where} was given bad input; its lines say what")
     how = f"exit code {first.code}" + (f", {first.reason}" if first.reason else "")
     if first.reason == OUT_OF_MEMORY:
-        return CrashElsewhere(f"{where} ran out of memory: raise `memory_limit` of the placement, or lower batch_size")
+        return CrashElsewhere(f"{where} ran out of memory: {REMEDIES[OUT_OF_MEMORY]}")
     if first.reason in EVICTED:
         return CrashElsewhere(
             f"{where} was taken away ({first.reason}{': ' if first.words else ''}{first.words}); the retry goes on "

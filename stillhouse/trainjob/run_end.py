@@ -1,7 +1,7 @@
-"""What becomes of the job when the step's pod is told to end: it outlives a preemption, not the end of its run.
+"""What becomes of the job when the step's pod has to end: it outlives a preemption, not the end of its run.
 
 A pod that is preempted, evicted or drained gets the same SIGTERM as one whose run a person terminates. The run's
-workflow tells them apart: Kubeflow Pipelines terminates a run by a deadline of zero seconds in it, and Argo ends the
+workflow distinguishes them: Kubeflow Pipelines terminates a run by a deadline of zero seconds in it, and Argo ends the
 pods only after it has read that.
 """
 
@@ -50,7 +50,7 @@ def left_for_the_retry(cluster: Cluster, name: str, owner: Plain) -> Iterator[No
         return
 
     def stop(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # told once is enough
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
         raise _ToldToEnd(TERMINATED)
 
     before = signal.signal(signal.SIGTERM, stop)
@@ -68,18 +68,18 @@ def _leave_or_delete(cluster: Cluster, name: str, owner: Plain, log: Log) -> Non
     left = f"TrainJob {name} goes on, and the next try of this step finds it"
     remedy = f"if the run is over, `kubectl -n {cluster.namespace} delete trainjob {name}` frees its nodes"
     if owner["kind"] != "Workflow":
-        log(f"this pod is told to end; {left}")
+        log(f"this pod has to end; {left}")
         return
     try:
         over = why_over(cluster.workflow(owner["name"]), owner["uid"])
         if not over:
-            log(f"this pod is told to end; {left}")
+            log(f"this pod has to end; {left}")
             return
         job = cluster.find(name)
         if job is not None:
             cluster.delete(job)
-        log(f"this pod is told to end, as {over}: TrainJob {name} is deleted")
+        log(f"this pod has to end, as {over}: TrainJob {name} is deleted")
     except NoAnswer as error:
-        log(f"this pod is told to end, and Kubernetes does not answer in time ({error}); {left}; {remedy}")
+        log(f"this pod has to end, and Kubernetes does not answer in time ({error}); {left}; {remedy}")
     except InputError as error:  # no right to look
-        log(f"this pod is told to end; {left}; {remedy}. {error}")
+        log(f"this pod has to end; {left}; {remedy}. {error}")

@@ -1,4 +1,4 @@
-"""What a step's pod is told about the nodes that it is to start: one JSON text, from `pipelines/several_nodes.py`.
+"""What a step's pod gets about the nodes that it is to start: one JSON text, from `pipelines/several_nodes.py`.
 
 The accelerator's type and count are parameters of the pipeline, which the step's process reads from its command line.
 """
@@ -15,7 +15,9 @@ from stillhouse.preflight import with_gpus
 from stillhouse.surfaces.pipeline_parameters import TYPE, accelerator_count, pipeline_parameters
 
 NODES = "STILLHOUSE_NODES"
-"""Environment variable that asks for several nodes: `NodeSettings` as JSON."""
+"""Environment variable that asks for several nodes: `NodeSettings` by the names of steps, as JSON."""
+ALL = "*"
+"""In that JSON, the settings that all steps have in common; always there, be it empty."""
 POD = "STILLHOUSE_POD"
 POD_NAMESPACE = "STILLHOUSE_POD_NAMESPACE"
 
@@ -65,21 +67,40 @@ class NodeSettings:
     def processes_per_node(self) -> int:
         return self.processes or self.accelerator_count or 1
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+
+def nodes_text(settings: Mapping[str, NodeSettings]) -> str:
+    """What a pod gets about the nodes of its steps, by their names; what all have in common stands once, as `ALL`.
+
+    A value that is the default is left out.
+    """
+    defaults = {known.name: known.default for known in fields(NodeSettings)}
+    content = {
+        step: {name: value for name, value in asdict(of).items() if value not in (defaults[name], {}, ())}
+        for step, of in settings.items()
+    }
+    first = next(iter(content.values()), {})
+    common = {name: value for name, value in first.items() if all(of.get(name) == value for of in content.values())}
+    parts = {step: {name: value for name, value in of.items() if name not in common} for step, of in content.items()}
+    return json.dumps({ALL: common} | parts, sort_keys=True, separators=(",", ":"))
 
 
-def read_node_settings(environment: Mapping[str, str], command_line: Sequence[str] = ()) -> NodeSettings | None:
-    """What the environment asks for, with the run's own accelerator; None where it asks for one node."""
+def read_node_settings(
+    environment: Mapping[str, str], step: str, command_line: Sequence[str] = ()
+) -> NodeSettings | None:
+    """What the environment asks for a step, with the run's own accelerator; None where it asks for one node."""
     text = environment.get(NODES)
     if not text:
         return None
     try:
-        values = json.loads(text)
+        content = json.loads(text)
+        common = content[ALL]  # without it, of a version that wrote the settings of one step
+        if step not in content:
+            return None
+        values = common | content[step]
         unknown = sorted(values.keys() - {known.name for known in fields(NodeSettings)})
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         settings = NodeSettings(**(values | lists)) if not unknown else None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
         if isinstance(error, InputError):
             raise
         settings = None

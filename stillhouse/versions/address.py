@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from stillhouse.errors import InputError
 
@@ -59,3 +60,12 @@ def redact(text: str) -> str:
     for secret in SECRETS.values():
         text = secret.sub(r"\1***", text)
     return text
+
+
+def has_host(address: str) -> bool:
+    """Whether an address is one of HTTP that names a host."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # brackets that are no IPv6 address
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -35,7 +35,8 @@ def refuse_unfinished(folder: Path) -> None:
 def refuse_damaged(folder: Path, paths: Mapping[str, str]) -> None:
     """Raises `InputError` that names the file where an artifact's bytes are not those that its step wrote.
 
-    DVC does not look: it goes by size and time of a file that it knows, and takes one that it does not know as it is.
+    DVC does not look: it goes by size and time of a file that it knows, and takes one that it does not know without a
+    look.
     """
     for path in paths.values():
         read_manifest(folder / path)
@@ -118,9 +119,9 @@ def _workspace(folder: Path) -> Iterator[Any]:
     except Exception as error:
         if not (isinstance(error, (DvcException, OSError)) or of_a_remote(error)):
             raise
-        told = redact(str(error)).strip() or type(error).__name__
+        why = redact(str(error)).strip() or type(error).__name__
         raise InputError(
-            f"DVC cannot do this in {folder}: {told}. Does the remote exist, and may this machine write there "
+            f"DVC cannot do this in {folder}: {why}. Does the remote exist, and may this machine write there "
             "(bucket, credentials: in a pod the secret that data_secret names, for SSH ssh_secret, for Google's "
             "gcs_secret; the extras `stillhouse[s3]`, `[ssh]` or `[gcs]`)? Nothing was released; the same command may "
             "be repeated"

@@ -109,7 +109,7 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
 
 
 def _of_git(error: Exception) -> bool:
-    """Whether an error is of the connection to a git repository, which DVC hands on as it is.
+    """Whether an error is of the connection to a git repository, which DVC hands on unchanged.
 
     A server that hangs up is dulwich's `HangupException`, or a broken pipe where dulwich was still writing.
     """
@@ -133,7 +133,7 @@ def _of_connection(error: BaseException, repo: str) -> str:
 
 
 def of_a_remote(error: Exception) -> bool:
-    """Whether an error is of a library behind DVC's remotes, which DVC hands on as they are."""
+    """Whether an error is of a library behind DVC's remotes, which DVC hands on unchanged."""
     return type(error).__module__.split(".")[0] in REMOTES
 
 

@@ -7,6 +7,7 @@ depend on it, and so a step is taken from the run cache only where the code and 
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from stillhouse.artifacts import digest_files, digest_json
 
 COMPUTING = ("steps", "corpus", "pretraining", "training", "retrieval", "evaluation")
 """The parts of the package whose code shows in outputs; surfaces, releases and the like do not."""
-ALONE = ("arrays.py", "artifacts.py", "config.py", "context.py", "versions/dvc_source.py")
+ALONE = ("arrays.py", "artifacts.py", "config.py", "context.py", "former_names.py", "versions/dvc_source.py")
 """Modules beside them that they import and whose code shows too: what is written, recorded, read or fetched."""
 CODE = (".py", ".html", ".css")
 """Files that show in outputs: code, and what pages are made from."""
@@ -63,8 +64,14 @@ def software() -> dict[str, object]:
     """
     return {
         "python": ".".join(map(str, sys.version_info[:2])),
-        "libraries": {name: _version(BUILDS.get(name, (name,))) for name in LIBRARIES},
+        "libraries": dict(libraries()),
     }
+
+
+@cache
+def libraries() -> dict[str, str]:
+    """The version of every library, looked up once a process."""
+    return {name: _version(BUILDS.get(name, (name,))) for name in LIBRARIES}
 
 
 def _version(names: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """The few things that releases ask of git: read tags, make a commit beside the working tree, push all or nothing.
 
 A commit is made in an index of its own and pushed by its hash: the working tree, the index and the branches of who
-calls stay as they are until it is pushed, and a push that is refused or cut off leaves nothing to clean up.
+calls stay unchanged until it is pushed, and a push that is refused or cut off leaves nothing to clean up.
 """
 
 from __future__ import annotations

@@ -10,14 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from stillhouse.artifacts import digest_json, read_manifest
+from stillhouse.monitoring.settings import PIPELINE, RUN
 from stillhouse.steps.execute import code_digest
 
 REVISION = "STILLHOUSE_REVISION"
 """The git commit of the code; an image declares it."""
 AT_ONCE = 1 << 20
+NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def lineage(folder: Path) -> dict[str, str]:
@@ -31,6 +34,16 @@ def lineage(folder: Path) -> dict[str, str]:
         "parameters": digest_json([manifest.step, manifest.config]),
         "made_from": json.dumps(manifest.inputs, sort_keys=True),
     }
+
+
+def kubeflow_run() -> dict[str, str]:
+    """The run of Kubeflow that this process is of: `id`, `pipeline`, `namespace`; empty outside of one."""
+    if not (run := os.environ.get(RUN)):
+        return {}
+    found = {"id": run, "pipeline": os.environ.get(PIPELINE, "")}
+    with suppress(OSError):
+        found["namespace"] = NAMESPACE.read_text(encoding="utf-8").strip()
+    return found
 
 
 def dvc_digest(path: Path) -> str:

@@ -16,6 +16,7 @@ from stillhouse.corpus.difference import fingerprint
 from stillhouse.corpus.store import Corpus
 from stillhouse.versions import data
 from stillhouse.versions.git import REMOTE, Git
+from stillhouse.versions.lineage import kubeflow_run
 from stillhouse.versions.releases import (
     Release,
     branch_of,
@@ -28,8 +29,8 @@ from stillhouse.versions.releases import (
 )
 
 RELEASED, ALREADY, REFUSED = "released", "already released", "refused"
-Judge = Callable[[Release], Mapping[str, Any]]
-"""Compares the challenger with a release and returns what `judge` wrote to its verdict.json."""
+Compare = Callable[[Release], Mapping[str, Any]]
+"""Compares the challenger with a release and returns what `compare-release` wrote to its verdict.json."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Outcome:
     in_use: bool = False
 
 
-def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: bool = True) -> Outcome:
+def promote(candidate: Candidate, compare: Compare, branch: str = "", *, recorded: bool = True) -> Outcome:
     """Releases a candidate if it is not worse than the champion. The same one again does nothing.
 
     `recorded` says that dvc.lock is of `dvc repro`; else it is written here. Raises `InputError` for a workspace that
@@ -80,7 +81,7 @@ def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: b
     if recorded:
         data.refuse_unfinished(candidate.folder)
     data.refuse_damaged(candidate.folder, candidate.paths)
-    verdict = dict(judge(against)) if against else {}
+    verdict = dict(compare(against)) if against else {}
     if against and not verdict["accepted"]:
         return Outcome(REFUSED, against, f"{against.name} stays: {verdict['reason']}")
     corpus = candidate.folder / candidate.paths["corpus"]
@@ -91,6 +92,7 @@ def promote(candidate: Candidate, judge: Judge, branch: str = "", *, recorded: b
         "verdict": verdict,
         "fingerprint": fingerprint(Corpus.open(corpus)),
         "source": read_manifest(corpus, verify=False).facts.get("versioned", {}),
+        "run": kubeflow_run(),
     } | dict(candidate.facts)
     if not recorded:
         data.record(candidate.folder)

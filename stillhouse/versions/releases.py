@@ -4,7 +4,7 @@ A release is a commit with an annotated tag `retriever@v1.2.0`; its `release.jso
 they were made from and why they were let through. Which release is in use, the *champion*, is said by the tag
 `retriever#champion#N` of the highest N. Both kinds of tags are named as GTO names them.
 Nothing is ever moved or removed: a promotion and a rollback both add the next champion tag, and since a tag can be made
-only once, of two that race one wins and the other is told.
+only once, of two that race one wins and the other one gets an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stillhouse.versions.git import REMOTE, Git, GitFailed, PushTaken
 NAME = "retriever"
 RECORD = "release.json"
 COMMITTED = ("dvc.yaml", "dvc.lock", "params.yaml", RECORD)
-"""What a promotion commits; everything else of the branch stays as it is there."""
+"""What a promotion commits; everything else of the branch stays unchanged there."""
 BUMPS = ("major", "minor", "patch")
 ATTEMPTS = 5
 Version = tuple[int, int, int]

@@ -101,7 +101,7 @@ class RunCache:
             return {}
 
     def save(self, outs: Mapping[str, Path]) -> None:
-        """Sends what the stage wrote here, by its paths in dvc.yaml. The files themselves stay as they are.
+        """Sends what the stage wrote here, by its paths in dvc.yaml. The files themselves stay unchanged.
 
         What was done goes last, so that nobody finds it before its files. Raises `Unsent` where files did not arrive.
         """
@@ -173,7 +173,7 @@ def _copy_entries(repo: Any, stage: Any, remote: Any, *, send: bool) -> int:
 
 
 def _entries(repo: Any, stage: Any) -> list[Path]:
-    """What is known here of the stage. A report tells how long the step took: who did it too has another entry."""
+    """What is known here of the stage. A report says how long the step took: who did it too has another entry."""
     key = _key(stage)
     return sorted((Path(repo.cache.legacy.path) / "runs" / key[:2] / key).glob("*"))
 
@@ -204,7 +204,7 @@ def _drop_newest(repo: Any, stage: Any) -> None:
 def _mend(local: Any, remote: Any, digests: set[str]) -> list[str]:
     """Replaces files of the remote whose content is not what their names say; DVC would take them for sent.
 
-    Returns their digests; of one that is not there at all nothing needs to be told.
+    Returns their digests; of one that is not there at all nothing needs to be said.
     """
     from dvc_data.hashfile.db import HashFileDB
     from dvc_objects.errors import ObjectFormatError
@@ -221,7 +221,7 @@ def _mend(local: Any, remote: Any, digests: set[str]) -> list[str]:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """Keeps DVC's own lines and stack traces out of the step's log; what fails is told in a sentence there."""
+    """Keeps DVC's own lines and stack traces out of the step's log; what fails is reported there in a sentence."""
     levels = {name: logging.getLogger(name).level for name in LOGGERS}
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)

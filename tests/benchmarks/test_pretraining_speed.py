@@ -18,7 +18,7 @@ def test_counted_arithmetic_of_mlm_and_bow(monkeypatch: pytest.MonkeyPatch) -> N
     counted = speed.count(["mlm", "bow"], size, speed.Clock(torch.device("cpu")))
     config = speed.PretrainingConfig(objective="mlm", max_length=size.length)
     offsets = speed.random_passages(speed.BATCHES, 4, size.length).offsets
-    masked = sum(round(config.encoder_mask * int(offsets[row + 1] - offsets[row])) for row in range(2))
+    masked = sum(round(config.encoder_mlm_probability * int(offsets[row + 1] - offsets[row])) for row in range(2))
     width = size.width
     lengths = [int(offsets[row + 1] - offsets[row]) + 2 for row in range(2)]  # [CLS] and [SEP]; padding is not computed
     # A product forward and two backward, a multiplication and an addition each.

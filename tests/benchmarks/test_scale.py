@@ -79,7 +79,7 @@ def test_operations_on_paper_are_those_that_torch_counts(monkeypatch: pytest.Mon
     assert scale_on_paper.passage_operations({"layers": 2, "width": 64}, 20) == counter.get_total_flops()
 
 
-def test_memory_that_grows_beyond_its_bound_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_grows_beyond_its_bound_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
     import scale_page
 

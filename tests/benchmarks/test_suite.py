@@ -88,14 +88,14 @@ def test_quick_takes_the_smallest_size_of_the_parts_asked_for(suite: Any, tmp_pa
     assert suite.main(["page", "--folder", str(tmp_path), "--quick"]) == 0 and len(suite.done) == 3
 
 
-def test_a_side_that_fails_is_told_and_the_others_go_on(
+def test_a_side_that_fails_is_reported_and_the_others_go_on(
     suite: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite.broken = "json"
     assert suite.main(["--folder", str(tmp_path), "--quick"]) == 1
-    told = capsys.readouterr().err
-    assert "failed: one, 1, a, json ended with 1" in told
-    assert "no_such_module is not installed" in told and "three needs no-data" in told
+    logged = capsys.readouterr().err
+    assert "failed: one, 1, a, json ended with 1" in logged
+    assert "no_such_module is not installed" in logged and "three needs no-data" in logged
     assert [row[1] for row in cells(tmp_path / "suite.md")] == ["a", "b", "c"]
 
 

@@ -103,10 +103,10 @@ MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize("case", MISSING)
 def test_what_is_missing_refuses_the_run_with_a_remedy(case: str) -> None:
-    changes, told = MISSING[case]
+    changes, logged = MISSING[case]
     with pytest.raises(InputError) as refusal:
         check(WANTED, replace(GOOD, **changes))
-    for words in told:
+    for words in logged:
         assert words in str(refusal.value)
 
 
@@ -140,10 +140,10 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", NOTICED)
-def test_what_may_do_is_told_and_refuses_nothing(case: str) -> None:
-    changes, told = NOTICED[case]
+def test_what_may_do_is_reported_and_refuses_nothing(case: str) -> None:
+    changes, logged = NOTICED[case]
     notices = check(WANTED, replace(GOOD, **changes))
-    assert len(notices) == 1 and told in notices[0]
+    assert len(notices) == 1 and logged in notices[0]
 
 
 def test_a_mandatory_secret_refuses_the_run() -> None:
@@ -174,14 +174,14 @@ def test_labels_of_nodes_are_looked_at() -> None:
 def test_a_training_on_several_nodes_asks_a_quota_for_all_of_them() -> None:
     """8 GPUs are allowed: 4 nodes with 2 each are, 5 are not."""
     assert not find(replace(WANTED, pods=(replace(TRAINING, nodes=4),)), replace(GOOD, **QUOTA_OF_8)).problems
-    [told] = find(replace(WANTED, pods=(replace(TRAINING, nodes=5),)), replace(GOOD, **QUOTA_OF_8)).problems
-    assert "5 nodes of pretrain, train-retriever asks for 10" in told
+    [logged] = find(replace(WANTED, pods=(replace(TRAINING, nodes=5),)), replace(GOOD, **QUOTA_OF_8)).problems
+    assert "5 nodes of pretrain, train-retriever asks for 10" in logged
 
 
 QUOTA_OF_8: dict[str, Any] = {"quotas": (Quota(name="q", hard={f"requests.{GPU}": 8}),)}
 
 
-def test_everything_is_told_at_once() -> None:
+def test_everything_is_reported_at_once() -> None:
     bad = replace(GOOD, nodes=(), claims={"stillhouse-work": None}, queues={"stillhouse": None})
     assert len(find(WANTED, bad).problems) == 3
 

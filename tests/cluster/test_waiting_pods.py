@@ -1,4 +1,4 @@
-"""What Kubernetes, Kueue and Argo say of a pod that does not begin, and what a person is told of it."""
+"""What Kubernetes, Kueue and Argo say of a pod that does not begin, and what a person reads about it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ QUEUES = {
 def check_one(found: list[Any], cause: str, remedy: str) -> None:
     [reason] = found
     assert cause in reason.cause and remedy in reason.remedy
-    assert bool(reason.remedy) == bool(remedy), "what no row knows is told without advice"
+    assert bool(reason.remedy) == bool(remedy), "what no row knows is shown without advice"
 
 
 @pytest.mark.parametrize("words", SCHEDULER)
@@ -123,9 +123,9 @@ def test_why_no_node_is_found(words: str) -> None:
     check_one(reasons(unschedulable(words)), *SCHEDULER[words])
 
 
-@pytest.mark.parametrize("told", CONTAINERS, ids=lambda told: told[0])
-def test_why_a_container_is_not_made(told: tuple[str, str]) -> None:
-    check_one(reasons(pod({"reason": told[0], "message": told[1]})), *CONTAINERS[told])
+@pytest.mark.parametrize("logged", CONTAINERS, ids=lambda logged: logged[0])
+def test_why_a_container_is_not_made(logged: tuple[str, str]) -> None:
+    check_one(reasons(pod({"reason": logged[0], "message": logged[1]})), *CONTAINERS[logged])
 
 
 @pytest.mark.parametrize("words", MOUNTS)

@@ -24,9 +24,9 @@ SWEEP = make_sweep(
     "trial",
     {
         "title": "Masks & <b>more</b>",
-        "source": "001 Table 8",
+        "source": "SimLM Table 8",
         "published_on": "MS MARCO",
-        "axis": "pretraining.encoder_mask",
+        "axis": "pretraining.encoder_mlm_probability",
         "seeds": [1, 2],
         "variants": [
             {
@@ -38,7 +38,7 @@ SWEEP = make_sweep(
             *(
                 {
                     "name": f"m{mask}",
-                    "overrides": {"pretraining.objective": "mlm", "pretraining.encoder_mask": mask / 100},
+                    "overrides": {"pretraining.objective": "mlm", "pretraining.encoder_mlm_probability": mask / 100},
                     "published": {"MRR@10": 30 + mask / 10},
                 }
                 for mask in (15, 30, 45)

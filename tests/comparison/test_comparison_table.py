@@ -28,7 +28,7 @@ SWEEP = make_sweep(
     "trial",
     {
         "title": "A trial",
-        "source": "001 Table 0",
+        "source": "SimLM Table 0",
         "seeds": [1, 2, 3],
         "variants": [
             {"name": "none", "pretraining": False, "published": {"MRR@10": 33.7}},
@@ -142,7 +142,7 @@ def test_the_best_is_chosen_on_dev_and_on_test_without_dev() -> None:
     assert table(without).best.variant.name == "bow"
 
 
-def test_failed_runs_are_told_and_the_others_count() -> None:
+def test_failed_runs_are_reported_and_the_others_count() -> None:
     found = outcomes()
     failed = [o for o in found if (o.variant, o.seed) != ("mlm", 2)]
     failed.append(Outcome(variant="mlm", seed=2, failure="pretraining: the loss is nan"))

@@ -19,8 +19,8 @@ from stillhouse.preflight import REQUIREMENTS
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces.component import run_component
-from stillhouse.surfaces.run_control import stop_unless_passed
-from stillhouse.trainjob.settings import NODES, NodeSettings
+from stillhouse.surfaces.task import refuse_failed_corpus
+from stillhouse.trainjob.settings import NODES, NodeSettings, nodes_text
 
 
 @dataclasses.dataclass
@@ -83,7 +83,7 @@ def test_report_reaches_kubeflow(tmp_path: Path, stand_ins: list[Any]) -> None:
         ("validate", {}, "needs --corpus"),
     ],
 )
-def test_bad_input_is_told_in_a_sentence_before_any_work(
+def test_bad_input_is_reported_in_a_sentence_before_any_work(
     name: str,
     values: dict[str, Any],
     message: str,
@@ -98,7 +98,7 @@ def test_bad_input_is_told_in_a_sentence_before_any_work(
 
 
 @pytest.mark.parametrize("closed", ["ingest", "work"])
-def test_a_volume_that_may_not_be_written_is_told_in_a_sentence(
+def test_a_volume_that_may_not_be_written_is_reported_in_a_sentence(
     closed: str,
     tmp_path: Path,
     read_only: Callable[..., None],
@@ -153,23 +153,21 @@ def test_a_failed_validation_shows_its_page_and_the_gate_stops_the_run(
     run_component("validate", validate | {"corpus": ingest["corpus"]})
     assert Path(validate["html"].path).read_text() == "<p>3 empty passages</p>"
     capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        stop_unless_passed(validate["validation"].path)
-    assert end.value.code == ValidationFailed.exit_code
-    assert "did not pass validation (empty)" in capsys.readouterr().err
+    with pytest.raises(ValidationFailed, match=r"did not pass validation \(empty\)"):
+        refuse_failed_corpus(Path(validate["validation"].path))
 
 
 def test_the_gate_lets_a_good_corpus_through(tmp_path: Path) -> None:
     ingest, validate = arguments("ingest", tmp_path), arguments("validate", tmp_path)
     run_component("ingest", ingest)
     run_component("validate", validate | {"corpus": ingest["corpus"]})
-    stop_unless_passed(validate["validation"].path)
+    refuse_failed_corpus(Path(validate["validation"].path))
 
 
 NODE_SETTINGS = NodeSettings(nodes=2, task="t", runtime="r", cpu="1", cpu_limit="1", memory="1Gi", memory_limit="1Gi")
 
 
-def test_several_nodes_do_the_work_where_the_pod_is_told_so(
+def test_several_nodes_do_the_work_where_the_pod_is_reported_so(
     tmp_path: Path, stand_ins: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -183,7 +181,7 @@ def test_several_nodes_do_the_work_where_the_pod_is_told_so(
         return Report("done on 2 nodes", {"loss": 0.5})
 
     monkeypatch.setattr("stillhouse.trainjob.launch.execute_on_nodes", execute_on_nodes)
-    monkeypatch.setenv(NODES, NODE_SETTINGS.to_json())
+    monkeypatch.setenv(NODES, nodes_text({"pretrain": NODE_SETTINGS}))
     values = arguments("pretrain", tmp_path) | {"tokens": Artifact(str(tmp_path / "tokens")), "seed": 7}
     run_component("pretrain", values)
     assert asked == [("pretrain", 7, NODE_SETTINGS)] and not stand_ins, "nothing is computed in the step's own pod"
@@ -200,7 +198,7 @@ def test_what_failed_on_a_node_ends_the_task_as_it_would_here(
         raise error
 
     monkeypatch.setattr("stillhouse.trainjob.launch.execute_on_nodes", execute_on_nodes)
-    monkeypatch.setenv(NODES, NODE_SETTINGS.to_json())
+    monkeypatch.setenv(NODES, nodes_text({"pretrain": NODE_SETTINGS}))
     with pytest.raises(SystemExit) as end:
         run_component("pretrain", arguments("pretrain", tmp_path))
     assert end.value.code == code

@@ -20,12 +20,13 @@ from pipelines.train import build_pipeline
 from stillhouse.config import field_types
 from stillhouse.graph import USES, Use, find_uses
 from stillhouse.steps.registry import steps
-from stillhouse.steps.spec import Step, named
+from stillhouse.steps.spec import Step
 from stillhouse.surfaces.component_views import views_of
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, render
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, location_fields
-from stillhouse.surfaces.run_parameters import TRAIN, filled, value_of
+from stillhouse.surfaces.run_parameters import SETTINGS, TRAIN, filled, value_of
 from stillhouse.surfaces.step_command import COMMON_FLAGS, flag_of, given_inputs, step_parser
+from stillhouse.surfaces.task import works_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = "simlm"
@@ -33,8 +34,6 @@ WHOLE = "simlm"
 STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
 USE_CASES = [pytest.param(use, id=use.name) for use in USES]
 IR_TYPES = {bool: "BOOLEAN", int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
-CONTROL = {"check_parameters", "gate", "best_inputs", "evaluate_inputs"}
-"""Tasks of the pipeline that are no uses of steps."""
 
 
 @cache
@@ -87,7 +86,8 @@ def test_names_of_a_step_fit_every_surface(step: Step) -> None:
 def test_command_line_has_the_flags_of_the_step(step: Step) -> None:
     flags = {flag for flag in step_parser(step)._option_string_actions if flag.startswith("--")}
     expected = [port.flag for port in (*step.inputs, *step.outputs)]
-    expected += [flag_of(name) for name in (*field_types(step.config), *COMMON_FLAGS)]
+    common = [name for name in COMMON_FLAGS if step.divided or name != "engine"]
+    expected += [flag_of(name) for name in (*field_types(step.config), *common)]
     assert flags == set(expected)
 
 
@@ -172,55 +172,54 @@ def test_command_of_a_stage_parses_to_the_folders_of_the_use(use: Use) -> None:
 
 def test_stages_and_tasks_are_the_uses() -> None:
     assert list(dvc_stages()) == ["environment", *(use.name for use in USES)]
-    tasks = {task["taskInfo"]["name"] for task in pipeline_tasks().values()}
-    assert tasks - CONTROL == set(find_uses()) and len(pipeline_tasks()) == len(find_uses()) + len(CONTROL)
+    logged = [name for task in pipeline_tasks().values() for name in steps_of(task)]
+    assert sorted(logged) == sorted(find_uses())
+
+
+def steps_of(task: dict[str, Any]) -> dict[str, Any]:
+    """What a task gets about its uses, by their names; nothing for one that runs no steps."""
+    logged = task.get("inputs", {}).get("parameters", {}).get("steps", {})
+    return dict(json.loads(logged["runtimeValue"]["constant"])) if logged else {}
 
 
 def task_of(use: Use) -> dict[str, Any]:
-    return next(task for task in pipeline_tasks().values() if task["taskInfo"]["name"] == use.name)
+    return next(task for task in pipeline_tasks().values() if use.name in steps_of(task))
+
+
+def test_tasks_wait_for_the_check_or_for_what_they_read() -> None:
+    """No work begins with parameters out of range."""
+    for name, task in pipeline_tasks().items():
+        if steps_of(task):
+            reads = bool(task["inputs"].get("artifacts"))
+            assert ("check-train" in task.get("dependentTasks", [])) == (not reads), name
 
 
 @pytest.mark.parametrize("use", USE_CASES)
-def test_task_waits_for_the_check_or_for_the_gate(use: Use) -> None:
-    """No work begins with parameters out of range, none that asks for the verdict before the gate."""
-    names = {key: task["taskInfo"]["name"] for key, task in pipeline_tasks().items()}
-    awaited = {names[key] for key in task_of(use).get("dependentTasks", [])}
-    assert ("check_parameters" in awaited) == (not use.inputs)
-    assert ("gate" in awaited) == ("validation" in use.inputs)
-
-
-@pytest.mark.parametrize("use", USE_CASES)
-def test_task_reads_what_the_stage_reads(use: Use) -> None:
-    found = sources_of(task_of(use))
-    for port in (port for port in use.step.inputs if port.many):
-        gathering, output = found.pop(port.component_input).split("/")
-        [task] = [task for task in pipeline_tasks().values() if task["taskInfo"]["name"] == gathering]
-        given = json.loads(task["inputs"]["parameters"]["given"]["runtimeValue"]["constant"])[output]
-        assert list(given) == list(named(use.inputs, port.name)), "the same names in the same order"
-        found |= {f"{port.name}/{name}": sources_of(task)[argument] for name, argument in given.items()}
-    assert found == dict(use.inputs)
-
-
-def sources_of(task: dict[str, Any]) -> dict[str, str]:
-    """{input: task/output} of the artifacts that a task reads."""
-    tasks, found = pipeline_tasks(), {}
-    for name, source in task["inputs"].get("artifacts", {}).items():
-        origin = source["taskOutputArtifact"]
-        found[name] = f"{tasks[origin['producerTask']]['taskInfo']['name']}/{origin['outputArtifactKey']}"
-    return found
-
-
-@pytest.mark.parametrize("use", USE_CASES)
-def test_task_has_the_settings_of_the_recipe(use: Use) -> None:
+def test_a_task_runs_the_use_with_the_settings_of_the_recipe(use: Use) -> None:
     settings = configs(recipe(), WHOLE)
     chosen = {pair: name for name, pairs in filled(TRAIN, settings).items() for pair in pairs}
-    expected: dict[str, Any] = {}
-    for field in field_types(use.step.config):
-        if (use.name, field) in chosen:
-            expected[field] = {"componentInputParameter": f"pipelinechannel--{chosen[use.name, field]}"}
-        else:
-            expected[field] = {"runtimeValue": {"constant": getattr(settings[use.name], field)}}
-    assert task_of(use)["inputs"].get("parameters", {}) == expected
+    logged = steps_of(task_of(use))[use.name]
+    assert logged.get("chosen", {}) == {
+        field: chosen[use.name, field] for field in field_types(use.step.config) if (use.name, field) in chosen
+    }
+    parameters = {name: value_of(settings, TRAIN[name].fills[0]) for name in logged.get("chosen", {}).values()}
+    [work] = works_of({use.name: logged}, parameters)
+    assert work.use == use and work.config == settings[use.name]
+    given = task_of(use)["inputs"]["parameters"]
+    assert all(given[name] == {"componentInputParameter": f"pipelinechannel--{name}"} for name in parameters)
+
+
+@pytest.mark.parametrize("use", USE_CASES)
+def test_a_task_is_given_what_the_stage_reads(use: Use) -> None:
+    """Each input from the task whose use writes it, but for those that the task itself writes."""
+    task = task_of(use)
+    given = task["inputs"].get("artifacts", {})
+    for source in use.inputs.values():
+        name, _, output = source.partition("/")
+        if name not in steps_of(task):
+            origin = given[f"{name}__{output}"]["taskOutputArtifact"]
+            assert origin["outputArtifactKey"] == f"{name}__{output}"
+            assert name in steps_of(pipeline_tasks()[origin["producerTask"]])
 
 
 def test_pipeline_parameters_default_to_the_recipe() -> None:
@@ -229,4 +228,5 @@ def test_pipeline_parameters_default_to_the_recipe() -> None:
     expected = {
         name: (IR_TYPES[parameter.kind], value_of(settings, parameter.fills[0])) for name, parameter in TRAIN.items()
     }
-    assert {name: (entry["parameterType"], entry["defaultValue"]) for name, entry in declared.items()} == expected
+    found = {name: (entry["parameterType"], entry["defaultValue"]) for name, entry in declared.items()}
+    assert found == expected | {SETTINGS: ("STRING", "")}

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from stillhouse.artifacts import whole_folder, write_manifest
-from stillhouse.errors import InputError, access_told
+from stillhouse.errors import InputError, access_errors
 from stillhouse.evaluation.zero_shot import FILES
 from stillhouse.graph import ARTIFACTS, USES, needed
 from stillhouse.own_files import own_file, own_files, refuse_foreign_file, refuse_foreign_files
@@ -90,7 +90,7 @@ def zero_shot(text: str) -> None:
 
 def run(text: str) -> None:
     root = parsed(text, output_folder) / ARTIFACTS
-    uses = needed(USES, ["lexical"])
+    uses = needed(USES, ["bm25"])
     refuse_foreign_outputs(uses, root)
     for use in uses:
         for path in use.output_paths(root).values():
@@ -193,7 +193,7 @@ def check_folder_flag(data: bytes, folder: Path) -> None:
         before = entries()
         refused: InputError | None = None
         try:
-            with contextlib.redirect_stdout(io.StringIO()), access_told():
+            with contextlib.redirect_stdout(io.StringIO()), access_errors():
                 COMMANDS[data[0] % len(COMMANDS) if data else 0](name)
         except InputError as error:
             refused = error

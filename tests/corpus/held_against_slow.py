@@ -47,17 +47,17 @@ def check_source(name: str, files: dict[str, bytes], folder: Path) -> None:
         assert str(error)
         assert expected is None or name in MAY_REFUSE_MORE, f"refused without need: {error}"
         return
-    told = [told_row(row) for row in rows]
+    logged = [row_shown(row) for row in rows]
     if name in TREES:
         expected = _of_tree(rows, files, TREES[name])
-    assert expected is not None, f"read, and is to be refused: {told}"
-    surplus, lacking = Counter(told) - Counter(expected), Counter(expected) - Counter(told)
+    assert expected is not None, f"read, and is to be refused: {logged}"
+    surplus, lacking = Counter(logged) - Counter(expected), Counter(expected) - Counter(logged)
     assert not surplus and not lacking, f"wrong rows {dict(surplus)} for {dict(lacking)}"
-    assert [row for row in told if row[0] == "passage"] == [row for row in expected if row[0] == "passage"]
+    assert [row for row in logged if row[0] == "passage"] == [row for row in expected if row[0] == "passage"]
     _check_corpus(expected, rows, format, folder)
 
 
-def told_row(row: Any) -> Row:
+def row_shown(row: Any) -> Row:
     """A row as a tuple of its kind and values, without the place that it comes from."""
     if isinstance(row, Rejected):
         assert row.reason and row.where, row
@@ -79,7 +79,7 @@ def _of_tree(rows: list[Any], files: dict[str, bytes], read: Callable[..., list[
         try:
             expected += read(name, files[name], ids)
         except Unclear:
-            expected += map(told_row, of_page)
+            expected += map(row_shown, of_page)
     return expected
 
 
@@ -98,6 +98,6 @@ def _check_corpus(expected: list[Row], rows: list[Any], format: str, folder: Pat
             f"{table}: {found}, {wanted}"
         )
     for table, kind in (("passages", "passage"), ("queries", "query"), ("qrels", "qrel")):
-        told = sum(number for reason, number in left_out.items() if reason.startswith(f"{kind}: "))
+        logged = sum(number for reason, number in left_out.items() if reason.startswith(f"{kind}: "))
         present = sum(getattr(row, "kind", type(row).__name__.lower()) == kind for row in rows)
-        assert len(getattr(corpus, table)) + (corpus.rejected["kind"] == kind).sum() + told == present, kind
+        assert len(getattr(corpus, table)) + (corpus.rejected["kind"] == kind).sum() + logged == present, kind

@@ -46,7 +46,7 @@ def _list(value: dict[str, Any], name: str) -> list[Any]:
 
 
 def _objects(data: bytes) -> Iterator[dict[str, Any] | None]:
-    """The JSON objects of a file, one a line; None for a line that is none."""
+    """The JSON objects of a file, one a line; None for a line that holds no object."""
     for line in filled_lines(data):
         try:
             value = None if line is None else json.loads(line)
@@ -168,8 +168,8 @@ def _squad_question(item: object, passage: str) -> list[Row]:
         return [REJECTED]
     if item.get("is_impossible") or not answers:
         return [LEFT_OUT]
-    told = [("answer", id, answer, "text", "train") for answer in answers]
-    return [("query", id, text), ("qrel", id, passage, "1", "train"), *told]
+    logged = [("answer", id, answer, "text", "train") for answer in answers]
+    return [("query", id, text), ("qrel", id, passage, "1", "train"), *logged]
 
 
 def _dpr(files: Files) -> Iterator[Row]:

@@ -176,12 +176,12 @@ def _position(value: Any) -> int:
     return int(text)
 
 
-def _split(told: str, table: str) -> str:
-    if not told and table == "answers":
+def _split(logged: str, table: str) -> str:
+    if not logged and table == "answers":
         return ""
-    if not told:
+    if not logged:
         raise Refused("no split")
-    words = "".join(letter if "a" <= letter <= "z" else " " for letter in told.lower()).split()
+    words = "".join(letter if "a" <= letter <= "z" else " " for letter in logged.lower()).split()
     found = [SPLITS[word.removeprefix("doc")] for word in words if word.removeprefix("doc") in SPLITS]
     if not found:
         raise Bad

@@ -213,5 +213,5 @@ def page_fault(data: bytes, texts: Sequence[str]) -> str:
     # What is an entity in one place, in code say, is text in another.
     page = re.sub(r"&#?\w+;?", lambda found: found[0] + html.unescape(found[0]), page)
     letters = iter(re.sub("[^0-9A-Za-z]", "", page))
-    told = re.sub("[^0-9A-Za-z]", "", "".join(texts))
-    return "" if all(letter in letters for letter in told) else f"{texts} are not what the page says in its order"
+    logged = re.sub("[^0-9A-Za-z]", "", "".join(texts))
+    return "" if all(letter in letters for letter in logged) else f"{texts} are not what the page says in its order"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.corpus.cleaning import CleanCorpus, _blocks, clean
+from stillhouse.corpus.cleaning import CleanCorpus, blocks_of, clean
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.errors import InputError
@@ -325,5 +325,5 @@ def test_long_passages_are_looked_at_few_at_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("stillhouse.corpus.cleaning._AT_ONCE", 5)
     texts = ["x" * 40] * 4 + ["x" * 1000] + ["x"] * 12
     rows = [Passage(str(number), "", text, "", "", 0, "") for number, text in enumerate(texts)]
-    blocks = list(_blocks(rows))
+    blocks = list(blocks_of(rows))
     assert [len(block) for block in blocks] == [3, 2, 5, 5, 2] and [row for block in blocks for row in block] == rows

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillhouse.corpus.store import write_tables
+from stillhouse.corpus.not_negatives import not_negatives
+from stillhouse.corpus.store import Corpus, write_tables
 
 PASSAGES = 60_000
 TEXT = 1_000
@@ -55,7 +56,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("what", "megabytes", "told"),
+    ("what", "megabytes", "logged"),
     [
         ("facts", 35, r"('median words a passage', '100')"),
         ("structure", 20, "{'articles': 20000, 'article_links': 0}"),
@@ -63,9 +64,31 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_question_of_all_passages_holds_a_block(
-    what: str, megabytes: float, told: str, large: Path, tmp_path: Path
+    what: str, megabytes: float, logged: str, large: Path, tmp_path: Path
 ) -> None:
     words = [sys.executable, "-c", MEASURED, str(large), str(tmp_path), what]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert told in said
+    assert logged in said
     assert int(said.split()[-1]) < megabytes * 1e6
+
+
+@pytest.mark.parametrize(("origin", "taken_from", "scans"), [("source", "", 0), ("bfs", "p0", 1), ("ict", "p0", 0)])
+def test_articles_are_read_only_for_queries_that_need_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str, taken_from: str, scans: int
+) -> None:
+    names, articles = [f"p{n}" for n in range(6)], [f"a{n // 3}" for n in range(6)]
+    of_passages = {"passage_id": names, "title": [""] * 6, "text": names, "article_id": articles}
+    passages = of_passages | {"section": [""] * 6, "position": [0, 1, 2] * 2}
+    query = {"query_id": ["q"], "text": ["which"], "split": ["train"], "origin": [origin], "taken_from": [taken_from]}
+    qrels = {"query_id": ["q"], "passage_id": ["p3"], "relevance": [1], "split": ["train"]}
+    write_tables(tmp_path, {"passages": passages, "queries": query, "qrels": qrels})
+    corpus, read = Corpus.open(tmp_path), []
+    blocks = Corpus.passage_blocks
+
+    def counted(own: Corpus, *columns: str) -> object:
+        read.append(columns)
+        return blocks(own, *columns)
+
+    monkeypatch.setattr(Corpus, "passage_blocks", counted)
+    not_negatives(corpus)
+    assert read == [("article_id",)] * scans

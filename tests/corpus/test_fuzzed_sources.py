@@ -1,6 +1,6 @@
 """A source with random damage is read, or refused as bad input; it never crashes, and every row is what the file says.
 
-What a file says is told by readers of its own, slow and obvious ones (`slow_readers`).
+What a file says is said by readers of its own, slow and obvious ones (`slow_readers`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from held_against_slow import told_row
+from held_against_slow import row_shown
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_pages import page_rows
@@ -270,8 +270,8 @@ def test_every_row_of_a_clear_page_is_what_it_says(title: str, parts: list[str])
     page = title + "".join(parts)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "a.html").write_text(page, encoding="utf-8")
-        told = [told_row(row) for row in open_source(folder, "html-tree").rows()]
-    assert told == page_rows("a.html", page.encode(), {"a.html": "a"})
+        logged = [row_shown(row) for row in open_source(folder, "html-tree").rows()]
+    assert logged == page_rows("a.html", page.encode(), {"a.html": "a"})
 
 
 def test_a_missing_parser_is_named(monkeypatch: pytest.MonkeyPatch, write: Write, read: Read) -> None:

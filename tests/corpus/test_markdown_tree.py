@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from held_against_slow import told_row
+from held_against_slow import row_shown
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_trees import article_rows
@@ -180,7 +180,7 @@ def test_every_row_is_what_a_strict_reader_finds(data: bytes) -> None:
     """It calls none of these files unclear."""
     content = written(data)
     with tempfile.TemporaryDirectory() as folder:
-        found = [told_row(row) for row in rows_of(Path(folder), content)]
+        found = [row_shown(row) for row in rows_of(Path(folder), content)]
     assert found == article_rows("a.md", content, {"a.md": "a"})
 
 

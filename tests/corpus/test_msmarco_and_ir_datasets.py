@@ -117,7 +117,7 @@ def test_a_bad_row_of_msmarco_is_rejected_alone(
 def test_msmarco_that_is_unclear_is_refused(write: Write, read: Read) -> None:
     with pytest.raises(InputError, match="and no queries of it"):
         read(write({"collection.tsv": "1\tx\n", "qrels.train.tsv": "1 0 1 1\n"}, folder="a"))
-    with pytest.raises(InputError, match="tells no split"):
+    with pytest.raises(InputError, match="does not say which split"):
         read(write({"collection.tsv": "1\tx\n", "queries.tsv": "1\tx\n"}, folder="b"))
     both = {"queries.dl20.tsv": "8\teight\n", "qrels.dl20.txt": "8 0 1 1\n"}
     with pytest.raises(InputError, match=r"2019qrels-pass\.txt and qrels\.dl20\.txt, which would be one test split"):

@@ -312,7 +312,7 @@ def test_a_bad_row_of_a_table_is_rejected_alone(
         ({"passages.csv": PASSAGES, "corpus.csv": PASSAGES}, "", "leave one of them"),
         ({"passages.csv": PASSAGES, "passages.tsv": "id\ttext\n"}, "", "leave one of them"),
         ({"passages.csv": PASSAGES, "qrels.test.csv": QRELS}, "", "no table of queries"),
-        ({"passages.csv": PASSAGES, "queries.csv": QUERIES, "qrels.csv": "qid,pid\nq1,p1\n"}, "", "tells no split"),
+        ({"passages.csv": PASSAGES, "queries.csv": QUERIES, "qrels.csv": "qid,pid\nq1,p1\n"}, "", "names no split"),
         ({"queries.csv": QUERIES}, "", "no table of passages"),
         ({"passages.csv": ""}, "", "is empty"),
         ({"passages.parquet": "no parquet"}, "", "is damaged"),

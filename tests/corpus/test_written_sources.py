@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from held_against_slow import told_row
+from held_against_slow import row_shown
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sources_to_damage import needs_parser
@@ -215,7 +215,7 @@ def test_what_was_written_is_read(name: str, known: Known) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
         format = "tables" if name in ("csv", "tsv", "parquet") else name
-        found = [told_row(row) for row in open_source(folder, format).rows()]
+        found = [row_shown(row) for row in open_source(folder, format).rows()]
     kinds = ("passage", "query", "qrel", "answer")
     assert {row[0] for row in found} <= set(kinds), "nothing is rejected"
     for kind in kinds:

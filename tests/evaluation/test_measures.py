@@ -144,7 +144,8 @@ def test_rankings_of_any_shape_equal_ir_measures(data: Any) -> None:
 
 
 def test_reqa_recall_asks_for_the_sentence_and_its_passage() -> None:
-    """004 §4: a candidate is a sentence in its passage, a row of its own; the same sentence elsewhere is another."""
+    """Chang et al. §4: a candidate is a sentence in its passage, a row of its own; the same sentence elsewhere is
+    another."""
     judged = qrels(("q", "passage1/sentence0", 1))
     measures = parse_measures("R@1 R@2 R@5")
     right_sentence_elsewhere = run(q=["passage2/sentence0", "passage1/sentence0", "passage1/sentence1"])

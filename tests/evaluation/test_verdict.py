@@ -88,7 +88,7 @@ def test_the_step_compares_runs(
         "champion": run_of(tmp_path / "champion", small_corpus, "old", 5),
         "challenger": run_of(tmp_path / "challenger", small_corpus, "new", hits),
     }
-    made = run_step("judge", {"corpus": small_corpus, **runs}, most_loss=0.2)["verdict"]
+    made = run_step("compare-release", {"corpus": small_corpus, **runs}, most_loss=0.2)["verdict"]
     verdict = json.loads((made / "verdict.json").read_text())
     assert verdict == read_manifest(made).facts
     assert verdict["accepted"] == accepted and verdict["queries"] == 6
@@ -103,7 +103,7 @@ def test_runs_of_another_corpus_are_refused(
         "challenger": run_of(tmp_path / "challenger", small_corpus, "new", 5),
     }
     with pytest.raises(InputError, match="--champion was made from another corpus"):
-        run_step("judge", {"corpus": small_corpus, **runs})
+        run_step("compare-release", {"corpus": small_corpus, **runs})
 
 
 def with_recall(index: Path, into: Path, recall: float) -> Path:
@@ -126,5 +126,5 @@ def test_the_step_reads_both_indexes_of_one_retriever(
     runs = {name: run_of(tmp_path / name, small_corpus, "one", 5) for name in ("champion", "challenger")}
     for new, accepted in ((exact, True), (with_recall(coarse, tmp_path / "worse", 0.6), False)):
         inputs = {"corpus": small_corpus, **runs, "champion_index": exact, "challenger_index": new}
-        verdict = read_manifest(run_step("judge", inputs, f"verdict {accepted}")["verdict"]).facts
+        verdict = read_manifest(run_step("compare-release", inputs, f"verdict {accepted}")["verdict"]).facts
         assert verdict["accepted"] == accepted, verdict["reason"]

@@ -65,7 +65,7 @@ def report(*flaws: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("flaws", "code", "told"),
+    ("flaws", "code", "logged"),
     [
         ((), 0, "1 packages audited, 0 vulnerabilities known"),
         ((OPEN,), 0, "one 1.0: PYSEC-2, not mended yet"),
@@ -73,29 +73,29 @@ def report(*flaws: dict[str, Any]) -> str:
     ],
 )
 def test_what_could_be_mended_fails(
-    tmp_path: Path, index: str, flaws: tuple[dict[str, Any], ...], code: int, told: str
+    tmp_path: Path, index: str, flaws: tuple[dict[str, Any], ...], code: int, logged: str
 ) -> None:
     ended, said = run(tmp_path, index, report(*flaws))
     assert ended == code
-    assert told in said
+    assert logged in said
     assert "not known to the index: two" in said
 
 
 def test_every_lock_and_what_is_installed_without_images_is_audited(tmp_path: Path, index: str) -> None:
     _, said = run(tmp_path, index, report(), locks=())
-    told = [line.partition(":")[0] for line in said.splitlines() if "packages audited" in line]
-    assert told == [*sorted(path.name for path in AUDIT.parent.glob("*.txt")), "constraints.txt"]
+    logged = [line.partition(":")[0] for line in said.splitlines() if "packages audited" in line]
+    assert logged == [*sorted(path.name for path in AUDIT.parent.glob("*.txt")), "constraints.txt"]
 
 
-def test_a_service_that_does_not_answer_is_told_and_no_failure(tmp_path: Path, index: str) -> None:
+def test_a_service_that_does_not_answer_is_reported_and_no_failure(tmp_path: Path, index: str) -> None:
     for address in (f"{index}/elsewhere", "http://127.0.0.1:9"):
         ended, said = run(tmp_path, address, report(MENDED))
         assert ended == 0
-        assert said.startswith(f"not audited: {address} does not tell vulnerabilities here")
+        assert said.startswith(f"not audited: {address} does not report vulnerabilities here")
 
 
 @pytest.mark.parametrize(
-    ("printed", "complaint", "told"),
+    ("printed", "complaint", "logged"),
     [
         ("no JSON", "", "pip-audit said nothing, exit code 0"),
         ("", "ValueError: the lock has no hashes", "ValueError: the lock has no hashes"),
@@ -103,11 +103,13 @@ def test_a_service_that_does_not_answer_is_told_and_no_failure(tmp_path: Path, i
         ("{}", "", "pip-audit said nothing, exit code 0"),
     ],
 )
-def test_a_lock_that_is_not_audited_fails(tmp_path: Path, index: str, printed: str, complaint: str, told: str) -> None:
-    assert run(tmp_path, index, printed, complaint) == (1, f"kfp.txt: not audited, {told}\n")
+def test_a_lock_that_is_not_audited_fails(
+    tmp_path: Path, index: str, printed: str, complaint: str, logged: str
+) -> None:
+    assert run(tmp_path, index, printed, complaint) == (1, f"kfp.txt: not audited, {logged}\n")
 
 
-def test_a_service_that_goes_away_in_between_is_told_and_no_failure(tmp_path: Path, index: str) -> None:
+def test_a_service_that_goes_away_in_between_is_reported_and_no_failure(tmp_path: Path, index: str) -> None:
     unreachable = "ERROR:pip_audit._cli:Could not connect to a service of vulnerabilities"
     assert run(tmp_path, index, "", unreachable) == (0, f"kfp.txt: not audited, {unreachable}\n")
     assert run(tmp_path, f"{index}/once", "", "Timeout") == (0, "kfp.txt: not audited, Timeout\n")

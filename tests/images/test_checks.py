@@ -31,7 +31,8 @@ def test_operations_side(scratch: Path) -> None:
 
 def test_a_task_of_the_steps(scratch: Path) -> None:
     compiled = CHECKS.parents[1] / "manifests" / "pipelines" / "cpu" / "train.yaml"
-    words = [sys.executable, str(CHECKS / "task.py"), str(compiled), "ingest", str(scratch / "task")]
+    uses = "ingest,validate"
+    words = [sys.executable, str(CHECKS / "task.py"), str(compiled), "prepare", uses, str(scratch / "task")]
     done = subprocess.run(words, cwd=scratch, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert (scratch / "task" / "corpus" / "manifest.json").is_file()
+    assert (scratch / "task" / "ingest__corpus" / "manifest.json").is_file()

@@ -71,6 +71,7 @@ def with_component(folder: Path, overlay: str, *components: str, **more: Any) ->
 
 def render(folder: Path) -> tuple[Resource, ...]:
     """Every resource that kustomize makes of a folder."""
+    assert (MANIFESTS / "pipelines").is_dir(), "the pipelines are not compiled; run `make compile`"
     made = subprocess.run([*kustomize(), str(folder)], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     assert "deprecated" not in made.stderr.lower(), made.stderr
@@ -95,4 +96,7 @@ def pod_specs(resources: tuple[Resource, ...]) -> dict[str, Resource]:
         elif resource["kind"] == "TrainingRuntime":
             for job in spec["template"]["spec"]["replicatedJobs"]:
                 found[f"{name}/{job['name']}"] = job["template"]["spec"]["template"]["spec"]
+        elif resource["kind"] == "RayCluster":
+            for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+                found[f"{name}/{group.get('groupName', 'head')}"] = group["template"]["spec"]
     return found

@@ -39,7 +39,7 @@ def namespace() -> Iterator[str]:
 
 
 def moved(resource: Resource, namespace: str) -> Resource:
-    """The resource in another namespace; what is of the whole cluster stays as it is."""
+    """The resource in another namespace; what is of the whole cluster stays unchanged."""
     metadata = dict(resource["metadata"])
     if "namespace" in metadata:
         metadata["namespace"] = namespace

@@ -7,10 +7,11 @@ controller's sync.py, third-party/seaweedfs, backend/src/v2/config; kubeflow/man
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from network_policies import Peer, lets_through, selects
-from rendered_overlays import MANIFESTS, Resource, rendered
+from rendered_overlays import MANIFESTS, Resource, rendered, with_component
 
 OWN = ("gpu", "single-node")
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
@@ -118,11 +119,21 @@ REFUSED = [
 ]
 
 
-def comes_about(overlay: str, source: str, target: str, port: int) -> bool:
-    resources = rendered(overlay)
+REGISTRY = Peer("team", {"component": "model-registry-server"})
+
+
+def comes_about(
+    overlay: str,
+    source: str,
+    target: str,
+    port: int,
+    resources: tuple[Resource, ...] = (),
+    others: dict[str, Peer] = OTHERS,
+) -> bool:
+    resources = resources or rendered(overlay)
     [namespace] = [one["metadata"] for one in resources if one["kind"] == "Namespace"]
     policies = [one for one in resources if one["kind"] == "NetworkPolicy"] + KUBEFLOW
-    peers = OTHERS | {name: Peer(namespace["name"], labels, namespace["labels"]) for name, labels in RUNS.items()}
+    peers = others | {name: Peer(namespace["name"], labels, namespace["labels"]) for name, labels in RUNS.items()}
     return lets_through(policies, peers[source], peers[target], port, "UDP" if port == 53 else "TCP")
 
 
@@ -135,6 +146,22 @@ def test_what_is_needed_comes_about(overlay: str) -> None:
 @pytest.mark.parametrize("overlay", OWN)
 def test_nothing_else_does(overlay: str) -> None:
     assert [flow for flow in REFUSED if comes_about(overlay, *flow)] == []
+
+
+def test_runs_reach_a_model_registry_in_another_namespace_where_the_component_is(tmp_path: Path) -> None:
+    """One in Kubeflow's own namespace they reach as it is."""
+    component = with_component(tmp_path, "single-node", "model-registry", namespace="stillhouse")
+    others = OTHERS | {"registry": REGISTRY, "Kubeflow's registry": Peer("kubeflow", REGISTRY.labels)}
+    reached = [
+        (source, target, port)
+        for source in RUNS
+        for target in ("registry", "a stranger", "step")
+        for port in (8080, 3306)
+        if comes_about("single-node", source, target, port, component, others)
+    ]
+    assert reached == [("driver", "registry", 8080), ("step", "registry", 8080)]
+    assert not comes_about("single-node", "step", "registry", 8080, others=others)
+    assert comes_about("single-node", "step", "Kubeflow's registry", 8080, others=others)
 
 
 def test_the_page_about_clusters_lists_every_port() -> None:

@@ -133,7 +133,7 @@ def test_what_a_pod_names_is_there(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_watcher_is_told_each_thing_once(overlay: str) -> None:
+def test_the_watcher_is_reported_each_thing_once(overlay: str) -> None:
     [watch] = pod_specs(rendered(overlay))["CronJob/stillhouse-watcher"]["containers"]
     flags = [word.split("=")[0] for word in watch["args"] if word.startswith("--")]
     variables = [entry["name"] for entry in watch["env"]]
@@ -181,7 +181,7 @@ def test_the_page_shows_how_gpus_are_installed_without_the_kind_pipeline(tmp_pat
 
 
 def claims_of_pods(table: str) -> dict[str, dict[str, str]]:
-    """The claims that each pod of a table's pipelines mounts, by pipeline and task: names by default, and paths."""
+    """The claims that each pod of a table's pipelines mounts, by pipeline and task: names, by default, and paths."""
     found: dict[str, dict[str, str]] = {}
     for one in compiled(table):
         if one["kind"] != "PipelineVersion":
@@ -191,8 +191,13 @@ def claims_of_pods(table: str) -> dict[str, dict[str, str]]:
         for task, pod in pods.items():
             claims = found.setdefault(f"{one['spec']['pipelineName']}/{task}", {})
             for mount in pod.get("pvcMount", []):
-                parameter = mount["pvcNameParameter"]["componentInputParameter"].removeprefix("pipelinechannel--")
-                claims[defaults[parameter]["defaultValue"]] = mount["mountPath"]
+                name = mount["pvcNameParameter"]
+                if "runtimeValue" in name:
+                    claim = name["runtimeValue"]["constant"]
+                else:
+                    parameter = name["componentInputParameter"].removeprefix("pipelinechannel--")
+                    claim = defaults[parameter]["defaultValue"]
+                claims[claim] = mount["mountPath"]
     return found
 
 
@@ -217,5 +222,5 @@ def test_the_claims_of_an_overlay_are_those_that_its_pods_mount(overlay: str) ->
 def test_a_remote_that_the_watcher_reads_is_where_ingest_and_promote_find_it(overlay: str) -> None:
     """The watcher sees that a corpus changed by its claims; these tasks read it, and write the release, by theirs."""
     pods = claims_of_pods(PIPELINES[overlay] or WITHOUT_PIPELINES)
-    for task in ("check-refresh", "ingest", "plan-refresh", "release-refresh"):
+    for task in ("check-refresh", "prepare", "plan-refresh", "release-refresh"):
         assert pods[f"refresh/exec-{task}"] == claims_of_watcher(overlay), task

@@ -106,7 +106,7 @@ def test_nothing_is_written_where_lines_come_anyway(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.split() == [str(number) for number in range(12)]
 
 
-def test_the_innermost_work_of_the_watched_thread_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_innermost_work_of_the_watched_thread_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """A thread that makes batches ahead is not what the step waits for."""
 
     def beside() -> None:

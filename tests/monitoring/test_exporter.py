@@ -21,7 +21,7 @@ from stillhouse.training.loop import train
 from stillhouse.training.settings import TrainingConfig
 
 COMMON = {"pipeline": "train", "step": "retriever_1", "run": "r1"}
-CONFIG = TrainingConfig(learning_rate=0.1, warmup=0.5, precision="fp32", heldout_every=2, batch_size=8)
+CONFIG = TrainingConfig(learning_rate=0.1, warmup_ratio=0.5, precision="fp32", eval_steps=2, batch_size=8)
 
 
 def free_port() -> int:

@@ -14,7 +14,7 @@ from gateway_stand_in import Gateway
 from stillhouse.artifacts import read_manifest
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.monitoring.gateway import push
-from stillhouse.monitoring.schedule import tell_schedule, watch_interval
+from stillhouse.monitoring.schedule import report_schedule, watch_interval
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.spec import Report
 
@@ -23,9 +23,9 @@ def test_a_step_pushes_one_group_without_its_run(
     gateway: Gateway, small_corpus: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
     begun = time.time()
-    run_step("lexical", {"corpus": small_corpus})
+    run_step("bm25", {"corpus": small_corpus})
     [(method, path, samples)] = gateway.pushes
-    assert (method, path) == ("PUT", "/metrics/job/stillhouse/pipeline/refresh/step/lexical")
+    assert (method, path) == ("PUT", "/metrics/job/stillhouse/pipeline/refresh/step/bm25")
     assert samples["stillhouse_step_success", ""] == 1
     assert begun <= samples["stillhouse_step_finished_timestamp_seconds", ""] <= time.time()
     assert 0 < samples["stillhouse_step_duration_seconds", ""] <= time.time() - begun
@@ -70,7 +70,7 @@ def test_a_failed_validation_pushes_its_verdict(
 
 @pytest.mark.parametrize("accepted", [True, False])
 def test_a_comparison_pushes_its_verdict(gateway: Gateway, accepted: bool) -> None:
-    with watch_step("judge", print) as watched:
+    with watch_step("compare-release", print) as watched:
         watched.report = Report("refused", facts={"accepted": accepted})
     samples = gateway.pushes[0][2]
     assert samples["stillhouse_promotion_accepted", ""] == float(accepted)
@@ -79,7 +79,7 @@ def test_a_comparison_pushes_its_verdict(gateway: Gateway, accepted: bool) -> No
 
 def test_work_pushes_its_throughput(gateway: Gateway) -> None:
     begun = time.monotonic()
-    with watch_step("score", print) as watched:
+    with watch_step("score-pairs", print) as watched:
         watched.monitor.began("scoring", 100, 0)
         watched.monitor.advanced("scoring", 100)
         time.sleep(0.05)
@@ -100,9 +100,9 @@ def test_a_failed_push_costs_a_line_and_nothing_more(
     url = refusing.url if where == "refuses" else "http://127.0.0.1:1"
     monkeypatch.setenv("STILLHOUSE_PUSHGATEWAY", url)
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
-    outputs = run_step("lexical", {"corpus": small_corpus})
+    outputs = run_step("bm25", {"corpus": small_corpus})
     refusing.server.shutdown()
-    assert read_manifest(outputs["run"]).step == "lexical"
+    assert read_manifest(outputs["run"]).step == "bm25"
     said = [line for line in capsys.readouterr().err.splitlines() if "not pushed" in line]
     assert len(said) == 1
     assert url in said[0]
@@ -155,19 +155,19 @@ def test_only_the_first_of_several_processes_pushes(gateway: Gateway, monkeypatc
 
 
 def test_a_schedule_that_is_behind_keeps_the_time_when_it_was_not(gateway: Gateway) -> None:
-    assert tell_schedule("nightly", 3600, True, False, print)
-    assert tell_schedule("nightly", 3600, False, True, print)
+    assert report_schedule("nightly", 3600, True, False, print)
+    assert report_schedule("nightly", 3600, False, True, print)
     (method, path, fresh), (_, _, behind) = gateway.pushes
     assert (method, path) == ("POST", "/metrics/job/stillhouse/schedule/nightly"), "POST keeps what it does not name"
     assert ("stillhouse_schedule_fresh_timestamp_seconds", "") in fresh
     assert behind.keys() == fresh.keys() - {("stillhouse_schedule_fresh_timestamp_seconds", "")}
     assert behind["stillhouse_schedule_interval_seconds", ""] == 3600
-    assert [told["stillhouse_schedule_in_flight", ""] for told in (fresh, behind)] == [0, 1]
+    assert [logged["stillhouse_schedule_in_flight", ""] for logged in (fresh, behind)] == [0, 1]
 
 
 def test_a_schedule_tells_nothing_where_no_gateway_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STILLHOUSE_PUSHGATEWAY", raising=False)
-    assert not tell_schedule("nightly", 3600, True, False, print)
+    assert not report_schedule("nightly", 3600, True, False, print)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", 3600), ("600", 600)])

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from stillhouse.errors import ValidationFailed
-from stillhouse.monitoring.run_end import tell_run
+from stillhouse.monitoring.run_end import report_run
 from stillhouse.monitoring.watch import watch_step, watch_task
 from stillhouse.steps.spec import Report
 
@@ -139,10 +139,10 @@ def test_a_training_is_scraped_while_it_runs_and_its_results_stay(
     run_step: Callable[..., dict[str, Path]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lexical = run_step("lexical", {"corpus": small_corpus})
+    lexical = run_step("bm25", {"corpus": small_corpus})
     inputs = {"corpus": small_corpus, "encoder": tiny_model, "negatives": lexical["negatives"]}
     monkeypatch.setenv("STILLHOUSE_TASK", "retriever-1")
-    run_step("train-retriever", inputs, batch_size=4, epochs=200.0, negatives_per_query=2, heldout_every=100)
+    run_step("train-retriever", inputs, batch_size=4, epochs=200.0, negatives_per_query=2, eval_steps=100)
     mine = '{pipeline="train",step="retriever-1",run="run-1"}'
     trained = mine.replace("}", ',work="training"}')
     [steps] = monitoring.query(f"max_over_time(stillhouse_training_steps_total{mine}[5m])")
@@ -157,7 +157,7 @@ def test_a_training_is_scraped_while_it_runs_and_its_results_stay(
     assert throughput["metric"]["work"] == "training"
     [duration] = monitoring.query(f"stillhouse_step_duration_seconds{mine}")
     assert float(throughput["value"][1]) >= 4 * 300 / float(duration["value"][1])
-    [alone] = monitoring.query("stillhouse_step_duration_seconds{step='lexical'}")
+    [alone] = monitoring.query("stillhouse_step_duration_seconds{step='bm25'}")
     assert alone["metric"]["run"] == "run-1", "too short to be scraped, and known all the same"
 
 
@@ -168,7 +168,7 @@ def test_alerts_fire_for_a_corpus_that_fails_and_a_loss_that_is_no_number(
     assert monitoring.firing("StillhouseValidationFailed") == []
     with pytest.raises(ValidationFailed):
         run_step("validate", {"corpus": small_corpus}, min_passages=1000)
-    lexical = run_step("lexical", {"corpus": small_corpus})
+    lexical = run_step("bm25", {"corpus": small_corpus})
     inputs = {"corpus": small_corpus, "encoder": tiny_model, "negatives": lexical["negatives"]}
     with pytest.raises(FloatingPointError):
         run_step("train-retriever", inputs, batch_size=4, max_steps=50, negatives_per_query=2, learning_rate=1e30)
@@ -203,11 +203,11 @@ def test_a_run_that_failed_is_alerted_until_the_next_succeeds(
     monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_PIPELINE", "zero-shot")
-    assert tell_run(False, print)
+    assert report_run(False, print)
     [failed] = wait_for(lambda: monitoring.firing("StillhouseRunFailed"), "the alert")
     assert (failed["metric"]["pipeline"], failed["metric"]["run"]) == ("zero-shot", "run-1")
     monkeypatch.setenv("STILLHOUSE_RUN", "run-2")
-    assert tell_run(True, print)
+    assert report_run(True, print)
     wait_for(lambda: not monitoring.firing("StillhouseRunFailed"), "the alert to end")
 
 
@@ -215,7 +215,7 @@ def test_a_run_that_failed_is_alerted_until_the_next_succeeds(
 def test_the_release_s_throughput_is_that_of_a_run_that_was_released(
     monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second run is accepted by `judge` too, and its release fails."""
+    """The second run is accepted by `compare-release` too, and its release fails."""
     monkeypatch.setenv("STILLHOUSE_PIPELINE", "refresh")
     for run, seconds, arrives in (("first", 0.05, True), ("second", 0.5, False)):
         monkeypatch.setenv("STILLHOUSE_RUN", run)
@@ -227,7 +227,7 @@ def test_the_release_s_throughput_is_that_of_a_run_that_was_released(
             watched.monitor.ended("encoding")
         monkeypatch.setenv("STILLHOUSE_TASK", "promote")
         with suppress(OSError), watch_task("promote", print) as task:
-            with watch_step("judge", print) as judged:
+            with watch_step("compare-release", print) as judged:
                 judged.report = Report("better", facts={"accepted": True})
             if not arrives:
                 raise OSError("the remote does not answer")

@@ -13,7 +13,7 @@ import pytest
 from gateway_stand_in import Gateway
 
 from stillhouse import cli
-from stillhouse.artifacts import write_manifest
+from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.monitoring.watch import watch_step, watch_task
 from stillhouse.refresh.parameters import Parameters
@@ -30,9 +30,6 @@ from stillhouse.versions.releases import Overtaken
 
 ACCEPTED, SAID_RELEASED = "stillhouse_promotion_accepted", "stillhouse_promotion_released"
 FAILING: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "gate": (lambda folder: run_control.stop_unless_passed(str(folder)), "validation"),
-    "gather-vectors": (lambda folder: run_control.put_together([], str(folder / "all")), "bad_input"),
-    "gather-counts": (lambda folder: run_control.add_up_counts([str(folder / "none")], str(folder)), "bad_input"),
     "check": (lambda folder: run_control.refuse_parameters("train", {"learning_rate": "fast"}), "bad_input"),
     "check-refresh": (lambda folder: run_check(vars(Parameters(releases=str(folder / "none.git")))), "bad_input"),
 }
@@ -57,10 +54,9 @@ def test_a_small_task_that_fails_says_so(
 
 
 def test_a_small_task_that_ends_well_takes_its_failure_back(gateway: Gateway, tmp_path: Path) -> None:
-    write_manifest(tmp_path, "validate", {}, {}, {"passed": True})
-    run_control.stop_unless_passed(str(tmp_path))
+    run_control.refuse_parameters("train", {"learning_rate": 1e-5})
     [(_, path, samples)] = gateway.pushes
-    assert path.endswith("/step/gate")
+    assert path.endswith("/step/check")
     assert samples["stillhouse_step_success", ""] == 1 and reasons(samples) == []
     assert ("stillhouse_step_failure", "crash") in samples
 
@@ -93,14 +89,12 @@ def test_the_pod_of_a_step_says_that_its_nodes_failed(
     [(method, path, samples)] = gateway.pushes
     assert (method, path.rpartition("/")[2]) == ("POST", "pretrain")
     assert samples["stillhouse_step_success", ""] == 0
-    told = reasons(samples) if any(name == "stillhouse_step_failure" for name, _ in samples) else None
-    assert told == expected
+    logged = reasons(samples) if any(name == "stillhouse_step_failure" for name, _ in samples) else None
+    assert logged == expected
 
 
 def test_a_pod_that_will_not_do_says_so(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "stillhouse.surfaces.component.check_pod", lambda parallel: run_control.read_manifest(tmp_path / "x")
-    )
+    monkeypatch.setattr("stillhouse.surfaces.component.check_pod", lambda parallel: read_manifest(tmp_path / "x"))
     with pytest.raises(SystemExit):
         run_component("pretrain", pretraining(tmp_path))
     assert reasons(gateway.pushes[0][2]) == ["bad_input"]
@@ -108,7 +102,7 @@ def test_a_pod_that_will_not_do_says_so(gateway: Gateway, tmp_path: Path, monkey
 
 def test_of_a_step_that_ended_well_its_pod_adds_nothing(gateway: Gateway) -> None:
     with watch_task("pretrain", print) as watched:
-        watched.told = True
+        watched.reported = True
     assert gateway.pushes == []
 
 
@@ -118,7 +112,7 @@ CACHED = Report("was there", facts={"passed": True})
 def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
     gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It pushes as a step that ran does, once, in the place of what was told before."""
+    """It pushes as a step that ran does, once, in the place of what was pushed before."""
 
     def taken(*given: Any) -> Report:
         with watch_step("pretrain", print) as watched:
@@ -149,7 +143,9 @@ def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | E
     (folder / "planned" / "refresh.json").write_text(json.dumps(known))
     own = {name: SimpleNamespace(path=str(folder / name)) for name in ("planned", "refreshed", "summary")}
     own["metrics"] = SimpleNamespace(path=str(folder / "metrics"), log_metric=lambda name, value: None)
-    run_release(vars(Parameters(releases="r.git")) | own | {"recipe": ""})
+    asked = {"parameters": vars(Parameters(releases="r.git")), "recipe": ""}
+    (folder / "planned" / "asked.json").write_text(json.dumps(asked))
+    run_release(own)
 
 
 @pytest.mark.parametrize(
@@ -160,13 +156,15 @@ def test_a_promotion_says_what_is_released(
 ) -> None:
     released(tmp_path, monkeypatch, Outcome(kind, None, "so it is", in_use))
     [(method, path, samples)] = gateway.pushes
-    assert (method, path.rpartition("/")[2]) == ("POST", "promote"), "POST leaves the verdict of `judge` there"
+    assert (method, path.rpartition("/")[2]) == ("POST", "promote"), (
+        "POST leaves the verdict of `compare-release` there"
+    )
     assert samples[SAID_RELEASED, ""] == expected and samples["stillhouse_step_success", ""] == 1
     assert (ACCEPTED, "") not in samples
 
 
 @pytest.mark.parametrize("error", [Overtaken("v2.0.0 became champion meanwhile"), InputError("the push was refused")])
-def test_what_was_accepted_and_not_released_is_not_told_as_released(
+def test_what_was_accepted_and_not_released_is_not_reported_as_released(
     error: Exception, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit):
@@ -190,7 +188,9 @@ def test_the_commands_that_release_say_so(
 
 
 def end(folder: Path, state: str) -> float | None:
-    return run_control.tell_end("refresh", "articles-1", state, None, str(folder / "summary"), str(folder / "metrics"))
+    return run_control.report_end(
+        "refresh", "articles-1", state, None, str(folder / "summary"), str(folder / "metrics")
+    )
 
 
 @pytest.mark.parametrize(("state", "expected"), [("COMPLETE", 1), ("SUCCEEDED", 1), ("CACHED", 1), ("FAILED", 0)])

@@ -25,7 +25,7 @@ class Memory:
         self.image: str | None = None
         self.refused: set[str] = set()
         self.starting: list[str] = []
-        """Recurring runs of which Kubeflow's controller is starting a run, whatever it is told now."""
+        """Recurring runs of which Kubeflow's controller is starting a run, whatever it gets now."""
         self._ids = map(str, itertools.count(1))
 
     def recurring_runs(self) -> list[Recurring]:

@@ -32,22 +32,22 @@ class Refusal(Exception):
 
 @dataclass
 class Api:
-    """What it was asked and told, the pipelines that it has, and the states of a run that it tells one by one."""
+    """What it was asked and logged, the pipelines that it has, and the states of a run that it tells one by one."""
 
     states: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     recurring: list[dict[str, Any]] = field(default_factory=list)
     kept: list[dict[str, Any]] = field(default_factory=list)
     """The recurring runs that it has."""
-    told: list[str] = field(default_factory=list)
-    """What it was told to do to recurring runs, in order."""
+    logged: list[str] = field(default_factory=list)
+    """What it was asked to do to recurring runs, in order."""
     pipelines: list[dict[str, Any]] = field(default_factory=list)
     image: str | None = IMAGE
     """What the pipelines' parameter `image` is by default."""
-    tells_all: bool = False
+    says_all: bool = False
     """Asked without a namespace it tells the pipelines of all, as a server that keeps them as resources."""
     multi_user: bool = False
-    """Its health is told to everybody, and the rest to those who send a token that it takes."""
+    """Everybody may see its health, and the rest to those who send a token that it takes."""
     valid_token: str = "secret"
     tokens: set[str] = field(default_factory=set)
     refuse: int = 0
@@ -74,7 +74,7 @@ class Api:
             [predicate] = json.loads(query["filter"])["predicates"]
             named = [one for one in self.pipelines if one["display_name"] == predicate["stringValue"]]
             place = query.get("namespace", "")
-            return {"pipelines": [one for one in named if one["namespace"] == place or (self.tells_all and not place)]}
+            return {"pipelines": [one for one in named if one["namespace"] == place or (self.says_all and not place)]}
         if path.endswith("/versions"):
             return {"pipeline_versions": [self.version("v2"), self.version("v1")]}
         if path.endswith("/recurringruns"):
@@ -86,14 +86,14 @@ class Api:
     def version(self, name: str) -> dict[str, Any]:
         default = {} if self.image is None else {"defaultValue": self.image}
         spec = {"root": {"inputDefinitions": {"parameters": {"image": {"parameterType": "STRING"} | default}}}}
-        told = {"pipeline_spec": spec, "platform_spec": {"platforms": {}}}
-        return {"display_name": name, "pipeline_version_id": f"id of {name}", "pipeline_spec": told}
+        logged = {"pipeline_spec": spec, "platform_spec": {"platforms": {}}}
+        return {"display_name": name, "pipeline_version_id": f"id of {name}", "pipeline_spec": logged}
 
     def change(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         """Disables or deletes a recurring run."""
         name, _, action = path.rpartition("/")[2].partition(":")
         [entry] = [one for one in self.kept if one["recurring_run_id"] == name]
-        self.told.append(f"{action or 'delete'} {name} {query.get('propagation_policy', '')}".strip())
+        self.logged.append(f"{action or 'delete'} {name} {query.get('propagation_policy', '')}".strip())
         if action:
             entry["status"] = action.upper() + "D"
         else:
@@ -105,7 +105,7 @@ class Api:
         run = path.rpartition("/")[2].partition(":")[0]
         if self.states[min(self.asked, len(self.states) - 1)]["state"] not in ("PENDING", "RUNNING", "PAUSED"):
             raise Refusal(400, 3, f"Invalid input error: Failed to terminate a run {run}. Row not found")
-        self.told.append(f"terminate {run}")
+        self.logged.append(f"terminate {run}")
         return {}
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -79,8 +79,8 @@ class Kubernetes:
         for container in found[0]["status"].get("containerStatuses", []):
             if container["name"] == "main" and "waiting" in container["state"]:
                 why = container["state"]["waiting"]["reason"]
-                told = f'container "main" in pod "{pod}" is waiting to start: {why}'
-                return 400, status(told, "BadRequest", {})
+                logged = f'container "main" in pod "{pod}" is waiting to start: {why}'
+                return 400, status(logged, "BadRequest", {})
         return 200, "".join(self.logs.get(pod, "").splitlines(keepends=True)[-int(query["tailLines"]) :])
 
 

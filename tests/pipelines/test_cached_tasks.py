@@ -1,8 +1,9 @@
-"""What the tasks of a pipeline are told, so that they find themselves in DVC's run cache."""
+"""What the tasks of a pipeline are logged, so that they find themselves in DVC's run cache."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -14,13 +15,11 @@ from pipelines.refresh import build_refresh
 from pipelines.train import build_pipeline
 from stillhouse.config import build
 from stillhouse.graph import USES, Use, find_uses
-from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, settings_of, stage_text, stage_told
+from stillhouse.surfaces.cached_step import RUN_CACHE, settings_of
 from stillhouse.surfaces.compare_plan import make_plan
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
 from stillhouse.surfaces.sweeps import sweep_of_flags
-
-SHARDED = {"index": "vectors", "importance": "counts"}
-"""The steps before which a corpus is divided, and what they are given of all shards."""
+from stillhouse.surfaces.task import as_json, describe_use, works_of
 
 
 def table(name: str, url: str) -> PlacementTable:
@@ -30,69 +29,54 @@ def table(name: str, url: str) -> PlacementTable:
     return dataclasses.replace(shipped, kinds=kinds)
 
 
-def told(compiled: Compiled) -> dict[str, tuple[Use, dict[str, Any]]]:
-    """What tasks are told, by the name of their use: the use, and the recipe's section."""
-    found = {}
-    for executor in compiled.spec["deploymentSpec"]["executors"].values():
-        environment = {entry["name"]: entry["value"] for entry in executor["container"].get("env", [])}
-        if STAGE in environment:
-            assert RUN_CACHE not in environment, "the run's parameter says where"
-            assert (
-                compiled.spec["root"]["inputDefinitions"]["parameters"]["run_cache"]["defaultValue"] == "s3://bucket/c"
-            )
-            use, section = stage_told(environment[STAGE])
-            found[use.name] = (use, section)
+def logged(compiled: Compiled) -> dict[str, tuple[Use, dict[str, Any]]]:
+    """What tasks are logged, by the name of their use: the use, and the recipe's section."""
+    found: dict[str, tuple[Use, dict[str, Any]]] = {}
+    for component in compiled.spec["components"].values():
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            given = task["inputs"]["parameters"]
+            if "steps" in given:
+                assert "pipelinechannel--run_cache" in given, "the run's parameter says where"
+                steps = json.loads(given["steps"]["runtimeValue"]["constant"])
+                shapes = {
+                    name: {key: value for key, value in of.items() if key != "chosen"} for name, of in steps.items()
+                }
+                found |= {work.use.name: (work.use, dict(work.section)) for work in works_of(shapes, {})}
     return found
 
 
-@pytest.fixture(scope="module")
-def sharded() -> dict[str, tuple[Use, dict[str, Any]]]:
-    recipe = load_recipe(find_recipe("001-msmarco"))
-    return told(compile_small(build_pipeline(recipe, table=table("gpu", "s3://bucket/c"))))
+def test_every_use_is_reported_its_own_stage() -> None:
+    recipe = load_recipe(find_recipe("simlm-msmarco"))
+    found = logged(compile_small(build_pipeline(recipe, table=table("gpu", "s3://bucket/c"))))
+    assert found == {use.name: (use, recipe.get(use.name, {})) for use in USES}, "divided or not, it has one key"
 
 
-def test_every_use_is_told_its_own_stage(sharded: dict[str, tuple[Use, dict[str, Any]]]) -> None:
-    recipe = load_recipe(find_recipe("001-msmarco"))
-    for use in USES:
-        found, section = sharded.pop(use.name)
-        gathered = [SHARDED[use.step_name]] if use.step_name in SHARDED else []
-        inputs = {**use.inputs} | {output: f"{use.name}_{output}/{output}" for output in gathered}
-        assert found == dataclasses.replace(use, inputs=inputs)
-        assert section == recipe.get(use.name, {})
-    assert {use.step_name for use, _ in sharded.values()} == {"encode", "count"}
-    assert set(sharded) == {f"{use.name}_shard" for use in USES if use.step_name in SHARDED}
-
-
-def test_the_tasks_of_other_pipelines_are_told_the_recipes_words_too() -> None:
+def test_the_tasks_of_other_pipelines_are_reported_the_recipes_words_too() -> None:
     """Else the same step would have another key there: `micro` names settings that are defaults."""
     recipe = load_recipe(find_recipe("micro"))
     cached = table("cpu", "s3://bucket/c")
     plan = make_plan(sweep_of_flags("none,bow", [], "o"), recipe, "micro")
     for pipeline in (build_refresh(recipe, table=cached), build_comparison(plan, table=cached)):
-        found = told(compile_small(pipeline))
+        found = logged(compile_small(pipeline))
         for name in ("ingest", "validate"):
             assert found[name][1] == recipe.get(name, {}), name
         for use, section in found.values():
             assert section == recipe.get(use.section, {}), use.name
 
 
-def test_a_section_is_told_word_by_word() -> None:
-    """2e-5 is text for this reader of YAML, and a number for DVC's: told as a number it would be another key."""
-    section = {
-        "learning_rate": "2e-5",
-        "epochs": 3,
-        "temperature": 1.0,
-        "title": "Ünlike: 'this', \"that\"",
-        "on": "no",
-    }
-    assert stage_told(stage_text(USES[0], section)) == (USES[0], section)
+WORDS: dict[str, dict[str, Any]] = {
+    "retriever_1": {"learning_rate": "2e-5", "epochs": 3, "temperature": 1.0},
+    "evaluate": {"title": "Ünlike: 'this', \"that\"", "measures": "RR@10"},
+}
 
 
-def test_nothing_is_told_where_no_run_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(RUN_CACHE, raising=False)
-    recipe = load_recipe(find_recipe("micro"))
-    assert not told(compile_small(build_pipeline(recipe, table=table("cpu", ""))))
-    assert not told(compile_small(build_pipeline(recipe)))
+@pytest.mark.parametrize("name", WORDS)
+def test_a_section_is_reported_word_by_word(name: str) -> None:
+    """2e-5 is text for this reader of YAML, and a number for DVC's: given as a number it would be another key."""
+    use, section = find_uses()[name], WORDS[name]
+    text = as_json({name: describe_use(use, section, build(use.step.config, section, name))})
+    [work] = works_of(json.loads(text), {})
+    assert (work.use, work.section) == (use, section)
 
 
 def test_the_variable_of_a_table_of_ones_own_does_too() -> None:

@@ -16,7 +16,6 @@ from pipelines.placement_table import find_table, read_table, shipped_tables
 from pipelines.submit import check_pod_parameters
 from stillhouse.errors import InputError
 from stillhouse.preflight import REQUIREMENTS
-from stillhouse.surfaces.cached_step import STAGE
 
 DIGEST = "sha256:" + "1" * 64
 OWN_IMAGE = f"registry.example/corpus@{DIGEST}"
@@ -24,7 +23,7 @@ OWN_IMAGE = f"registry.example/corpus@{DIGEST}"
 
 @dataclasses.dataclass
 class Task:
-    """A task of a compiled pipeline, its container, and what Kubernetes is told of its pod."""
+    """A task of a compiled pipeline, its container, and what Kubernetes gets for its pod."""
 
     name: str
     inputs: set[str]
@@ -36,12 +35,12 @@ class Task:
         return {entry["name"]: entry["value"] for entry in self.container.get("env", [])}
 
     def secrets(self) -> dict[str, str]:
-        """The parameters that name the secrets of the pod, and where each is mounted, or its variables."""
+        """The secrets of the pod, and where each is mounted, or its variables."""
         found = {}
         for kind, place in (("secretAsVolume", "mountPath"), ("secretAsEnv", "")):
             for secret in self.pod.get(kind, []):
                 assert secret["optional"], "a secret that is not there costs no pod"
-                name = secret["secretNameParameter"]["componentInputParameter"].removeprefix("pipelinechannel--")
+                name = secret["secretNameParameter"]["runtimeValue"]["constant"]
                 found[name] = secret[place] if place else ",".join(key["envVar"] for key in secret["keyToEnv"])
         return found
 
@@ -62,7 +61,7 @@ def on_gpus(request: pytest.FixtureRequest) -> list[Task]:
     return list(tasks(compile_small(Request(request.param, "simlm").build(find_table("gpu")))))
 
 
-def test_every_pod_with_a_preflight_of_gpus_is_told_the_count_of_its_run(on_gpus: list[Task]) -> None:
+def test_every_pod_with_a_preflight_of_gpus_is_reported_the_count_of_its_run(on_gpus: list[Task]) -> None:
     looking = [task for task in on_gpus if json.loads(task.variables.get(REQUIREMENTS, "{}")).get("gpus")]
     assert looking and all("accelerator_count" in task.inputs for task in looking)
     assert {task.name for task in looking} == {
@@ -70,25 +69,34 @@ def test_every_pod_with_a_preflight_of_gpus_is_told_the_count_of_its_run(on_gpus
     }
 
 
-def test_every_use_is_told_the_run_cache_of_its_run_and_nothing_else_is(on_gpus: list[Task]) -> None:
-    assert any(STAGE in task.variables for task in on_gpus)
-    for task in on_gpus:
-        assert (STAGE in task.variables) == ("run_cache" in task.inputs), task.name
+def test_every_task_of_steps_is_reported_the_run_cache_of_its_run_and_no_other_is(on_gpus: list[Task]) -> None:
+    of_steps = [task for task in on_gpus if task.inputs & {"steps", "items"}]
+    assert len(of_steps) > 3
+    assert [task.name for task in on_gpus if "run_cache" in task.inputs] == [task.name for task in of_steps]
 
 
-KEYS = {"ssh_secret": "/scratch/.ssh", "gcs_secret": "/etc/stillhouse-gcs", "git_secret": "/etc/stillhouse-git"}
-DATA = {"data_secret": "AWS_ACCESS_KEY_ID,AWS_SECRET_ACCESS_KEY,AWS_ENDPOINT_URL"}
+KEYS = {
+    "stillhouse-ssh": "/scratch/.ssh",
+    "stillhouse-gcs": "/etc/stillhouse-gcs",
+    "stillhouse-git": "/etc/stillhouse-git",
+}
+REGISTRY = {
+    "stillhouse-model-registry": "STILLHOUSE_MODEL_REGISTRY,STILLHOUSE_MODEL_REGISTRY_MODEL,"
+    "STILLHOUSE_MODEL_REGISTRY_TOKEN"
+}
+DATA = {"stillhouse-data": "AWS_ACCESS_KEY_ID,AWS_SECRET_ACCESS_KEY,AWS_ENDPOINT_URL"}
 
 
 @pytest.mark.parametrize("name", shipped_tables())
 def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: str) -> None:
     made = list(tasks(compile_small(Request("refresh", "simlm").build(find_table(name)))))
     with_keys = [task.name for task in made if task.secrets().keys() & KEYS.keys()]
-    assert sorted(with_keys) == ["check_parameters", "ingest", "plan", "promote", "promote", "promote"]
+    assert sorted(with_keys) == ["check_parameters", "plan", "prepare", "promote", "promote", "promote"]
     bare = {"check_cluster", "report_end"}
     for task in made:
         if task.name not in bare:
-            assert task.secrets() == (DATA | KEYS if task.name in with_keys else DATA), task.name
+            own = (KEYS if task.name in with_keys else {}) | (REGISTRY if task.name == "promote" else {})
+            assert task.secrets() == DATA | own, task.name
 
 
 @pytest.mark.parametrize("name", shipped_tables())
@@ -101,22 +109,24 @@ def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_s
     rest = rest.replace(chat, f"      {own}\n{chat}")
     (tmp_path / "mine.yaml").write_text(f"{shared}{line_after}    {own}\n{rest}")
     for kind, placement in read_table(tmp_path / "mine.yaml").kinds.items():
-        assert KEYS["ssh_secret"] in {secret.path for secret in placement.secrets}, kind
+        assert KEYS["stillhouse-ssh"] in {secret.path for secret in placement.secrets}, kind
 
 
 def test_google_looks_where_its_secret_is_mounted() -> None:
     """What it and DVC find there is looked at in tests/versions/test_keys_of_remotes.py."""
     for name in shipped_tables():
         table = find_table(name)
-        assert {placement.environment["CLOUDSDK_CONFIG"] for placement in table.kinds.values()} == {KEYS["gcs_secret"]}
-        assert {f"{placement.environment['HOME']}/.ssh" for placement in table.kinds.values()} == {KEYS["ssh_secret"]}
+        assert {placement.environment["CLOUDSDK_CONFIG"] for placement in table.kinds.values()} == {
+            KEYS["stillhouse-gcs"]
+        }
+        assert {f"{placement.environment['HOME']}/.ssh" for placement in table.kinds.values()} == {
+            KEYS["stillhouse-ssh"]
+        }
 
 
 def with_own_image(folder: Path, image: str) -> Path:
     path = folder / "mine.yaml"
-    path.write_text(
-        f"kinds:\n  default: {{}}\n  corpus: {{image: {image}}}\nsteps:\n  tokenize: corpus\n  validate: corpus\n"
-    )
+    path.write_text(f"kinds:\n  default: {{}}\n  corpus: {{image: {image}}}\ntasks:\n  prepare: corpus\n")
     return path
 
 
@@ -124,13 +134,11 @@ def test_a_kind_with_an_image_of_its_own_takes_it_from_a_parameter_of_its_own(tm
     table = read_table(with_own_image(tmp_path, f'{{parameter: corpus_image, name: "{OWN_IMAGE}"}}'))
     compiled = compile_small(Request("train", "simlm").build(table))
     assert compiled.spec["root"]["inputDefinitions"]["parameters"]["corpus_image"]["defaultValue"] == OWN_IMAGE
-    for task in tasks(compiled):
-        own = task.name in ("tokenize", "validate")
-        assert (
-            task.container["image"]
-            == f"{{{{$.inputs.parameters['pipelinechannel--{'corpus_image' if own else 'image'}']}}}}"
-        )
-        assert ("corpus_image" in task.inputs) == own, task.name
+    made = list(tasks(compiled))
+    for task in made:
+        name = "corpus_image" if task.name == "prepare" else "image"
+        assert task.container["image"] == f"{{{{$.inputs.parameters['pipelinechannel--{name}']}}}}"
+    assert [task.name for task in made if "corpus_image" in task.inputs] == ["prepare"]
 
 
 BAD_IMAGES = {

@@ -1,4 +1,4 @@
-"""The comparison's pipeline: what all variants share stands once, what differs is an item's, one task gathers."""
+"""The comparison's pipeline: what all variants share stands once, what differs is an item's, one task does them all."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from stillhouse.comparison.sweep import make_sweep
 from stillhouse.errors import InputError
 from stillhouse.surfaces.compare_component import gather
 from stillhouse.surfaces.compare_plan import Plan, make_plan
+from stillhouse.surfaces.task import works_of
 
 VARIANTS = [
     {"name": "none", "pretraining": False},
-    {"name": "m15", "overrides": {"pretraining.encoder_mask": 0.15, "pretraining.decoder_mask": 1}},
+    {
+        "name": "m15",
+        "overrides": {"pretraining.encoder_mlm_probability": 0.15, "pretraining.decoder_mlm_probability": 1},
+    },
     {"name": "bow", "overrides": {"pretraining.objective": "bow", "retriever_1.batch_size": 8}},
 ]
 
@@ -36,65 +40,71 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return next(yaml.safe_load_all(path.read_text()))
 
 
-def inside(compiled: dict[str, Any]) -> dict[str, Any]:
-    """What lies outside the loops, inside the exit handler."""
+def tasks_of(compiled: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The tasks inside the exit handler, by label."""
     [handler] = [part for name, part in compiled["components"].items() if name.startswith("comp-exit-handler")]
-    return dict(handler)
+    return {task["taskInfo"]["name"]: task for task in handler["dag"]["tasks"].values()}
 
 
-def names(dag: dict[str, Any]) -> list[str]:
-    return sorted(task["taskInfo"]["name"] for task in dag["dag"]["tasks"].values())
+def logged(task: dict[str, Any], argument: str) -> Any:
+    """What a task gets as JSON; None where it has no such argument."""
+    given = task["inputs"]["parameters"].get(argument)
+    return json.loads(given["runtimeValue"]["constant"]) if given else None
 
 
-def loops(compiled: dict[str, Any]) -> dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """{component of a loop's body: (its dag, the items that the task before it lists)}."""
-    tasks, found = inside(compiled)["dag"]["tasks"], {}
-    for task in tasks.values():
-        if "parameterIterator" in task:
-            source = task["inputs"]["parameters"][task["parameterIterator"]["items"]["inputParameter"]]
-            lister = tasks[source["taskOutputParameter"]["producerTask"]]
-            items = json.loads(lister["inputs"]["parameters"]["items"]["runtimeValue"]["constant"])
-            name = task["componentRef"]["name"]
-            found[name] = (compiled["components"][name], items)
-    return found
+def test_what_is_shared_is_done_once_before_the_variants(compiled: dict[str, Any]) -> None:
+    tasks = tasks_of(compiled)
+    before = [use for task in tasks.values() for use in logged(task, "steps") or ()]
+    shared = {"fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "bm25"}
+    assert shared | {"zero_shot_index", "zero_shot_run", "evaluate"} <= set(before)
+    assert len(before) == len(set(before)) and not {"pretraining", "retriever_1"} & set(before)
+    uses = {group: set(of) for group, of in logged(tasks["comparison"], "uses").items()}
+    after = {"evaluate", "retriever_1", "retriever_1_index", "retriever_1_run"}
+    assert uses == {"unpretrained": after, "variants": after | {"pretraining"}}
+    verdict = tasks["comparison"]["inputs"]["artifacts"]["validate__validation"]
+    assert verdict["taskOutputArtifact"]["producerTask"] == "prepare"
 
 
-def test_what_is_shared_stands_before_the_loops(compiled: dict[str, Any]) -> None:
-    before = {"fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "lexical"}
-    outside = names(inside(compiled))
-    assert before | {"zero_shot_index", "zero_shot_run", "evaluate", "comparison", "gate"} <= set(outside)
-    assert len(outside) == len(set(outside)) and not {"pretraining", "retriever_1"} & set(outside)
-    bodies = sorted(names(dag) for dag, _ in loops(compiled).values())
-    after = ["evaluate", "evaluate_inputs", "retriever_1", "retriever_1_index", "retriever_1_run"]
-    assert bodies == sorted([after, sorted([*after, "pretraining"])])
+def test_every_run_has_the_settings_of_its_variant_and_seed(compiled: dict[str, Any]) -> None:
+    """As the pod puts them together, they are those of a comparison on one machine."""
+    task = tasks_of(compiled)["comparison"]
+    uses, items = logged(task, "uses"), logged(task, "items")
+    jobs = {job.name: job for job in plan().jobs}
+    assert len(items) == len(jobs) == 6 and {item["run"] for item in items} == jobs.keys()
+    for item in items:
+        job = jobs[item["run"]]
+        for work in works_of(uses[item["group"]], item):
+            assert work.config == job.configs[work.use.name], (item["run"], work.use.name)
+            [use] = [use for use in job.uses if use.name == work.use.name]
+            assert work.use == use
 
 
-def test_items_hold_what_differs_with_its_type(compiled: dict[str, Any]) -> None:
-    [(body, items)] = [found for found in loops(compiled).values() if "pretraining" in names(found[0])]
-    assert [(item["pretraining__encoder_mask"], item["pretraining__seed"]) for item in items] == [
+def test_items_hold_what_differs(compiled: dict[str, Any]) -> None:
+    items = [item for item in logged(tasks_of(compiled)["comparison"], "items") if item["group"] == "variants"]
+    assert [(item["pretraining__encoder_mlm_probability"], item["pretraining__seed"]) for item in items] == [
         (0.15, 1),
         (0.3, 1),
         (0.15, 2),
         (0.3, 2),
     ]
-    [task] = [task for task in body["dag"]["tasks"].values() if task["taskInfo"]["name"] == "pretraining"]
-    settings = task["inputs"]["parameters"]
-    for field in ("encoder_mask", "decoder_mask", "objective", "seed"):
-        assert f'["pretraining__{field}"]' in settings[field]["parameterExpressionSelector"]
-    assert settings["batch_size"] == {"runtimeValue": {"constant": 64.0}}
+    assert not [name for item in items for name in item if name == "pretraining__batch_size"]
 
 
 def test_an_item_is_of_the_settings_types() -> None:
     pretrained = [job for job in plan().jobs if job.variant != "none"]
     first = loop_items(pretrained)[0]
-    assert first["pretraining__decoder_mask"] == 1.0 and type(first["pretraining__decoder_mask"]) is float
+    assert (
+        first["pretraining__decoder_mlm_probability"] == 1.0
+        and type(first["pretraining__decoder_mlm_probability"]) is float
+    )
     assert type(first["retriever_1__batch_size"]) is int and first["run"] == "m15, seed 1"
 
 
 def test_one_variant_and_no_unpretrained_one_compile(tmp_path: Path) -> None:
     for variants in (VARIANTS[:1], VARIANTS[1:2]):
         compile_comparison(plan(variants), tmp_path / "one.yaml")
-        assert len(loops(next(yaml.safe_load_all((tmp_path / "one.yaml").read_text())))) == 1
+        compiled = next(yaml.safe_load_all((tmp_path / "one.yaml").read_text()))
+        assert len(logged(tasks_of(compiled)["comparison"], "uses")) == 1
 
 
 def test_more_runs_than_a_pipeline_holds_are_refused() -> None:
@@ -104,7 +114,7 @@ def test_more_runs_than_a_pipeline_holds_are_refused() -> None:
 
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "build/compare.yaml"
-    words = ["compare", "--recipe", "micro", "--sweep", "001-table8", "--kubeflow", str(path)]
+    words = ["compare", "--recipe", "micro", "--sweep", "simlm-table8", "--kubeflow", str(path)]
     assert cli.main(words) == 0 and str(path) in capsys.readouterr().out
     assert next(yaml.safe_load_all(path.read_text()))["pipelineInfo"]["name"] == "compare-objectives"
 

@@ -22,6 +22,7 @@ from stillhouse.refresh.graph import Ladder, before
 from stillhouse.refresh.plan import Rung
 from stillhouse.surfaces.dvc_file import render
 from stillhouse.surfaces.recipes import configs
+from stillhouse.surfaces.task import works_of
 
 PATH = ["passages", "passages_bm25", "generated", "ingest", "validate"]
 
@@ -37,7 +38,7 @@ def recipe(server: ChatServer) -> dict[str, Any]:
     return {
         "stages": {
             "passages": {"step": "ingest", "settings_of": "ingest"},
-            "passages_bm25": {"step": "lexical", "settings_of": "lexical", "corpus": "passages/corpus"},
+            "passages_bm25": {"step": "bm25", "settings_of": "bm25", "corpus": "passages/corpus"},
             "generated": {"step": "generate-queries", "corpus": "passages/corpus", "bm25": "passages_bm25/bm25"},
             "ingest": {"generated": "generated/queries"},
         },
@@ -59,13 +60,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_corpus: Path) ->
 
 def test_a_run_makes_the_questions_and_takes_them(recipe: dict[str, Any], server: ChatServer) -> None:
     Path("params.yaml").write_text(yaml.safe_dump(recipe))
-    assert cli.main(["run", "--quiet", "--until", "lexical"]) == 0
+    assert cli.main(["run", "--quiet", "--until", "bm25"]) == 0
     assert len(server.requests) == 24
     queries = Corpus.open(Path("artifacts/ingest/corpus")).queries
     assert set(queries["origin"]) == {"generated"} and set(queries["split"]) == {"train", "dev", "test"}
-    assert cli.main(["run", "--quiet", "--until", "lexical"]) == 0, "all is up to date"
+    assert cli.main(["run", "--quiet", "--until", "bm25"]) == 0, "all is up to date"
     # Four passages fewer: the others are answered already, and nothing that was made of the old ones is taken.
-    assert cli.main(["run", "--quiet", "--until", "lexical", "--source", "other.jsonl"]) == 0
+    assert cli.main(["run", "--quiet", "--until", "bm25", "--source", "other.jsonl"]) == 0
     assert len(server.requests) == 24
     assert [read_manifest(Path(f"artifacts/{use}/corpus")).facts["passages"] for use in ("passages", "ingest")] == [
         20
@@ -100,11 +101,17 @@ def test_a_pipeline_ingests_one_source_twice(pipeline: str, recipe: dict[str, An
     }
     recipe["stages"]["generated"] |= {"retriever": "fetch_model/encoder", "index": "passages_index/index"}
     tasks = compiled((build_pipeline if pipeline == "train" else build_refresh)(recipe, shards=2))
-    for use in ("passages", "ingest"):
-        assert tasks[use]["inputs"]["parameters"]["source"] == {"componentInputParameter": "pipelinechannel--source"}
-    assert tasks["passages"]["dependentTasks"] == [f"check-{pipeline}"]
-    origin = tasks["ingest"]["inputs"]["artifacts"]["generated"]["taskOutputArtifact"]
-    assert origin == {"outputArtifactKey": "queries", "producerTask": "generate-queries"}
+    prepare = tasks["prepare"]["inputs"]["parameters"]
+    assert prepare["source"] == {"componentInputParameter": "pipelinechannel--source"}
+    assert tasks["prepare"]["dependentTasks"] == [f"check-{pipeline}"]
+    logged = json.loads(prepare["steps"]["runtimeValue"]["constant"])
+    assert [use for use in logged if use in PATH] == PATH and "passages_index" in logged
+    # As the pod reads it: both with the run's own source, the later one with the questions.
+    values = dict.fromkeys(prepare, "") | {"source": "new.jsonl", "queries": "auto", "seed": 7, "model": "m"}
+    works = {work.use.name: work for work in works_of(logged, values)}
+    assert [works[use].config.source for use in ("passages", "ingest")] == ["new.jsonl"] * 2
+    assert works["ingest"].use.inputs == {"generated": "generated/queries"} and not works["passages"].use.inputs
+    assert works["generated"].use.inputs["index"] == "passages_index/index"
 
 
 def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What Kubeflow's API server is asked and told, and what it refuses in a sentence."""
+"""What Kubeflow's API server is asked and logged, and what it refuses in a sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_kubeflow_is_asked_page_by_page() -> None:
     assert [(run.name, run.in_flight) for run in cluster.runs()] == [("x0", True), ("x1", True), ("x2", False)]
 
 
-def test_kubeflow_is_told_what_the_file_says() -> None:
+def test_kubeflow_is_reported_what_the_file_says() -> None:
     client = Client()
     cluster = Kubeflow("retraining", client=client)
     wanted = schedule(parameters={"revision": "main"}, max_concurrency=2)
@@ -56,7 +56,7 @@ def test_kubeflow_is_told_what_the_file_says() -> None:
         (MaxRetryError(None, "/apis"), "does not answer"),  # type: ignore[arg-type]
     ],
 )
-def test_what_the_server_refuses_is_told_in_a_sentence(
+def test_what_the_server_refuses_is_reported_in_a_sentence(
     error: Exception, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = Client()

@@ -29,7 +29,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         work.mkdir(parents=True)
         (work / "checkpoint").write_text("half")
         result = RESULTS[pipeline]
-        folder = workspace / "outputs" / "run" / result.components[0] / result.output
+        folder = workspace / "outputs" / "run" / result.components[0] / result.folder
         folder.mkdir(parents=True)
         (folder / result.page).write_text(f"run {len(found)}")
 

@@ -93,9 +93,9 @@ def test_what_a_person_chose_is_what_is_looked_for(
     """A run of the user interface whose parameters name what is not there ends with the sentence, and exit code 2."""
     value, words = CHOSEN[parameter]
     assert look(monkeypatch, **{parameter: value}) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("stillhouse: this cluster cannot run the pipeline as it is asked to:\n  - ")
-    assert words in told and "Traceback" not in told
+    logged = capsys.readouterr().err
+    assert logged.startswith("stillhouse: this cluster cannot run the pipeline with these settings:\n  - ")
+    assert words in logged and "Traceback" not in logged
 
 
 MISSING = {
@@ -129,7 +129,7 @@ def test_a_secret_that_must_be_there_ends_the_run(
 
 
 @pytest.mark.parametrize("resource", ["nodes", "persistentvolumeclaims", "resourcequotas", "localqueues"])
-def test_what_the_account_may_not_look_at_is_told_and_passed_over(
+def test_what_the_account_may_not_look_at_is_reported_and_passed_over(
     resource: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubernetes.refused = {resource}
@@ -139,7 +139,7 @@ def test_what_the_account_may_not_look_at_is_told_and_passed_over(
     assert end.startswith("[cluster] nothing")
 
 
-def test_a_cluster_without_kueue_is_told_of_and_taken(
+def test_a_cluster_without_kueue_is_reported_of_and_taken(
     kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del kubernetes.objects[f"{KUEUE}/localqueues"]
@@ -157,7 +157,7 @@ def test_an_older_kueue_is_asked_too(kubernetes: Kubernetes, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("how", ["no server", "no kubeconfig", "no namespace"])
-def test_without_an_api_that_is_told_once_and_the_run_goes_on(
+def test_without_an_api_that_is_reported_once_and_the_run_goes_on(
     how: str,
     kubernetes: Kubernetes,
     tmp_path: Path,

@@ -17,16 +17,22 @@ from pipelines.admission import END, LOOK
 from pipelines.catalog import RESULTS, Request
 from pipelines.check import check_compare_objectives, check_train
 from pipelines.interface import YAML_BOOLEANS
-from pipelines.ir import LARGEST_IR, compile_small
+from pipelines.ir import Compiled, compile_small
 from pipelines.manifests import SOURCES, compiled_files
 from pipelines.placement_table import find_table
+from pipelines.workflow_size import LARGEST_PLAIN
 from stillhouse.errors import InputError
 from stillhouse.steps.registry import steps
-from stillhouse.surfaces.run_parameters import TABLES
+from stillhouse.surfaces.recipes import configs
+from stillhouse.surfaces.run_parameters import SETTINGS, TABLES
 
+BARE = (LOOK, END, "check-train", "check-compare-objectives")
+"""The components that wait for nothing."""
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "manifests" / "pipelines"
 FILES = [f"{table}/{pipeline}.yaml" for table in SOURCES for pipeline in RESULTS]
+REQUIRED = {"releases"}
+"""Parameters that a person has to give."""
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -36,28 +42,27 @@ def version(name: str) -> dict[str, Any]:
     return found
 
 
-def test_committed_pipelines_are_what_the_code_compiles() -> None:
+def test_compiled_pipelines_are_those_of_this_code() -> None:
     expected = compiled_files()
     found = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
-    assert found == set(expected), "run `stillhouse pipeline compile`"
+    assert found == set(expected), "run `make compile`"
     stale = [name for name, text in expected.items() if (FOLDER / name).read_text(encoding="utf-8") != text]
-    assert not stale, "run `stillhouse pipeline compile`"
+    assert not stale, "run `make compile`"
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_pipelines_are_small_and_named_by_content(name: str) -> None:
     """Kubernetes keeps a pipeline in one object, and Argo a run, which has the IR one and a half times, in 1 MiB."""
     spec = version(name)["spec"]
-    parts = [spec["pipelineSpec"], spec.get("platformSpec", {})]
-    assert len(json.dumps(parts, separators=(",", ":"))) <= LARGEST_IR < 1024**2 / 2
+    assert Compiled(spec["pipelineSpec"], spec.get("platformSpec", {})).size.plain <= LARGEST_PLAIN < 1024**2
     assert version(name)["metadata"]["name"].startswith(spec["pipelineSpec"]["pipelineInfo"]["name"] + "-")
     longest = max(len(word) for word in _commands(spec["pipelineSpec"]))
     assert longest < 128 * 1024, "the longest word that Linux takes"
 
 
 def test_a_pipeline_that_argo_would_refuse_is_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.ir.LARGEST_IR", 10_000)
-    with pytest.raises(InputError, match=r"pipeline zero-shot has [\d,]+ bytes, and Argo takes some 10,000; compare"):
+    monkeypatch.setattr("pipelines.workflow_size.LARGEST_PLAIN", 10_000)
+    with pytest.raises(InputError, match=r"pipeline zero-shot would take [\d,]+ bytes in Argo .* some 10,000; leave"):
         compile_small(Request("zero-shot").build(find_table("cpu")))
 
 
@@ -89,7 +94,8 @@ def test_parameters_are_scalars_with_a_default_and_a_description(name: str) -> N
     for parameter, entry in parameters.items():
         assert parameter not in YAML_BOOLEANS and isinstance(yaml.safe_load(parameter), str)
         assert entry["parameterType"] in ("STRING", "NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN"), parameter
-        assert "defaultValue" in entry and entry["description"], parameter
+        # Kubeflow starts no run before what has no default is filled in.
+        assert ("defaultValue" in entry) != (parameter in REQUIRED) and entry["description"], parameter
 
 
 def test_names_of_settings_are_no_yaml_booleans() -> None:
@@ -141,7 +147,7 @@ def test_every_pod_has_a_placement(name: str) -> None:
     for label, pod in on_kubernetes.items():
         assert pod["securityContext"]["runAsNonRoot"] is True and int(pod["securityContext"]["runAsUser"]) > 0, label
         assert int(pod["activeDeadlineSeconds"]) > 0, label
-        assert pod.get("pvcMount") or label.removeprefix("exec-") in (LOOK, END), label
+        assert pod.get("pvcMount") or label.removeprefix("exec-") in BARE, label
         assert executors[label]["container"]["image"] == "{{$.inputs.parameters['pipelinechannel--image']}}" or (
             label == "exec-report-end"
         )
@@ -171,12 +177,15 @@ def test_a_task_may_use_every_retry_to_the_end_of_its_timeout(name: str) -> None
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_refused_is_told_soon(name: str) -> None:
+def test_what_is_refused_is_reported_soon(name: str) -> None:
     """Another try would be refused again, and each is a pod and a pause."""
     spec = version(name)["spec"]["pipelineSpec"]
     # What asks a network is tried once more. The `plan` of a refresh does the work of a step.
-    asking = {"zero-shot": {"plan": 1}, "refresh": {"check_parameters": 1, "gate": 1}}
-    expected = asking.get(spec["pipelineInfo"]["name"], {"check_parameters": 0, "gate": 1}) | {"check_cluster": 0}
+    asking = {
+        "zero-shot": {"plan": 1, "check_cluster": 0},
+        "refresh": {"check_parameters": 1, "check_cluster": 0},
+    }
+    expected = asking.get(spec["pipelineInfo"]["name"], {"check": 0})
     found = {}
     for group in (spec["root"], *spec["components"].values()):
         for task in group.get("dag", {}).get("tasks", {}).values():
@@ -198,9 +207,10 @@ def test_the_first_task_takes_every_parameter() -> None:
     checks = {"train": check_train, "compare-objectives": check_compare_objectives}
     for name, table in TABLES.items():
         taken = checks[name].python_func.__annotations__
-        assert {parameter: kind for parameter, kind in taken.items() if parameter != "return"} == {
+        of_run = {SETTINGS: str, "recipe": str} if name == "train" else {}
+        assert {parameter: kind for parameter, kind in taken.items() if parameter not in ("return", "wanted")} == {
             parameter: entry.kind for parameter, entry in table.items()
-        }, name
+        } | of_run, name
 
 
 BAD = {
@@ -208,8 +218,6 @@ BAD = {
     "type": ("train", {"seed": "three"}, "--parameter seed must be a whole number"),
     "range": ("train", {"seed": "-1"}, "pipeline train: seed must be at least 0"),
     "choice": ("train", {"queries": "pair"}, "did you mean 'pairs'"),
-    "objective": ("train", {"objective": "simml"}, "did you mean 'simlm'"),
-    "measure": ("train", {"measures": "RR@ten"}, "RR@ten"),
     "no JSON": ("zero-shot", {"corpora": "/volume/a"}, r"must be a JSON list"),
     "empty": ("zero-shot", {"corpora": "[]"}, "name at least one folder"),
     "depth": ("zero-shot", {"depth": "0"}, "depth must be at least 1"),
@@ -225,11 +233,45 @@ def test_parameters_out_of_range_are_refused_before_anything_starts(case: str) -
         request.check(request.read(given))
 
 
+BAD_SETTINGS = {
+    "use": ("retriver_1.seed=1", "did you mean 'retriever_1'"),
+    "setting": ("retriever_1.sed=1", "did you mean 'seed'"),
+    "type": ("retriever_1.seed=one", "must be a whole number"),
+    "range": ("retriever_1.seed=-1", "seed must be at least 0"),
+    "choice": ("pretraining.objective=simml", "did you mean 'simlm'"),
+    "measure": ("evaluate.measures=RR@ten", "RR@ten"),
+    "no value": ("retriever_1.seed", "write USE.SETTING=VALUE"),
+    "no setting": ("seed=3", "write USE.SETTING=VALUE"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SETTINGS)
+def test_settings_that_a_recipe_could_not_have_are_refused_before_anything_is_compiled(case: str) -> None:
+    word, message = BAD_SETTINGS[case]
+    request = Request("train", "simlm", settings=(word,))
+    with pytest.raises(InputError, match=message):
+        request.read({})
+
+
+def test_a_setting_takes_the_place_of_the_recipe_s_and_of_nothing_else() -> None:
+    """As if it stood in the recipe: on the use that it names, and in the words that DVC's run cache goes by."""
+    chosen = Request("train", "simlm", settings=("retriever_1.batch_size=7", "pretraining.objective=mlm"))
+    before, after = (configs(*request._recipe()) for request in (Request("train", "simlm"), chosen))
+    assert (after["retriever_1"].batch_size, after["pretraining"].objective) == (7, "mlm")
+    assert {name for name in before if before[name] != after[name]} == {"retriever_1", "pretraining"}
+    assert chosen._recipe()[0]["retriever_1"]["batch_size"] == 7
+
+
+def test_a_pipeline_without_a_recipe_takes_no_settings() -> None:
+    with pytest.raises(InputError, match="zero-shot has no recipe; give it as --parameter"):
+        Request("zero-shot", settings=("evaluate.seed=3",))
+
+
 def test_good_parameters_are_taken() -> None:
     request = Request("train")
-    values = request.read({"seed": "3", "learning_rate": "1e-4", "title": "on"})
+    values = request.read({"seed": "3", "learning_rate": "1e-4", "settings": " "})
     request.check(values)
-    assert values == {"seed": 3, "learning_rate": 1e-4, "title": "on"}
+    assert values == {"seed": 3, "learning_rate": 1e-4, "settings": " "}
 
 
 def test_an_unknown_pipeline_names_the_nearest() -> None:

@@ -113,7 +113,7 @@ def test_what_is_no_table_is_refused() -> None:
 @pytest.mark.parametrize("name", shipped_tables())
 def test_every_step_has_a_placement(name: str) -> None:
     table = find_table(name)
-    light = {"fetch-model", "judge"}
+    light = {"fetch-model", "compare-release"}
     assert set(table.steps) == {*steps(), *OTHERS} - light, "a light step has the default by being left out"
 
 

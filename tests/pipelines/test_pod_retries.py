@@ -135,7 +135,7 @@ def train(folder, kill_at, began):
         inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
         return ((model(inputs) - inputs.sum(1, keepdim=True)) ** 2).mean()
     Path(folder).mkdir(exist_ok=True)
-    config = TrainingConfig(learning_rate=0.1, precision="fp32", heldout_every=3)
+    config = TrainingConfig(learning_rate=0.1, precision="fp32", eval_steps=3)
     loop.train(model, loss, lambda: float(model.weight.sum()), 8, config, Context(Path(folder), "cpu", quiet=True))
     return model.weight
 
@@ -157,9 +157,9 @@ def work(text: str) -> str:
     import os
     from pathlib import Path
 
-    from stillhouse.surfaces.component import told_in_a_sentence
+    from stillhouse.surfaces.component import one_line_errors
 
-    with told_in_a_sentence():
+    with one_line_errors():
         with Path("tries").open("a+") as tries:
             tries.write(f"{text}\n")
             tries.seek(0)

@@ -65,7 +65,7 @@ def wait(api: Api, *words: str) -> int:
     return cli.main(["pipeline", "submit", "zero-shot", *asked, *words])
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The lines about pods."""
     lines = capsys.readouterr().out.splitlines()
     [begun] = [number for number, line in enumerate(lines) if line.startswith(f"run {RUN}, version")]
@@ -73,7 +73,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return lines[begun + 1 : -1]
 
 
-def test_why_pods_wait_is_told_once_for_all_of_them(
+def test_why_pods_wait_is_reported_once_for_all_of_them(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each look sees the same, and the words of the scheduler change with the number of nodes."""
@@ -84,7 +84,7 @@ def test_why_pods_wait_is_told_once_for_all_of_them(
         waiting("p3", "mine", "CreateContainerConfigError", 'secret "keys" not found'),
     ]
     assert wait(api) == 1
-    gpu, secret = told(capsys)
+    gpu, secret = logged(capsys)
     assert gpu.startswith("  encode and 1 more cannot begin: no node has enough nvidia.com/gpu free: it begins when")
     assert gpu.endswith("(0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)")
     assert secret.startswith("  mine cannot begin: secret keys does not exist: create it")
@@ -98,7 +98,7 @@ def test_events_are_read_for_a_pod_whose_volumes_are_not_mounted(
     event = {"involvedObject": {"kind": "Pod", "uid": "uid-p1"}, "reason": "FailedMount", "message": words}
     kubernetes.objects[f"{HERE}/events"] = [event | {"metadata": {"name": "e1"}, "type": "Warning"}]
     assert wait(api) == 1
-    [line] = told(capsys)
+    [line] = logged(capsys)
     assert line.startswith("  ingest cannot begin: secret stillhouse-git does not exist")
 
 
@@ -110,7 +110,7 @@ def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
     metadata = {"name": "w", "labels": {"pipeline/runid": RUN}}
     kubernetes.objects[WORKFLOWS] = [{"metadata": metadata, "status": {"nodes": nodes}}]
     assert wait(api) == 1
-    [line] = told(capsys)
+    [line] = logged(capsys)
     assert "quota stillhouse has no room: pods=1 is asked for, pods=50 of pods=50 is used" in line
     assert "raise the ResourceQuota" in line
 
@@ -127,7 +127,7 @@ def test_a_pod_that_a_queue_holds_back_says_what_the_queue_waits_for(
     workload = {"metadata": {"name": "pod-p1", "ownerReferences": owners}, "status": {"conditions": [condition]}}
     kubernetes.objects[f"{KUEUE}/workloads"] = [workload]
     assert wait(api) == 1
-    [line] = told(capsys)
+    [line] = logged(capsys)
     assert "Kueue's queue missing holds it back: Kueue has no LocalQueue missing" in line
 
 
@@ -139,7 +139,7 @@ def test_what_a_failed_step_said_is_shown_once(
     said = "noise\nstillhouse: this cluster cannot run it:\n  - no claim: create it\nmain failed\n"
     kubernetes.logs = {"p1": said, "p2": said}
     assert wait(api) == 1
-    assert told(capsys) == ["  check-cluster says: this cluster cannot run it:", "    - no claim: create it"]
+    assert logged(capsys) == ["  check-cluster says: this cluster cannot run it:", "    - no claim: create it"]
     assert kubernetes.calls.count(("get", "", "pods/log")) == 2, "each log is read once, however often it is looked"
 
 
@@ -169,7 +169,7 @@ def test_a_pod_that_never_started_says_why_and_ends_no_look_at_other_logs(
     kubernetes.objects[f"{HERE}/pods"] = failed
     kubernetes.logs = {"p3": "stillhouse: there are no questions\n"}
     assert wait(api) == 1
-    assert told(capsys) == [
+    assert logged(capsys) == [
         (
             f"  ingest failed: its init container kfp-launcher could not be started (StartError) (OCI runtime create "
             f"failed: {LAUNCHER})"
@@ -185,7 +185,7 @@ def test_a_node_that_does_not_answer_ends_no_look_at_other_logs(
     kubernetes.log_trouble = {"p1": 500}
     kubernetes.logs = {"p2": "stillhouse: there are no questions\n"}
     assert wait(api) == 1
-    trouble, said = told(capsys)
+    trouble, said = logged(capsys)
     assert "the logs of namespace stillhouse cannot be looked at: Kubernetes answers 500" in trouble
     assert said == "  mine says: there are no questions"
 
@@ -199,7 +199,7 @@ def test_logs_that_may_not_be_read_are_asked_for_once(
     kubernetes.objects[f"{HERE}/pods"] = [one, two]
     kubernetes.log_trouble = {"p1": 403, "p2": 403}
     assert wait(api) == 1
-    refused, why = told(capsys)
+    refused, why = logged(capsys)
     assert "the logs of namespace stillhouse cannot be looked at" in refused
     assert why.startswith(
         "  mine failed: its container main ended with exit code 137 (OOMKilled): raise `memory_limit`"
@@ -207,32 +207,32 @@ def test_logs_that_may_not_be_read_are_asked_for_once(
     assert kubernetes.calls.count(("get", "", "pods/log")) == 1
 
 
-def test_what_may_not_be_looked_at_is_told_once_and_the_rest_goes_on(
+def test_what_may_not_be_looked_at_is_reported_once_and_the_rest_goes_on(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode")]
     kubernetes.refused = {"workflows"}
     assert wait(api) == 1
-    lines = told(capsys)
+    lines = logged(capsys)
     assert [line for line in lines if "workflows is forbidden" in line] == lines[:1]
     assert lines[1].startswith("  encode cannot begin: no node has enough")
 
 
-def test_without_a_kubeconfig_that_is_told_once_and_the_run_is_watched(
+def test_without_a_kubeconfig_that_is_reported_once_and_the_run_is_watched(
     api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert wait(api) == 1
-    [line] = told(capsys)
-    assert line.startswith("  why pods wait is not told, which needs a Kubernetes cluster")
+    [line] = logged(capsys)
+    assert line.startswith("  why pods wait is not known, which needs a Kubernetes cluster")
 
 
-def test_a_kubernetes_that_does_not_answer_is_told_once(
+def test_a_kubernetes_that_does_not_answer_is_reported_once(
     api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     assert wait(api) == 1
-    [line] = told(capsys)
-    assert line.startswith("  why pods wait is not told: Kubernetes does not answer")
+    [line] = logged(capsys)
+    assert line.startswith("  why pods wait is not known: Kubernetes does not answer")
 
 
 def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:

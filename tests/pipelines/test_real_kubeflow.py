@@ -34,7 +34,7 @@ RUN_SECONDS = 3 * 3600
 
 
 def installed() -> list[str]:
-    """The flags that say where the claims are, and whose the pods; a skip where nobody told."""
+    """The flags that say where the claims are, and whose the pods; a skip where nobody says."""
     missing = [variable for variable in INSTALLED.values() if not os.environ.get(variable)]
     if missing:
         pytest.skip(
@@ -77,8 +77,8 @@ def test_train_is_submitted(client: Any) -> None:
     image = os.environ.get("STILLHOUSE_IMAGE", "")
     name = f"stillhouse-test-{os.getpid()}"
     words = ["submit", "train", "--recipe", "micro", "--run-name", name, "--image", image or UNPULLABLE]
-    told = call(ROOT, "stillhouse", "pipeline", *words, *installed())
-    [(run_id, version)] = re.findall(r"^run (\S+), version (\S+)$", told, re.MULTILINE)
+    logged = call(ROOT, "stillhouse", "pipeline", *words, *installed())
+    [(run_id, version)] = re.findall(r"^run (\S+), version (\S+)$", logged, re.MULTILINE)
     try:
         assert version.startswith("train-")
         run = ended(client, run_id) if image else begun(client, run_id)
@@ -93,12 +93,12 @@ def test_train_is_submitted(client: Any) -> None:
 def test_a_run_that_has_just_ended_is_not_terminated(api: Api) -> None:
     api.states = [{"state": "RUNNING"}]
     known = Cluster(host=api.host).connect()
-    assert terminated(known, RUN) and api.told == [f"terminate {RUN}"]
+    assert terminated(known, RUN) and api.logged == [f"terminate {RUN}"]
     api.states = [{"state": "RUNNING"}, {"state": "SUCCEEDED"}]  # it ends between the look and the word
     api.asked = 0
     assert not terminated(known, RUN)
     api.states = [{"state": "SUCCEEDED"}]
-    assert not terminated(known, RUN) and len(api.told) == 1
+    assert not terminated(known, RUN) and len(api.logged) == 1
 
 
 def begun(client: Any, run_id: str) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,16 +14,18 @@ from pipelines.catalog import RESULTS, Request
 from pipelines.ir import Compiled, compile_small
 from pipelines.placement_table import find_table
 from pipelines.refresh import build_refresh
-from pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
+from pipelines.refresh_tasks import check_refresh, plan_refresh
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import USES, find_uses
+from stillhouse.refresh import on_cluster
 from stillhouse.refresh.graph import Ladder
-from stillhouse.refresh.on_cluster import Planned, taken_from_champion, tell
-from stillhouse.refresh.parameters import Parameters
+from stillhouse.refresh.on_cluster import Planned, taken_from_champion, write_summary
+from stillhouse.refresh.parameters import Parameters, write_recipe
 from stillhouse.refresh.plan import Rung
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
-from stillhouse.surfaces.refresh_component import MADE, TAKEN
+from stillhouse.surfaces.refresh_component import MADE, TAKEN, run_plan, run_release
 from stillhouse.versions.promotion import Outcome
 
 LADDER = Ladder.of(USES)
@@ -61,39 +65,70 @@ def groups(compiled: dict[str, Any]) -> dict[str, Tasks]:
     return found
 
 
-def test_every_task_takes_all_that_was_asked() -> None:
-    for component in (check_refresh, plan_refresh, release_refresh):
+def steps_of(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a task gets about the steps that it runs; empty for one that runs none."""
+    given = task["inputs"]["parameters"].get("steps")
+    return json.loads(given["runtimeValue"]["constant"]) if given else {}
+
+
+def test_the_check_and_the_plan_take_all_that_was_asked() -> None:
+    for component in (check_refresh, plan_refresh):
         taken = component.python_func.__annotations__
         assert {name: taken[name] for name in field_types(Parameters)} == field_types(Parameters)
+
+
+def test_the_promotion_works_with_what_the_plan_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads parameters and recipe in the plan's output."""
+    asked = Parameters(releases=REPOSITORY, source="corpus", alpha=0.01, least_queries=7, again=True)
+    recipe = write_recipe({"distilled": {"learning_rate": "2e-5"}})
+    promoted: list[Any] = []
+
+    def release(parameters: Parameters, text: str, champion: str, made: dict[str, Path]) -> Outcome:
+        promoted.append((parameters, text, champion, made))
+        return Outcome("released", None, "it is better", in_use=True)
+
+    monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: Planned(Rung.INDEX, "v1.0.0", "one text is new"))
+    monkeypatch.setattr(on_cluster, "release_refresh", release)
+    with whole_folder(tmp_path / "validation") as staging:
+        write_manifest(staging, "validate", {}, {}, {"passed": True})
+
+    def at(name: str) -> SimpleNamespace:
+        return SimpleNamespace(path=str(tmp_path / name), metadata={}, log_metric=lambda name, value: None)
+
+    plan = {name: at(name) for name in ("corpus", "validation", *TAKEN, "refreshed", "summary")}
+    assert run_plan(vars(asked) | plan | {"recipe": recipe}) == "index"
+    outputs = {"refreshed": at("released"), "summary": at("released.md"), "metrics": at("metrics")}
+    run_release({"planned": at("refreshed"), "corpus": at("corpus"), "bm25_run": None} | outputs)
+    assert promoted == [(asked, recipe, "v1.0.0", {"ingest/corpus": tmp_path / "corpus"})]
 
 
 def test_the_corpus_s_place_is_the_recipe_s(compiled: dict[str, Any]) -> None:
     declared = compiled["root"]["inputDefinitions"]["parameters"]
     assert declared["source"]["defaultValue"] == load_recipe(find_recipe("micro"))["ingest"]["source"]
-    ingest = inside(compiled)["ingest"]["inputs"]["parameters"]
+    prepare = inside(compiled)["prepare"]
     for name in ("source", "repo", "revision"):
-        assert ingest[name] == {"componentInputParameter": f"pipelinechannel--{name}"}
+        parameter = steps_of(prepare)["ingest"]["chosen"][name]
+        given = prepare["inputs"]["parameters"][parameter]
+        assert given == {"componentInputParameter": f"pipelinechannel--{name}"}
 
 
 def test_every_rung_has_its_steps_and_a_promotion(compiled: dict[str, Any]) -> None:
     found = groups(compiled)
     assert set(found) == {"index", "fine_tune", "pretrain"}
     for rung, tasks in found.items():
-        own = {use.name for use in LADDER.uses_of(Rung(rung))}
-        sharded = {"challenger_index_vectors", "challenger_index-shards"} if rung != "index" else set()
-        sharded |= {f"{name}{end}" for name in own & {"importance"} for end in ("_counts", "-shards")}
-        gathered = {f"{name}_inputs" for name in own if name.endswith("_best")}
-        assert own | gathered | {"promote"} <= set(tasks), set(tasks)
-        assert len(tasks) == len(own | sharded | gathered) + 1, set(tasks)
+        done = [use for task in tasks.values() for use in steps_of(task)]
+        assert sorted(done) == sorted(use.name for use in LADDER.uses_of(Rung(rung)))
+        assert [name for name, task in tasks.items() if not steps_of(task)] == ["promote"]
 
 
 def test_nothing_is_compared_before_the_corpus_has_passed(compiled: dict[str, Any]) -> None:
     tasks = inside(compiled)
-    assert tasks["gate"]["dependentTasks"] == ["validate"]
-    assert "gate" in tasks["plan"]["dependentTasks"] and "check-refresh" in tasks["ingest"]["dependentTasks"]
-    for task in tasks.values():
-        if task.get("triggerPolicy", {}).get("condition"):
-            assert {"plan-refresh", "gate"} <= set(task["dependentTasks"])
+    assert list(steps_of(tasks["prepare"])) == ["ingest", "validate"]
+    assert tasks["prepare"]["dependentTasks"] == ["check-refresh"] and tasks["plan"]["dependentTasks"] == ["prepare"]
+    verdict = tasks["plan"]["inputs"]["artifacts"]["validation"]["taskOutputArtifact"]
+    assert verdict == {"outputArtifactKey": "validate__validation", "producerTask": "prepare"}
+    rungs = [task for task in tasks.values() if task.get("triggerPolicy", {}).get("condition")]
+    assert len(rungs) == 3 and all("plan-refresh" in task["dependentTasks"] for task in rungs)
 
 
 def test_the_promotion_is_handed_all_that_its_rung_made(compiled: dict[str, Any]) -> None:
@@ -118,18 +153,26 @@ def test_a_rung_takes_no_more_of_the_release_than_it_reads() -> None:
 def test_the_key_of_git_is_in_the_pods_that_need_it_alone(whole: Compiled) -> None:
     pods = whole.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     holders = {label for label, pod in pods.items() if pod.get("secretAsVolume")}
-    assert holders == {"exec-ingest", "exec-check-refresh", "exec-plan-refresh", "exec-release-refresh"}
+    assert holders == {"exec-prepare", "exec-check-refresh", "exec-plan-refresh", "exec-release-refresh"}
 
 
 def test_the_recipe_travels_with_the_pipeline(compiled: dict[str, Any]) -> None:
-    promotions = [tasks["promote"] for tasks in groups(compiled).values()]
-    for task in (inside(compiled)["plan"], *promotions):
-        text = task["inputs"]["parameters"]["recipe"]["runtimeValue"]["constant"]
-        carried = yaml.safe_load(text)
-        assert set(carried) == set(find_uses()), "DVC looks for the parameters of every stage"
-        assert {name: values for name, values in carried.items() if values} == {
-            name: values for name, values in load_recipe(find_recipe("micro")).items() if values
-        }
+    """The plan is given it, and hands it on to the promotion."""
+    text = inside(compiled)["plan"]["inputs"]["parameters"]["recipe"]["runtimeValue"]["constant"]
+    carried = yaml.safe_load(text)
+    assert set(carried) == set(find_uses()), "DVC looks for the parameters of every stage"
+    assert {name: values for name, values in carried.items() if values} == {
+        name: values for name, values in load_recipe(find_recipe("micro")).items() if values
+    }
+    planned = {"outputArtifactKey": "refreshed", "producerTask": "plan-refresh"}
+    for rung in inside(compiled).values():
+        if rung.get("triggerPolicy", {}).get("condition"):
+            [channel] = [
+                name for name, of in rung["inputs"]["artifacts"].items() if of["taskOutputArtifact"] == planned
+            ]
+            tasks = tasks_of(compiled, rung["componentRef"]["name"]).values()
+            [promotion] = [task for task in tasks if task["taskInfo"]["name"] == "promote"]
+            assert promotion["inputs"]["artifacts"]["planned"] == {"componentInputArtifact": channel}
 
 
 def test_only_known_settings_compile() -> None:
@@ -140,7 +183,7 @@ def test_only_known_settings_compile() -> None:
 @pytest.mark.parametrize(("kind", "code"), [("released", 0), ("already released", 0), ("refused", 4), ("", 0)])
 def test_a_local_run_ends_with_the_exit_code_of_the_command(kind: str, code: int, tmp_path: Path) -> None:
     planned = Planned(Rung.INDEX, "v1.0.0", "one text is new")
-    tell(tmp_path, planned, Outcome(kind, None, "so it is") if kind else None)
+    write_summary(tmp_path, planned, Outcome(kind, None, "so it is") if kind else None)
     assert Request("refresh").exit_code(tmp_path) == code and (tmp_path / RESULTS["refresh"].page).is_file()
 
 

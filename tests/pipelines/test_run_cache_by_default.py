@@ -17,11 +17,12 @@ from kfp.dsl.base_component import BaseComponent
 from pipelines.interface import make_pipeline
 from pipelines.local import run_pipeline
 from pipelines.placement_table import PlacementTable, read_table, shipped_tables
-from pipelines.tasks import Pods, make_task
+from pipelines.tasks import Pods, add_task
 from stillhouse.artifacts import read_manifest
-from stillhouse.config import build, field_types
+from stillhouse.config import build
 from stillhouse.graph import find_uses, needed
 from stillhouse.surfaces.cached_step import RUN_CACHE
+from stillhouse.tasks import tasks_of
 from stillhouse.versions.cache_folder import LEFT_ALONE
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Task .* have no effect:UserWarning")]
@@ -40,13 +41,14 @@ def shipped_table(name: str, volumes: Path) -> PlacementTable:
 
 def a_part_of_a_run(table: PlacementTable) -> BaseComponent:
     """`validate` and what it needs."""
+    uses = needed(find_uses().values(), ["validate"])
 
     def body(given: dict[str, Any], pods: Pods) -> None:
-        tasks: dict[str, Any] = {}
-        for use in needed(find_uses().values(), ["validate"]):
-            config: Any = build(use.step.config, RECIPE.get(use.name, {}), use.name)
-            values = {field: getattr(config, field) for field in field_types(use.step.config)}
-            tasks[use.name] = make_task(use, values, tasks, Pods(pods.table, pods.chosen, recipe=RECIPE))
+        settings: dict[str, Any] = {
+            use.name: build(use.step.config, RECIPE.get(use.name, {}), use.name) for use in uses
+        }
+        for task in tasks_of(uses):
+            add_task(task, settings, {}, {}, Pods(pods.table, pods.chosen, recipe=RECIPE))
 
     return make_pipeline("part", "A part of a run.", [], table, body)
 
@@ -69,9 +71,9 @@ def test_a_second_run_takes_what_the_first_did(
     }
     for name, (parameters, said) in runs.items():
         run_pipeline(part, parameters, tmp_path / name)
-        told = "".join(capfd.readouterr())
-        assert said in told, name
-        print(told)
-        [made] = tmp_path.glob(f"{name}/outputs/*/validate/validation")
+        logged = "".join(capfd.readouterr())
+        assert said in logged, name
+        print(logged)
+        [made] = tmp_path.glob(f"{name}/outputs/*/prepare/validate__validation")
         digests.append(read_manifest(made).digest)
     assert len(set(digests)) == 1

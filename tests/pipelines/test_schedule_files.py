@@ -122,7 +122,7 @@ WRONG_PARAMETERS = {
     "range": ({"releases": "r", "alpha": 2.0}, "schedule a: pipeline refresh.alpha must be from 0 to 1"),
     "missing": ({"alpha": 0.1}, "schedule a: .*releases is empty"),
     "type": ({"releases": "r", "again": "yes"}, "again must be true or false"),
-    "pod": ({"releases": "r", "git_secret": "My Secret"}, "git_secret is 'My Secret'"),
+    "pod": ({"releases": "r", "accelerator_count": "two"}, "accelerator_count is 'two'"),
     "image": ({"releases": "r", "image": "registry.example/stillhouse:latest"}, "not named by its digest"),
 }
 

@@ -52,7 +52,7 @@ def test_the_projected_token_is_sent_along(
 
 
 @pytest.mark.parametrize("action", ["apply", "watch"])
-def test_a_server_that_refuses_is_told_with_the_remedy(
+def test_a_server_that_refuses_is_reported_with_the_remedy(
     action: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.refuse = 401
@@ -70,20 +70,22 @@ def test_kubeflow_of_several_users_says_how_to_get_a_token(
     assert "(401): " in said and "create token ACCOUNT --audience pipelines.kubeflow.org" in said
 
 
-@pytest.mark.parametrize(("version", "told"), [("", ""), ("v1", "id of v1")])
-def test_a_recurring_run_is_told_its_account_and_version(version: str, told: str, api: Api, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "logged"), [("", ""), ("v1", "id of v1")])
+def test_a_recurring_run_is_reported_its_account_and_version(
+    version: str, logged: str, api: Api, tmp_path: Path
+) -> None:
     """Without a version it is of the newest at each start, which the server takes where it is given no id."""
     content = CONTENT | {"schedules": {"nightly": SCHEDULE | {"version": version}}}
     assert schedule(tmp_path, "apply", content=content) == 0
     [made] = api.recurring
     assert made["service_account"] == "stillhouse-steps"
-    assert made["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": told}
+    assert made["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": logged}
 
 
 def test_what_is_retired_is_disabled_then_looked_at_then_deleted_without_its_runs(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One whose run is told of only after a moment stays; the other goes, and leaves what it may have begun."""
+    """One whose run shows only after a moment stays; the other goes, and leaves what it may have begun."""
     for name in ("r8", "r9"):
         entry = {"recurring_run_id": name, "display_name": f"old-{name}", "description": f"{MARK} old"}
         api.kept.append(entry | {"status": "ENABLED"})
@@ -96,7 +98,7 @@ def test_what_is_retired_is_disabled_then_looked_at_then_deleted_without_its_run
 
     monkeypatch.setattr(Api, "get", get)
     assert schedule(tmp_path, "apply") == 0
-    assert api.told == ["disable r8", "disable r9", "delete r8 ORPHAN"] and waited == [kubeflow.SETTLE_SECONDS]
+    assert api.logged == ["disable r8", "disable r9", "delete r8 ORPHAN"] and waited == [kubeflow.SETTLE_SECONDS]
 
 
 @pytest.mark.parametrize(("minutes_ago", "deleted"), [(9, False), (11, True)])
@@ -123,18 +125,18 @@ def test_a_terminated_run_that_argo_leaves_running_holds_nothing_up(
     )
     assert schedule(tmp_path, "apply", content={"schedules": {}}) == 0
     said = capsys.readouterr().out
-    assert api.told == (["delete r8 ORPHAN"] if deleted else [])
+    assert api.logged == (["delete r8 ORPHAN"] if deleted else [])
     assert ("`kfp run delete a` removes the run" in said) is deleted
     assert ("the end is waited for, 10 minutes at most" in said) is not deleted
 
 
-@pytest.mark.parametrize(("version", "told"), [("", "id of v2"), ("v1", "id of v1")])
-def test_a_watch_s_run_is_told_its_account_and_version(version: str, told: str, api: Api, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "logged"), [("", "id of v2"), ("v1", "id of v1")])
+def test_a_watch_s_run_is_reported_its_account_and_version(version: str, logged: str, api: Api, tmp_path: Path) -> None:
     watches = {"articles": WATCH | {"version": version, "service_account": "trainer"}}
     assert schedule(tmp_path, "watch", content=CONTENT | {"watches": watches}) == 0
     [run] = api.runs
     assert run["service_account"] == "trainer", "an entry's own comes before that of the file"
-    assert run["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": told}
+    assert run["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": logged}
 
 
 def test_without_an_account_the_server_takes_its_own(api: Api, tmp_path: Path) -> None:
@@ -169,10 +171,10 @@ def test_runs_without_an_image_are_refused_before_they_start(
     assert code == (0 if taken else 2), said
     if not taken:
         entry = "schedule nightly" if action == "apply" else "watch articles"
-        told = (
+        logged = (
             f"{entry}: the parameter 'image' is missing, and v2 was compiled with {api.image or 'none'}; give `image:"
         )
-        assert told in said.out + said.err
+        assert logged in said.out + said.err
 
 
 def test_the_pipelines_of_others_take_what_they_take(api: Api, tmp_path: Path) -> None:
@@ -190,13 +192,11 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize(("action", "tells_all"), [("apply", False), ("watch", False), ("watch", True)])
+@pytest.mark.parametrize(("action", "says_all"), [("apply", False), ("watch", False), ("watch", True)])
 @pytest.mark.parametrize("case", PLACES)
-def test_a_pipeline_is_found_in_its_namespace(
-    case: str, action: str, tells_all: bool, api: Api, tmp_path: Path
-) -> None:
+def test_a_pipeline_is_found_in_its_namespace(case: str, action: str, says_all: bool, api: Api, tmp_path: Path) -> None:
     there, found = PLACES[case]
-    api.tells_all = tells_all
+    api.says_all = says_all
     api.pipelines.clear()
     for namespace in there:
         api.keep(f"id in {namespace}", namespace)
@@ -227,7 +227,7 @@ def test_another_account_starts_another_run(api: Api, tmp_path: Path, monkeypatc
 
 
 def with_runs(api: Api, path: str, query: dict[str, str], answer: Any = Api.get) -> dict[str, Any]:
-    """What the API says when the runs that it was told to start have failed."""
+    """What the API says when the runs that it was asked to start have failed."""
     if not path.endswith("/runs"):
         return answer(api, path, query)
     failed = [{"run_id": run["display_name"], "display_name": run["display_name"]} for run in api.runs]

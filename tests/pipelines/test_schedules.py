@@ -111,7 +111,7 @@ def test_a_run_that_starts_while_apply_works_is_seen() -> None:
 
 
 def test_a_run_that_was_being_started_when_its_schedule_was_disabled_is_seen() -> None:
-    """Kubeflow's controller hears of the change a moment later, and the run is told of after that."""
+    """Kubeflow's controller hears of the change a moment later, and the run shows after that."""
     cluster = Memory()
     apply([schedule()], cluster)
     [old] = cluster.recurring
@@ -122,7 +122,7 @@ def test_a_run_that_was_being_started_when_its_schedule_was_disabled_is_seen() -
 
 
 def test_each_deletion_has_a_look_of_its_own() -> None:
-    """A run of the second is told of while the first is being deleted."""
+    """A run of the second shows while the first is being deleted."""
     cluster = Memory()
     apply([schedule(), schedule("weekly")], cluster)
     _, second = sorted(cluster.recurring)

@@ -1,4 +1,4 @@
-"""Placements on several nodes: what is refused, and what a step's pod is told in the compiled pipeline."""
+"""Placements on several nodes: what is refused, and what a step's pod gets in the compiled pipeline."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pipelines.catalog import Request
 from pipelines.ir import Compiled, compile_small
 from pipelines.placement import Placement
 from pipelines.placement_table import TRAININGS, find_table, read_table
-from pipelines.several_nodes import launcher_of
+from pipelines.shared_pod import launcher_of
 from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.steps.registry import steps
-from stillhouse.trainjob.settings import NODES, POD, POD_NAMESPACE, read_node_settings
+from stillhouse.trainjob.settings import POD, POD_NAMESPACE, read_node_settings
 
 CLAIM = "{parameter: work_claim, name: work, path: /volume, variable: STILLHOUSE_WORK}"
 WRONG = {
@@ -55,7 +56,7 @@ def compiled() -> Compiled:
 
 
 def executor(compiled: Compiled, component: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The container of a component, and what Kubernetes is told of its pod."""
+    """The container of a component, and what Kubernetes gets for its pod."""
     label = compiled.spec["components"][f"comp-{component}"]["executorLabel"]
     on_kubernetes = compiled.platforms["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     return compiled.spec["deploymentSpec"]["executors"][label]["container"], on_kubernetes[label]
@@ -72,64 +73,70 @@ def task_of(compiled: Compiled, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize("task", ["pretraining", "retriever_1", "distilled"])
-def test_a_training_is_told_of_its_nodes_and_asks_for_no_gpu_itself(task: str, compiled: Compiled) -> None:
-    component = task_of(compiled, task)["componentRef"]["name"].removeprefix("comp-")
-    container, pod = executor(compiled, component)
+def nodes_of(container: dict[str, Any], step: str) -> Any:
+    return read_node_settings({entry["name"]: entry["value"] for entry in container["env"]}, step)
+
+
+def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> None:
+    container, pod = executor(compiled, "pretraining")
     assert "accelerator" not in container["resources"] and "tolerations" not in pod
-    variables = {entry["name"]: entry["value"] for entry in container["env"]}
-    told = read_node_settings(variables)
-    assert told is not None and (told.nodes, told.task, told.cpu) == (4, task, "8")
-    assert told.labels == {"kueue.x-k8s.io/queue-name": "stillhouse"}
-    assert "STILLHOUSE_PREFLIGHT" not in variables and json.loads(told.preflight)["gpus"] == 1
+    logged = nodes_of(container, "pretrain")
+    assert logged is not None and (logged.nodes, logged.task, logged.cpu) == (4, "pretraining", "8")
+    assert logged.labels == {"kueue.x-k8s.io/queue-name": "stillhouse"}
+    variables = {entry["name"] for entry in container["env"]}
+    assert "STILLHOUSE_PREFLIGHT" not in variables and json.loads(logged.preflight)["gpus"] == 1
     fields = {entry["name"]: entry["fieldPath"] for entry in pod["fieldPathAsEnv"]}
     assert fields[POD] == "metadata.name" and fields[POD_NAMESPACE] == "metadata.namespace"
-    assert "prometheus.io/port" not in pod["podMetadata"].get("annotations", {}), "its nodes are scraped, not itself"
     # What it names exists in its own pod: variables, references to secrets, mounts.
-    there = variables.keys() | fields.keys()
+    there = variables | fields.keys()
     there |= {key["envVar"] for secret in pod["secretAsEnv"] for key in secret["keyToEnv"]}
-    assert set(told.variables) <= there
-    assert set(told.paths) <= {mount["mountPath"] for mount in pod["pvcMount"]}
+    assert set(logged.variables) <= there
+    assert set(logged.paths) <= {mount["mountPath"] for mount in pod["pvcMount"]}
+
+
+def test_only_steps_that_can_run_on_several_nodes(compiled: Compiled) -> None:
+    container, _ = executor(compiled, "first-retriever")
+    assert container["resources"]["accelerator"], "its other steps work in its own pod"
+    logged = nodes_of(container, "train-retriever")
+    assert logged is not None and logged.nodes == 4
+    assert all(nodes_of(container, step) is None for step in ("mine", "retrieve", "index"))
+
+
+def test_nodes_that_share_the_work_of_a_pod_get_no_keys_of_git(compiled: Compiled) -> None:
+    """The pod ingests, and so has them; the nodes that count for it take its volumes over by name."""
+    container, pod = executor(compiled, "prepare")
+    own = {secret["mountPath"] for secret in pod["secretAsVolume"]}
+    logged = nodes_of(container, "count")
+    assert own and logged is not None and logged.paths
+    assert not own & set(logged.paths) and "GIT_SSH_COMMAND" not in logged.variables
+
+
+def test_steps_of_one_task_with_different_images_are_refused(tmp_path: Path) -> None:
+    image = f'{{parameter: corpus_image, name: "registry.example/corpus@sha256:{"1" * 64}"}}'
+    (tmp_path / "mine.yaml").write_text(
+        f"kinds: {{default: {{}}, corpus: {{image: {image}}}}}\nsteps: {{tokenize: corpus}}"
+    )
+    with pytest.raises(InputError, match=r"task prepare: its steps have different images \(the run's own, registry"):
+        Request("train", "simlm").build(read_table(tmp_path / "mine.yaml"))
+
+
+def test_a_divided_corpus_has_a_node_for_each_shard() -> None:
+    sharded = compile_small(Request("train", "simlm", shards=8).build(find_table("gpu")))
+    for task, step in (("prepare", "count"), ("first-retriever", "encode"), ("distillation", "encode")):
+        container, _ = executor(sharded, task)
+        logged = nodes_of(container, step)
+        assert logged is not None and logged.nodes == 8, task
+    assert sharded.size.tasks <= 12 and sharded.size.pods <= 24
 
 
 def test_the_runs_accelerator_reaches_the_step(compiled: Compiled) -> None:
     """As inputs of the task, which kfp's executor is given as they are."""
     wanted = {"pipelinechannel--accelerator_type", "pipelinechannel--accelerator_count"}
-    for name in ("lm_head", "pretraining", "retriever_1", "distilled"):
+    for name in ("pretraining", "first_retriever", "distillation"):
         given = task_of(compiled, name)["inputs"]["parameters"]
         assert {channel: given[channel] for channel in wanted} == {
             channel: {"componentInputParameter": channel} for channel in wanted
         }
-    alone = compile_small(Request("train", "simlm").build(find_table("gpu")))
-    before, after = (task_of(one, "pretraining")["inputs"]["parameters"].keys() for one in (alone, compiled))
-    assert before == after, (
-        "the same inputs as a pod that asks for the accelerator itself, which Kubeflow is known to take"
-    )
-
-
-def test_other_steps_stay_as_they_were(compiled: Compiled) -> None:
-    for component in ("mine", "index", "train-reranker"):
-        container, _ = executor(compiled, component)
-        assert container["resources"]["accelerator"]
-        assert NODES not in {entry["name"] for entry in container["env"]}
-
-
-def test_a_training_in_a_loop_is_told_of_its_nodes_too() -> None:
-    """Every group between the pipeline and the task hands the run's accelerator down."""
-    made = compile_small(Request("compare-objectives", "simlm").build(find_table("gpu").on_nodes(2)))
-    dags = {name: component["dag"] for name, component in made.spec["components"].items() if "dag" in component}
-    wanted = {"pipelinechannel--accelerator_type", "pipelinechannel--accelerator_count"}
-    containers = made.spec["deploymentSpec"]["executors"]
-    found = 0
-    for name, dag in dags.items():
-        for task in dag["tasks"].values():
-            component = made.spec["components"][task["componentRef"]["name"]]
-            entries = containers.get(component.get("executorLabel"), {}).get("container", {}).get("env", [])
-            if NODES in {entry["name"] for entry in entries}:
-                found += 1
-                assert wanted <= task["inputs"]["parameters"].keys()
-                assert wanted <= made.spec["components"][name]["inputDefinitions"]["parameters"].keys()
-    assert found >= 2
 
 
 def test_one_node_changes_nothing() -> None:
@@ -139,9 +146,13 @@ def test_one_node_changes_nothing() -> None:
 
 def test_the_command_line_sets_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["pipeline", "compile", "train", "--placements", "gpu", "--nodes", "3", "--output", "train.yaml"]
-    assert cli.main(words) == 0
-    assert '"nodes": 3' in Path("train.yaml").read_text().replace('\\"', '"')
+    words = ["pipeline", "compile", "train", "--recipe", "simlm", "--placements", "gpu", "--nodes", "3"]
+    assert cli.main([*words, "--output", "train.yaml"]) == 0
+    spec, platforms = yaml.safe_load_all(Path("train.yaml").read_text())
+    for task in ("pretraining", "first-retriever", "distillation"):
+        container, _ = executor(Compiled(spec, platforms), task)
+        step = "pretrain" if task == "pretraining" else "train-retriever"
+        assert nodes_of(container, step).nodes == 3, task
 
 
 @pytest.mark.parametrize("nodes", ["-1", "100"])

@@ -17,8 +17,8 @@ from stillhouse.errors import InputError
 def task(name: str, state: str, error: str = "") -> dict[str, Any]:
     times = {"create_time": "2026-01-01T00:00:00Z", "start_time": "2026-01-01T00:00:01Z"}
     done = {"end_time": "2026-01-01T00:00:08Z"} if state != "RUNNING" else {}
-    told = {"error": {"code": 13, "message": error}} if error else {}
-    return {"task_id": name, "display_name": name, "state": state} | times | done | told
+    logged = {"error": {"code": 13, "message": error}} if error else {}
+    return {"task_id": name, "display_name": name, "state": state} | times | done | logged
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_the_projected_token_is_sent_along(api: Api, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(("status", "remedy"), [(401, "mount a token"), (403, "create runs"), (500, "port-forward")])
-def test_a_server_that_refuses_is_told_with_the_remedy(
+def test_a_server_that_refuses_is_reported_with_the_remedy(
     api: Api, status: int, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.refuse = status
@@ -120,7 +120,7 @@ TOKEN = "kubectl -n NAMESPACE create token ACCOUNT --audience pipelines.kubeflow
 def test_kubeflow_of_several_users_says_how_to_get_a_token(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its health is told to everybody; only what comes after is refused."""
+    """Everybody may see its health; only what comes after is refused."""
     api.multi_user = True
     assert submit(api) == 2 and not api.runs
     said = capsys.readouterr().err

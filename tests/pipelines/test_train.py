@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import find_uses
 from stillhouse.surfaces.run_parameters import TRAIN
+from stillhouse.surfaces.task import works_of
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +38,13 @@ def tasks_of(content: dict[str, Any]) -> list[dict[str, Any]]:
     return list(component["dag"]["tasks"].values())
 
 
-def setting_of(content: dict[str, Any], use: str, field: str) -> dict[str, Any]:
-    [task] = [task for task in tasks_of(content) if task["taskInfo"]["name"] == use]
-    return task["inputs"]["parameters"][field]
+def described(content: dict[str, Any], use: str) -> dict[str, Any]:
+    """What the task of a use gets about it."""
+    for task in tasks_of(content):
+        steps = json.loads(task["inputs"]["parameters"].get("steps", {}).get("runtimeValue", {}).get("constant", "{}"))
+        if use in steps:
+            return dict(steps[use])
+    raise AssertionError(use)
 
 
 BAD = {
@@ -68,14 +74,16 @@ def test_parameters_name_settings_of_one_type() -> None:
 
 def test_a_whole_number_fits_a_setting_that_is_a_number() -> None:
     content = compiled({"distilled": {"temperature": 1}})
-    assert setting_of(content, "distilled", "temperature") == {"runtimeValue": {"constant": 1.0}}
+    [work] = works_of({"distilled": described(content, "distilled") | {"chosen": {}}}, {})
+    assert type(work.config.temperature) is float and work.config.temperature == 1.0
 
 
 def test_a_parameter_fills_only_uses_that_agree_with_its_default() -> None:
     content = compiled({"ingest": {"seed": 3}, "evaluate": {"seed": 5}})
     assert content["root"]["inputDefinitions"]["parameters"]["seed"]["defaultValue"] == 3.0
-    assert setting_of(content, "ingest", "seed") == {"componentInputParameter": "pipelinechannel--seed"}
-    assert setting_of(content, "evaluate", "seed") == {"runtimeValue": {"constant": 5.0}}
+    assert described(content, "ingest")["chosen"]["seed"] == "seed"
+    logged = described(content, "evaluate")
+    assert logged["section"] == {"seed": 5} and "seed" not in logged.get("chosen", {})
 
 
 def test_nothing_is_taken_from_kubeflows_cache() -> None:
@@ -83,7 +91,7 @@ def test_nothing_is_taken_from_kubeflows_cache() -> None:
     assert not [task for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")]
 
 
-def test_the_end_is_told_whatever_happened() -> None:
+def test_the_end_is_reported_whatever_happened() -> None:
     [end] = [task for task in compiled({})["root"]["dag"]["tasks"].values() if "triggerPolicy" in task]
     assert end["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
     assert end["componentRef"]["name"] == "comp-report-end"

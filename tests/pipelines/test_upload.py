@@ -75,14 +75,14 @@ def test_a_namespace_has_its_own() -> None:
     assert [len(versions) for versions in client.versions.values()] == [3, 3, 3]
 
 
-def test_two_of_a_name_are_told() -> None:
+def test_two_of_a_name_are_reported() -> None:
     client = Memory()
     client.pipelines = [SimpleNamespace(pipeline_id=one, name="refresh", namespace="") for one in ("p1", "p2")]
     with pytest.raises(InputError, match=r"2 pipelines 'refresh' \(p1 of no namespace, p2.*; give --namespace, or"):
         upload(client, compiled())
 
 
-def test_a_refusal_is_told() -> None:
+def test_a_refusal_is_reported() -> None:
     with pytest.raises(InputError, match=r"refuses the pipeline \(403\)"):
         upload(Memory(refuse=403), compiled())
 

@@ -306,7 +306,7 @@ def test_a_batch_with_a_passage_without_tokens_has_a_finite_loss() -> None:
 
 
 def test_the_mean_over_all_positions_of_the_batch() -> None:
-    """As the code of 001 on one GPU: 10 tokens of three passages weigh the same, where eq. 2 weighs passages."""
+    """As the code of SimLM on one GPU: 10 tokens of three passages weigh the same, where eq. 2 weighs passages."""
     objective = find_objective("simlm")
     training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(loss_mean="token")).double()
     batch, slow = batch_of(objective), SlowBert(training.model)
@@ -320,7 +320,7 @@ def test_the_mean_over_all_positions_of_the_batch() -> None:
 
 
 def test_the_bag_of_words_through_the_whole_head() -> None:
-    """The authors' code of 002 has the language-model head where eq. 11 has the word embeddings."""
+    """The authors' code of BoW has the language-model head where eq. 11 has the word embeddings."""
     objective = find_objective("bow")
     training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(bag_logits="head")).double()
     batch, slow = batch_of(objective), SlowBert(training.model)

@@ -33,19 +33,19 @@ class Stated:
 
 
 STATED = {
-    "mlm": Stated(("random", "80_10_10")),  # Devlin et al. 2019, 30 % in 001 §5.1
-    "simlm": Stated(("random", "generator"), ("nested", "generator")),  # 001 eq. 1 and below it
+    "mlm": Stated(("random", "80_10_10")),  # Devlin et al. 2019, 30 % in SimLM §5.1
+    "simlm": Stated(("random", "generator"), ("nested", "generator")),  # SimLM eq. 1 and below it
     "simlm_joint": Stated(("random", "generator"), ("nested", "generator")),
     "simlm_joint_random": Stated(("random", "generator"), ("nested", "generator")),
-    "enc_dec_mlm": Stated(("random", "mask"), ("nested", "mask")),  # 001 §5.1: as simlm, without the generator
-    "enc_dec_rtd": Stated(("random", "generator"), ("nested", "generator")),  # 001 §5.1
-    "condenser": Stated(("random", "80_10_10")),  # 001 §5.1; its head reads the encoder's input
-    "autoencoder": Stated(("none", "none"), ("all", "mask")),  # 001 §5.1
-    "auto_encoding": Stated(("random", "mask"), ("random", "mask")),  # 002 eq. 2, 4
-    "auto_regression": Stated(("random", "mask"), ("none", "none")),  # 002 eq. 2, 6
-    "enhanced_decoding": Stated(("random", "mask"), ("none", "none")),  # 002 eq. 2, 8
-    "bow": Stated(("random", "mask")),  # 002 Algorithm 2
-    "cdmae": Stated(("random", "80_10_10"), ("importance", "80_10_10")),  # 003 eq. 1, §3.2
+    "enc_dec_mlm": Stated(("random", "mask"), ("nested", "mask")),  # SimLM §5.1: as simlm, without the generator
+    "enc_dec_rtd": Stated(("random", "generator"), ("nested", "generator")),  # SimLM §5.1
+    "condenser": Stated(("random", "80_10_10")),  # SimLM §5.1; its head reads the encoder's input
+    "autoencoder": Stated(("none", "none"), ("all", "mask")),  # SimLM §5.1
+    "auto_encoding": Stated(("random", "mask"), ("random", "mask")),  # BoW eq. 2, 4
+    "auto_regression": Stated(("random", "mask"), ("none", "none")),  # BoW eq. 2, 6
+    "enhanced_decoding": Stated(("random", "mask"), ("none", "none")),  # BoW eq. 2, 8
+    "bow": Stated(("random", "mask")),  # BoW Algorithm 2
+    "cdmae": Stated(("random", "80_10_10"), ("importance", "80_10_10")),  # CDMAE eq. 1, §3.2
     "simlm_importance": Stated(("random", "generator"), ("importance", "generator")),
     "bow_importance": Stated(("importance", "mask")),
     "cdmae_bow": Stated(("random", "80_10_10"), ("importance", "80_10_10")),
@@ -100,7 +100,7 @@ def check_mask(mask: np.ndarray, ordinary: np.ndarray, draw: str, rate: float) -
     sizes, drawn = ordinary.sum(1), mask.sum(1)
     if draw == "random":
         np.testing.assert_array_equal(drawn, np.maximum(1, np.rint(sizes * rate)))
-    elif draw == "importance":  # 003 Algorithm 1, line 6
+    elif draw == "importance":  # CDMAE Algorithm 1, line 6
         np.testing.assert_array_equal(drawn, np.maximum(1, np.floor(sizes * rate)))
     elif draw == "nested":
         assert mask.sum() / ordinary.sum() == pytest.approx(rate, abs=0.01)
@@ -140,7 +140,7 @@ def test_every_objective_is_stated() -> None:
 def test_rates_replacements_and_nesting(
     cache: TokenCache, generator: Generator, name: str, encoder_rate: float, decoder_rate: float
 ) -> None:
-    batch = corrupt(cache, generator, name, encoder_mask=encoder_rate, decoder_mask=decoder_rate)
+    batch = corrupt(cache, generator, name, encoder_mlm_probability=encoder_rate, decoder_mlm_probability=decoder_rate)
     ids, ordinary = as_read(cache)
     np.testing.assert_array_equal(batch.ids_BL, ids)
     np.testing.assert_array_equal(batch.special_BL, ~ordinary)
@@ -155,9 +155,9 @@ def test_rates_replacements_and_nesting(
     check_mask(outer, ordinary, stated.decoder[0], decoder_rate)
     check_replacement(given, ids, outer, stated.decoder[1])
     if stated.decoder[0] == "nested":
-        assert (inner <= outer).all(), "what is replaced in the encoder is replaced in the decoder (001 §3.1)"
+        assert (inner <= outer).all(), "what is replaced in the encoder is replaced in the decoder (SimLM §3.1)"
     elif stated.decoder[0] in ("random", "importance"):
-        # Drawn independently of the encoder's (003 eq. 1): of the one as many are in the other as of all tokens.
+        # Drawn independently of the encoder's (CDMAE eq. 1): of the one as many are in the other as of all tokens.
         both = (inner & outer).sum() / outer.sum()
         assert both == pytest.approx(inner.sum() / ordinary.sum(), abs=0.025)
 
@@ -185,8 +185,8 @@ def test_whole_words_are_drawn_where_the_setting_says_so(cache: TokenCache, gene
     "name", [name for name in NAMES if "importance" in (STATED[name].decoder or STATED[name].encoder)]
 )
 def test_without_noise_the_most_important_tokens_are_drawn(cache: TokenCache, generator: Generator, name: str) -> None:
-    """003 Algorithm 1 with sigma 0, passage by passage."""
-    batch = corrupt(cache, generator, name, importance_noise=0.0, decoder_mask=0.5)
+    """CDMAE Algorithm 1 with sigma 0, passage by passage."""
+    batch = corrupt(cache, generator, name, importance_noise=0.0, decoder_mlm_probability=0.5)
     _, ordinary = as_read(cache)
     mask, rate = (batch.decoder.mask_BL, 0.5) if batch.decoder is not None else (batch.encoder.mask_BL, 0.3)
     assert cache.importance is not None
@@ -202,8 +202,8 @@ def test_without_noise_the_most_important_tokens_are_drawn(cache: TokenCache, ge
 def test_what_positions_do_not_see_in_enhanced_decoding(
     cache: TokenCache, generator: Generator, rate: float, masks: int
 ) -> None:
-    """002 §3.1: the diagonal and a random sample for every position; [CLS] and [SEP] are seen, padding never."""
-    batch = corrupt(cache, generator, "enhanced_decoding", decoder_mask=rate, visibility_masks=masks)
+    """BoW §3.1: the diagonal and a random sample for every position; [CLS] and [SEP] are seen, padding never."""
+    batch = corrupt(cache, generator, "enhanced_decoding", decoder_mlm_probability=rate, visibility_masks=masks)
     ids, ordinary = as_read(cache)
     assert batch.hidden_BLL is not None
     hidden = batch.hidden_BLL.numpy()

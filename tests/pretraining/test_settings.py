@@ -27,16 +27,16 @@ def test_changes_of_a_row() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="at least encoder_mask"):
-        PretrainingConfig(objective="enc_dec_mlm", encoder_mask=0.5, decoder_mask=0.3)
-    PretrainingConfig(objective="cdmae", encoder_mask=0.5, decoder_mask=0.3)
+    with pytest.raises(InputError, match="at least encoder_mlm_probability"):
+        PretrainingConfig(objective="enc_dec_mlm", encoder_mlm_probability=0.5, decoder_mlm_probability=0.3)
+    PretrainingConfig(objective="cdmae", encoder_mlm_probability=0.5, decoder_mlm_probability=0.3)
     with pytest.raises(InputError, match="needs signals"):
-        PretrainingConfig(stop_on="coverage@20", signals=False)
+        PretrainingConfig(metric_for_best_model="coverage@20", signals=False)
 
 
 def test_stop_on_offers_every_signal() -> None:
     for name in SIGNAL_NAMES:
-        PretrainingConfig(stop_on=name)
+        PretrainingConfig(metric_for_best_model=name)
 
 
 def test_the_weight_of_the_bag_falls_along_a_cosine() -> None:

@@ -32,7 +32,7 @@ LIGHT = {
     "index": "zero_shot_index/index",
     "run": "zero_shot_run/run",
 }
-"""A release of the starting model as it is, which nothing was trained for."""
+"""A release of the starting model, which nothing was trained for."""
 
 
 class Source:

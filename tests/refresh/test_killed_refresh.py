@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from release_repositories import LIGHT, Source, first_release
-from repositories import call, surroundings
+from repositories import call, run_context
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "survival"))
 from kills import land_kills
@@ -29,7 +29,7 @@ def begin(releases: Path, revision: str, folder: Path) -> subprocess.Popen[bytes
     program = str(Path(sys.executable).with_name("stillhouse"))
     words = [program, "refresh", str(releases), "--folder", str(folder), "--quiet"]
     words += ["--revision", revision, "--fine-tune-above", "0.2", "--pretrain-above", "0.7"]
-    work = surroundings(STILLHOUSE_WORK=str(folder.with_name(f"{folder.name}.work")))
+    work = run_context(STILLHOUSE_WORK=str(folder.with_name(f"{folder.name}.work")))
     return subprocess.Popen(words, env=work, stdout=subprocess.DEVNULL, start_new_session=True)
 
 

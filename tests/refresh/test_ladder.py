@@ -63,7 +63,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     # More: the released retriever is trained on, with new negatives and the re-ranker's scores of them.
     more = source.rewrite(5, "which surprised many")
-    found = again(more, judge=LENIENT)
+    found = again(more, rules=LENIENT)
     assert (found.plan.rung, champion()) == (Rung.FINE_TUNE, "v1.1.0"), found.sentence
     challenger = read_manifest(tmp_path / "refreshed" / "artifacts" / "challenger" / "retriever")
     assert challenger.inputs["encoder"] == record["artifacts"]["retriever"]["digest"]
@@ -71,10 +71,10 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     # Much, but more test queries are asked for than there are: it is refused, once and for all.
     much = source.rewrite(ARTICLES, "or so it is said")
-    found = again(much, judge={"least_queries": 1000})
+    found = again(much, rules={"least_queries": 1000})
     assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.PRETRAIN, "refused", "v1.1.0"), found.sentence
     assert "too few test queries" in found.outcome.reason
-    found = again(much, judge={"least_queries": 1000})
+    found = again(much, rules={"least_queries": 1000})
     assert "was refused before" in found.outcome.reason and "challenger]" not in capsys.readouterr().out
     flags = ["--folder", str(tmp_path / "refreshed"), "--report", str(tmp_path / "report.json"), "--quiet"]
     flags += ["--revision", much, "--fine-tune-above", "0.2", "--pretrain-above", "0.7", "--least-queries", "1000"]
@@ -82,7 +82,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert json.loads((tmp_path / "report.json").read_text())["outcome"] == "refused"
 
     # By other rules the same corpus is tried again: pre-trained from the released encoder.
-    found = again(much, judge=LENIENT)
+    found = again(much, rules=LENIENT)
     assert (found.plan.rung, found.outcome.kind, champion()) == (Rung.PRETRAIN, "released", "v2.0.0"), found.sentence
     pretraining = read_manifest(tmp_path / "refreshed" / "artifacts" / "refreshed_pretraining" / "encoder")
     assert pretraining.inputs["init"] == read_record(work, "v1.1.0")["artifacts"]["encoder"]["digest"]
@@ -121,13 +121,13 @@ def test_the_recipe_for_labelled_corpora(tmp_path: Path, monkeypatch: pytest.Mon
     work = first_release(tmp_path / "work", source, tmp_path / "shelf", **LABELLED)
     assert set(read_record(work, "v1.0.0")["artifacts"]) == {"corpus", "retriever", "index", "hybrid", "run"}
     more = source.rewrite(5, "which surprised many")
-    request = Request(str(tmp_path / "work.git"), tmp_path / "refreshed", source={"revision": more}, judge=LENIENT)
+    request = Request(str(tmp_path / "work.git"), tmp_path / "refreshed", source={"revision": more}, rules=LENIENT)
     found = refresh(request)
     assert (found.plan.rung, found.outcome.kind) == (Rung.FINE_TUNE, "released"), found.sentence
     made = tmp_path / "refreshed" / "artifacts"
     taught = read_manifest(made / "refreshed_teacher" / "teacher").inputs
     assert taught["retriever"] == read_record(work, "v1.0.0")["artifacts"]["retriever"]["digest"]
-    assert taught["bm25"] == read_manifest(made / "lexical" / "bm25").digest and "reranker" not in taught
+    assert taught["bm25"] == read_manifest(made / "bm25" / "bm25").digest and "reranker" not in taught
     record = read_record(work, "v1.1.0")["artifacts"]
     for name in ("retriever", "index", "hybrid"):
         assert record[name]["digest"] == read_manifest(made / "challenger_best" / name).digest

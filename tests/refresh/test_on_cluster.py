@@ -15,9 +15,10 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
 from repositories import ACCEPTED, PATHS, call, candidate, commit_data, dvc, make_repository
 
+from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.errors import InputError
 from stillhouse.refresh import on_cluster
-from stillhouse.refresh.on_cluster import Planned, tell
+from stillhouse.refresh.on_cluster import Planned, write_summary
 from stillhouse.refresh.parameters import Parameters, write_recipe
 from stillhouse.refresh.plan import Rung
 from stillhouse.surfaces.refresh_component import TAKEN, run_check, run_plan
@@ -89,7 +90,24 @@ def arguments(place: Path, folder: Path, **changes: Any) -> dict[str, Any]:
     names = ("refreshed", "summary", *TAKEN)
     outputs = {name: SimpleNamespace(path=str(folder / name), metadata={}) for name in names}
     corpus = SimpleNamespace(path=str(place / "work" / PATHS["corpus"]))
-    return asked(place, **changes) | outputs | {"corpus": corpus, "recipe": write_recipe({})}
+    inputs = {"corpus": corpus, "validation": verdict(folder), "recipe": write_recipe({})}
+    return asked(place, **changes) | outputs | inputs
+
+
+def verdict(folder: Path, **facts: Any) -> SimpleNamespace:
+    """What the validation said of the corpus; by default that it passes."""
+    with whole_folder(folder / "validation") as staging:
+        write_manifest(staging, "validate", {}, {}, {"passed": True} | facts)
+    return SimpleNamespace(path=str(folder / "validation"))
+
+
+def test_a_corpus_that_did_not_pass_is_not_compared(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = arguments(place, tmp_path)
+    values["validation"] = verdict(tmp_path / "bad", passed=False, failed=["passages"])
+    said = refused(capsys, run_plan, values, code=3)
+    assert "did not pass validation (passages)" in said and not (tmp_path / "refreshed").exists()
 
 
 def test_a_secret_that_is_missing_is_named(
@@ -171,7 +189,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
 ) -> None:
     """Before the run or while it went on; the task's clone has it already."""
 
-    def release(git: Git, decision: Any, champion: Any, judge: Any, branch: str, base: str) -> Outcome:
+    def release(git: Git, decision: Any, champion: Any, rules: Any, branch: str, base: str) -> Outcome:
         made = replace(candidate(git.folder, 4, "two"), base=base)
         return promote(made, lambda against: ACCEPTED, branch, recorded=False)
 
@@ -188,7 +206,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
     assert "v1.1.0" not in call(edited, "git", "tag")
 
 
-def test_a_full_disk_is_told_with_the_remedy(
+def test_a_full_disk_is_reported_with_the_remedy(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*given: Any) -> None:
@@ -199,7 +217,9 @@ def test_a_full_disk_is_told_with_the_remedy(
     assert "Disk quota exceeded (/scratch/tmp); raise `scratch` in the placement" in said
 
 
-def test_how_it_ended_is_told_to_programs_and_to_people(tmp_path: Path) -> None:
-    page = tell(tmp_path, Planned(Rung.INDEX, "v1.0.0", "one text is new"), Outcome("refused", None, "it is worse"))
+def test_how_it_ended_is_reported_to_programs_and_to_people(tmp_path: Path) -> None:
+    page = write_summary(
+        tmp_path, Planned(Rung.INDEX, "v1.0.0", "one text is new"), Outcome("refused", None, "it is worse")
+    )
     assert page == "**index**, upon v1.0.0: one text is new\n\n**refused**: it is worse\n"
     assert (tmp_path / "refresh.md").read_text() == page

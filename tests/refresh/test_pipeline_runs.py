@@ -21,9 +21,10 @@ from pipelines.local import find_result, run_pipeline
 from pipelines.refresh import build_refresh
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
-from stillhouse.refresh.parameters import Parameters
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
 from stillhouse.surfaces.refresh_component import MADE, run_release
+from stillhouse.surfaces.task import port_name
+from stillhouse.uses import used
 from stillhouse.versions.data import fetch_release
 from stillhouse.versions.git import Git
 from stillhouse.versions.releases import Release, read_history
@@ -31,9 +32,10 @@ from stillhouse.versions.releases import Release, read_history
 LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}
 """What two steps of training do is chance."""
-BEFORE = {"check-refresh", "ingest", "validate", "gate"}
-INDEXED = {"lexical", "index", "gather-inputs", "select-best", "retrieve"}
-"""Tasks of the rung `index`, the fusion with BM25 included."""
+BEFORE = {"check-refresh", "prepare"}
+INDEXED = {"challenger"}
+"""Tasks of the rung `index`, whose one task does all, the fusion with BM25 included."""
+ENCODER = "refreshed_pretraining__encoder"
 
 
 @dataclass
@@ -62,7 +64,7 @@ class Repositories:
         values = {"releases": str(self.work.with_suffix(".git")), "repo": str(self.source.folder), "source": "corpus"}
         run_pipeline(build_refresh(sections), values | {"revision": revision} | LADDER | more, workspace)
         [folder] = (workspace / "outputs").iterdir()
-        return Run(folder, values | {"revision": revision} | LADDER | more)
+        return Run(folder)
 
 
 @dataclass
@@ -70,14 +72,13 @@ class Run:
     """What a run left: a folder for each task that was done."""
 
     folder: Path
-    asked: dict[str, Any]
 
     @property
     def done(self) -> set[str]:
         return {path.parent.name for path in self.folder.glob("*/executor_output.json")}
 
     @property
-    def told(self) -> dict[str, Any]:
+    def logged(self) -> dict[str, Any]:
         found = find_result(self.folder.parent, RESULTS["refresh"])
         return json.loads((found / "refresh.json").read_text()) if found else {}
 
@@ -85,9 +86,9 @@ class Run:
     def end(self) -> str:
         return (self.folder / "report-end" / "summary").read_text()
 
-    def output(self, step: str, output: str) -> list[Path]:
-        """An output of the tasks of a step, which the runner numbers over all rungs."""
-        return sorted(self.folder.glob(f"{step}*/{output}"))
+    def output(self, task: str, output: str) -> list[Path]:
+        """An output of the tasks of a name, which the runner numbers over all rungs."""
+        return sorted(self.folder.glob(f"{task}*/{output}"))
 
 
 @pytest.fixture(scope="module")
@@ -122,23 +123,23 @@ def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.
     """The same corpus: it says so and stops. One article of eleven: its passages are encoded, the index is built."""
     run = light.refresh(light.begin)
     assert run.done == BEFORE | {"plan-refresh", "report-end"} and "refresh: succeeded" in run.end
-    assert run.told == {"rung": "nothing", "champion": "v1.0.0", "reason": run.told["reason"]}
-    assert "nothing to do" in run.told["reason"] and light.champion.name == "v1.0.0"
+    assert run.logged == {"rung": "nothing", "champion": "v1.0.0", "reason": run.logged["reason"]}
+    assert "nothing to do" in run.logged["reason"] and light.champion.name == "v1.0.0"
     assert not [path for name in ("retriever", "encoder") for path in run.output("plan-refresh", name)]
 
     little = light.source.rewrite(1, "as was found later")
     run = light.refresh(little)
     assert run.done == BEFORE | INDEXED | {"plan-refresh", "release-refresh", "report-end"}
-    assert (run.told["rung"], run.told["outcome"], run.told["release"]) == ("index", "released", "v1.0.1")
+    assert (run.logged["rung"], run.logged["outcome"], run.logged["release"]) == ("index", "released", "v1.0.1")
     assert "refresh: succeeded" in run.end
     champion = light.champion
     changed = champion.record["difference"]
-    [metrics] = run.output("index", "metrics")
-    passages = read_manifest(run.output("index", "index")[0]).facts["passages"]
-    assert json.loads(metrics.read_text())["encoded"] == changed["new_texts"]
+    [metrics] = run.output("challenger", "metrics")
+    passages = read_manifest(run.output("challenger", "challenger_index__index")[0]).facts["passages"]
+    assert json.loads(metrics.read_text())["challenger_index/encoded"] == changed["new_texts"]
     assert 0 < changed["new_texts"] < passages / 4
     assert champion.name == "v1.0.1" and champion.record["source"]["commit"] == little
-    [retriever] = run.output("select-best", "retriever")
+    [retriever] = run.output("challenger", "challenger_best__retriever")
     assert read_manifest(retriever).digest == champion.record["artifacts"]["retriever"]["digest"]
     [was] = run.output("plan-refresh", "retriever")
     assert weights(retriever) == weights(was), "the retriever stays the champion's"
@@ -155,8 +156,7 @@ def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.
     logged: dict[str, float] = {}
     own = {name: SimpleNamespace(path=str(tmp_path / name)) for name in ("refreshed", "summary")}
     own["metrics"] = SimpleNamespace(path=str(tmp_path / "metrics"), log_metric=logged.__setitem__)
-    recipe = yaml.safe_dump(dict(load_recipe(find_recipe("micro"))))
-    run_release(vars(Parameters(**run.asked)) | artifacts | own | {"recipe": recipe})
+    run_release(artifacts | own)
     assert logged == {"released": 1.0} and light.champion.name == "v1.0.1"
     assert "already released" in (tmp_path / "summary").read_text()
     assert not git.tags("retriever#refused#*")
@@ -164,13 +164,12 @@ def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.
 
 def handed(run: Run) -> dict[str, str]:
     """The inputs of the promotion of the rung `index`, as folders of a run."""
-    steps = {"ingest": "ingest", "validate": "validate", "challenger_index": "index", "challenger_run": "retrieve"}
-    steps |= {"lexical": "lexical", "challenger_best": "select-best"}
+    tasks = {"ingest": "prepare", "validate": "prepare", "bm25": "challenger"}
+    tasks |= {f"challenger_{part}": "challenger" for part in ("index", "run", "best")}
     found = {"planned": "plan-refresh/refreshed"}
     for port, place in MADE.items():
-        use, output = place.split("/")
-        if use in steps:
-            found[port] = f"{steps[use]}/{output}"
+        if used(place) in tasks:
+            found[port] = f"{tasks[used(place)]}/{port_name(place)}"
     return found
 
 
@@ -179,10 +178,10 @@ def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories)
     for path in light.source.articles()[6:]:  # queries on them are left
         path.unlink()
     run = light.refresh(light.source.commit("Broken"))
-    assert run.done == {"check-refresh", "ingest", "validate", "report-end"} and "refresh: failed" in run.end
-    [verdict] = run.output("validate", "validation")
-    assert read_manifest(verdict).facts["passed"] is False and run.output("validate", "html")
-    assert not run.told and light.champion == before
+    assert run.done == BEFORE | {"report-end"} and "refresh: failed" in run.end
+    [verdict] = run.output("prepare", "validate__validation")
+    assert read_manifest(verdict).facts["passed"] is False and run.output("prepare", "validate__html")
+    assert not run.logged and light.champion == before
 
 
 def test_worse(whole: Repositories) -> None:
@@ -191,33 +190,34 @@ def test_worse(whole: Repositories) -> None:
     more = whole.source.rewrite(5, "which surprised many")
     wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}, "stages": {"best": "none"}}
     run = whole.refresh(more, wrong)
-    assert (run.told["rung"], run.told["outcome"]) == ("fine_tune", "refused"), run.told
-    assert f"{before.name} stays" in run.told["why"] and whole.champion == before
+    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "refused"), run.logged
+    assert f"{before.name} stays" in run.logged["why"] and whole.champion == before
     assert "refresh: succeeded" in run.end, "a refusal is no failure"
     [metrics] = run.output("release-refresh", "metrics")
     assert json.loads(metrics.read_text()) == {"released": 0.0}
 
     # Of the retriever that is there, with new negatives and the re-ranker's scores of them.
-    [retriever] = run.output("train-retriever", "retriever")
+    [retriever] = run.output("challenger", "challenger__retriever")
     made_from = read_manifest(retriever).inputs
     assert made_from["encoder"] == before.record["artifacts"]["retriever"]["digest"]
-    assert {"negatives", "teacher"} <= set(made_from) and not run.output("pretrain", "encoder")
+    assert {"negatives", "teacher"} <= set(made_from) and not run.output("pretraining", ENCODER)
 
     run = whole.refresh(more, wrong)
-    assert run.told["rung"] == "nothing" and "was refused before" in run.told["reason"]
+    assert run.logged["rung"] == "nothing" and "was refused before" in run.logged["reason"]
     assert run.done == BEFORE | {"plan-refresh", "report-end"}, "it is not trained again"
 
 
 def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> None:
-    """The dev queries keep the champion's retriever, which is released with its index of the corpus as it is now."""
+    """The dev queries keep the champion's retriever, which is released with its index of the current corpus."""
     before = whole.champion
     wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
     run = whole.refresh(whole.source.rewrite(5, "which nobody noticed"), wrong, **LENIENT)
-    assert (run.told["rung"], run.told["outcome"]) == ("fine_tune", "released"), run.told
+    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
     [was] = run.output("plan-refresh", "retriever")
-    [trained] = run.output("train-retriever", "retriever")
+    [trained] = run.output("challenger", "challenger__retriever")
     chosen = whole.champion.record["artifacts"]["retriever"]
-    [kept] = [path for path in run.output("select-best", "retriever") if read_manifest(path).digest == chosen["digest"]]
+    [kept] = run.output("challenger", "challenger_best__retriever")
+    assert read_manifest(kept).digest == chosen["digest"]
     assert chosen["path"] == "artifacts/challenger_best/retriever"
     assert weights(kept) == weights(was) != weights(trained)
     assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0
@@ -228,22 +228,22 @@ def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> No
 def test_more(whole: Repositories) -> None:
     """The rung of `test_worse`, by rules that release what it makes."""
     run = whole.refresh(whole.source.rewrite(5, "which pleased many"), **LENIENT)
-    assert (run.told["rung"], run.told["outcome"]) == ("fine_tune", "released"), run.told
-    assert run.output("train-retriever", "retriever") and not run.output("pretrain", "encoder")
+    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
+    assert run.output("challenger", "challenger__retriever") and not run.output("pretraining", ENCODER)
 
 
 def test_much_and_back(whole: Repositories) -> None:
     """Pre-trained from the released encoder, and trained from that; a rollback, from which a refresh goes on."""
     before = whole.champion
     run = whole.refresh(whole.source.rewrite(ARTICLES, "or so it is said"), **LENIENT)
-    assert (run.told["rung"], run.told["release"]) == ("pretrain", "v2.0.0"), run.told
-    [encoder] = run.output("pretrain", "encoder")
+    assert (run.logged["rung"], run.logged["release"]) == ("pretrain", "v2.0.0"), run.logged
+    [encoder] = run.output("pretraining", ENCODER)
     assert read_manifest(encoder).inputs["init"] == before.record["artifacts"]["encoder"]["digest"]
-    [retriever] = run.output("train-retriever", "retriever")
+    [retriever] = run.output("challenger", "challenger__retriever")
     assert read_manifest(retriever).inputs["encoder"] == read_manifest(encoder).digest
     assert whole.champion.name == "v2.0.0"
 
     assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0
     assert whole.champion.name == before.name
     run = whole.refresh(before.record["source"]["commit"])
-    assert (run.told["rung"], run.told["champion"]) == ("nothing", before.name)
+    assert (run.logged["rung"], run.logged["champion"]) == ("nothing", before.name)

@@ -111,7 +111,7 @@ def test_a_whole_run_makes_what_a_release_holds(name: str) -> None:
 
 def test_what_teaches_in_a_refresh_is_what_teaches_in_the_recipe() -> None:
     taught = {
-        name: [set(use.inputs) for use in ladder.uses_of(Rung.FINE_TUNE) if use.step_name == "score"]
+        name: [set(use.inputs) for use in ladder.uses_of(Rung.FINE_TUNE) if use.step_name == "score-pairs"]
         for name, ladder in LADDERS.items()
     }
     assert taught["the papers' run"] == [{"corpus", "negatives", "reranker"}]
@@ -130,7 +130,7 @@ def test_what_was_trained_competes_with_the_champion() -> None:
 
 def test_only_much_pretrains_and_only_training_judges_two_runs() -> None:
     steps = {rung: [use.step_name for use in LADDERS["the papers' run"].uses_of(rung)] for rung in Rung}
-    assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["lexical", "index", "select-best", "retrieve"]
+    assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["bm25", "index", "select-best", "retrieve"]
     assert [use.step_name for use in LADDERS["no choice"].uses_of(Rung.INDEX)] == ["index", "retrieve"]
     assert "train-retriever" in steps[Rung.FINE_TUNE] and "pretrain" not in steps[Rung.FINE_TUNE]
     assert "pretrain" in steps[Rung.PRETRAIN]

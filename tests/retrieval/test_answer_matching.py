@@ -138,6 +138,6 @@ def test_a_pattern_that_would_not_end_is_named(monkeypatch: pytest.MonkeyPatch) 
         matcher({"q": [("(a|aa)+b", "regex")]}, ["a" * 60]).match(np.array([0]), np.array([0]))
 
 
-def test_queries_without_answers_are_told() -> None:
+def test_queries_without_answers_are_reported() -> None:
     made = matcher({"a": [("[", "regex")], "b": [], "c": [("x", "text")]}, ["x"])
     assert made.has_answers.tolist() == [True, False, True]

@@ -163,7 +163,7 @@ def test_damaged_vectors_are_encoded_again(
     assert np.array_equal(again.embeddings.rows(np.arange(len(texts))), whole)
 
 
-def test_vectors_that_are_damaged_as_soon_as_they_are_written_are_told(
+def test_vectors_that_are_damaged_as_soon_as_they_are_written_are_reported(
     encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = corpus_encoding.write_segment

@@ -56,7 +56,7 @@ def made(
         corpus = {"corpus": small_corpus}
         found = {"hub": hub, "own": root / "own", "bag": root / "bag", "reranker": root / "reranker", **corpus}
         found |= {"index": run("index", corpus | {"retriever": hub}, precision="fp32")["index"]}
-        found |= run("lexical", corpus, negatives_depth=4)
+        found |= run("bm25", corpus, negatives_depth=4)
         found |= run("tokenize", corpus | {"tokenizer": hub}, max_length=24)
         found["beir"] = beir(root / "beir")
     return found
@@ -139,7 +139,7 @@ def command(name: str, model: Path, made: dict[str, Path], out: Path) -> list[st
             choices=out / "choices",
             negatives=made["negatives"],
         ),
-        "score": flags(**corpus, negatives=made["negatives"], reranker=model, teacher=out / "teacher"),
+        "score-pairs": flags(**corpus, negatives=made["negatives"], reranker=model, teacher=out / "teacher"),
         "rerank": flags(**corpus, candidates=made["run"], reranker=model, run=out / "run"),
         "retrieve": flags(**corpus, run=out / "run"),
         "mine": flags(**corpus, negatives=out / "negatives"),
@@ -182,7 +182,7 @@ def test_a_damaged_reranker_is_refused(
 ) -> None:
     work, named = TRANSFORMER[damage]
     model = damaged("reranker", work)
-    refused(command("score", model, made, tmp_path), named)
+    refused(command("score-pairs", model, made, tmp_path), named)
 
 
 @pytest.mark.parametrize(("kind", "damage"), [*(("own", name) for name in OWN), *(("bag", name) for name in BAG)])

@@ -36,7 +36,7 @@ DEV_ROWS = range(12, 18)
 
 @pytest.fixture
 def negatives(run_step: Run, small_corpus: Path) -> Path:
-    return run_step("lexical", {"corpus": small_corpus}, negatives_depth=8)["negatives"]
+    return run_step("bm25", {"corpus": small_corpus}, negatives_depth=8)["negatives"]
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def trained(
             "max_steps": 10,
             "batch_size": 4,
             "learning_rate": 1.0,
-            "warmup": 0.0,
+            "warmup_ratio": 0.0,
             "precision": "fp32",
             **settings,
         }
@@ -217,7 +217,7 @@ def test_the_step_that_ranks_best_is_kept_though_the_loss_falls_on(
     found = {}
     for metric in ("loss", "rr10", "ndcg10"):
         (tmp_path / metric).mkdir()
-        settings = {"metric_for_best_model": metric, "heldout_every": 1}
+        settings = {"metric_for_best_model": metric, "eval_steps": 1}
         model, rows, measured = trained(tmp_path / metric, small_corpus, negatives, best_at=2.7, **settings)
         assert [row.heldout_loss for row in rows] == sorted((row.heldout_loss for row in rows), reverse=True)
         assert len(measured) == (0 if metric == "loss" else 11)
@@ -234,7 +234,7 @@ def test_the_step_that_ranks_best_is_kept_though_the_loss_falls_on(
 
 def test_of_equal_rankings_the_lowest_loss_is_kept(tmp_path: Path, small_corpus: Path, negatives: Path) -> None:
     model, rows, _ = trained(
-        tmp_path, small_corpus, negatives, best_at=0.0, metric_for_best_model="rr10", heldout_every=1, learning_rate=0.1
+        tmp_path, small_corpus, negatives, best_at=0.0, metric_for_best_model="rr10", eval_steps=1, learning_rate=0.1
     )
     equal = [row for row in rows if row.signals["dev_RR@10"] == 1.0]
     assert len(equal) > 1 and rows[0] in equal, "steps that are as good as the start are there"
@@ -254,7 +254,7 @@ def test_a_training_that_is_no_better_keeps_its_start() -> None:
 
 
 def test_a_training_stops_when_its_ranking_gets_no_better(tmp_path: Path, small_corpus: Path, negatives: Path) -> None:
-    settings = {"metric_for_best_model": "rr10", "heldout_every": 1, "patience": 2}
+    settings = {"metric_for_best_model": "rr10", "eval_steps": 1, "patience": 2}
     model, rows, _ = trained(tmp_path, small_corpus, negatives, best_at=1.0, **settings)
     values = [row.signals["dev_RR@10"] for row in rows]
     best = values.index(max(values))
@@ -265,13 +265,13 @@ def test_a_training_stops_when_its_ranking_gets_no_better(tmp_path: Path, small_
 @pytest.mark.parametrize(
     ("settings", "moments", "queries"),
     [
-        ({"heldout_share": 0.0}, 11, 6),  # today's: no limit
-        ({"heldout_share": 0.1}, 11, 6),
+        ({"eval_share": 0.0}, 11, 6),  # today's: no limit
+        ({"eval_share": 0.1}, 11, 6),
         ({"metric_for_best_model": "rr10"}, 11, 6),  # 11 x 6 x (3 + 9) <= 10 x 4 x 3000 / 10
-        ({"metric_for_best_model": "rr10", "heldout_share": 0.006}, 6, 6),  # 6 x 72 <= 720 < 11 x 72
-        ({"metric_for_best_model": "rr10", "heldout_share": 0.002}, 3, 6),  # 3 x 6 x 12 <= 240 < 4 x 6 x 12
-        ({"heldout_share": 0.0005}, 3, 6),  # 3 x 6 x 3 <= 60 < 4 x 6 x 3
-        ({"metric_for_best_model": "rr10", "heldout_share": 0.002, "heldout_every": 1}, 11, 6),
+        ({"metric_for_best_model": "rr10", "eval_share": 0.006}, 6, 6),  # 6 x 72 <= 720 < 11 x 72
+        ({"metric_for_best_model": "rr10", "eval_share": 0.002}, 3, 6),  # 3 x 6 x 12 <= 240 < 4 x 6 x 12
+        ({"eval_share": 0.0005}, 3, 6),  # 3 x 6 x 3 <= 60 < 4 x 6 x 3
+        ({"metric_for_best_model": "rr10", "eval_share": 0.002, "eval_steps": 1}, 11, 6),
         ({"metric_for_best_model": "rr10", "eval_queries": 2}, 11, 2),
     ],
 )
@@ -306,7 +306,7 @@ TRAINED: Mapping[str, Mapping[str, Any]] = {
     "train-retriever": {"negatives_per_query": 2, "negatives_depth": 6, "learning_rate": 0.003},
     "train-reranker": {"negatives_per_query": 2, "negatives_depth": 6, "learning_rate": 0.003, "max_length": 32},
 }
-SHORT = {"epochs": 0.0, "max_steps": 6, "batch_size": 4, "heldout_every": 1, "precision": "fp32"}
+SHORT = {"epochs": 0.0, "max_steps": 6, "batch_size": 4, "eval_steps": 1, "precision": "fp32"}
 RANKED = {"metric_for_best_model": "ndcg10", "eval_depth": 4, "eval_queries": 4}
 
 
@@ -348,5 +348,5 @@ def test_by_default_the_loss_chooses_and_nothing_is_ranked(
     monkeypatch.setattr(DevCandidates, "of", lambda *_: pytest.fail("nothing is ranked"))
     model = "encoder" if name == "train-retriever" else "init"
     inputs = {"corpus": small_corpus, "negatives": negatives, model: tiny_model}
-    made = run_step(name, inputs, **{**SHORT, **TRAINED[name], "heldout_every": 0, "max_steps": 12})
+    made = run_step(name, inputs, **{**SHORT, **TRAINED[name], "eval_steps": 0, "max_steps": 12})
     assert len(pd.read_csv(made["curves"] / "curves.csv")) == 13 and not (made["curves"] / "signals.csv").exists()

@@ -167,7 +167,7 @@ def as_shard(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", ["short", "width", "rubbish", "a bit", "a bit of the digests"])
-def test_a_damaged_segment_is_told_and_makes_place_for_a_new_one(
+def test_a_damaged_segment_is_reported_and_makes_place_for_a_new_one(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a pod nobody could remove it by hand: each retry would end as the first."""

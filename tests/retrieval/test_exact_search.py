@@ -66,7 +66,7 @@ def test_rankings_are_those_of_sorting_everything(
     count=st.sampled_from([1, 3, 140]),
     rising=st.booleans(),
 )
-def test_scores_a_last_bit_apart_are_told_apart(
+def test_scores_a_last_bit_apart_are_reported_apart(
     exact_search: Search, seed: int, block: int, depth: int, count: int, rising: bool
 ) -> None:
     """Every score is 1 + n / 2^23 with n below 60, exact in float32: neighbours are 1.2e-7 apart, all within 7e-6.

@@ -18,8 +18,8 @@ from stillhouse.retrieval.index_kinds import open_flat, write_flat
 from stillhouse.retrieval.settings import IndexConfig
 from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, cut, measure, write_index
 
-KINDS = ["flat", "hnsw", "ivfpq", "sq8"]
-SMALL = {"ivf_lists": 4, "ivf_probes": 4, "pq_bytes": 16}
+KINDS = ["flat", "hnsw", "ivfpq", "ivfsq8", "sq8"]
+SMALL = {"ivf_nlist": 4, "ivf_nprobe": 4, "pq_m": 16}
 RNG = np.random.default_rng(0)
 VECTORS = RNG.standard_normal((600, 16)).astype(np.float32) * RNG.uniform(0.5, 2, (600, 1)).astype(np.float32)
 QUERIES = RNG.standard_normal((30, 16)).astype(np.float32)
@@ -35,6 +35,8 @@ def stored(folder: Path, vectors: np.ndarray, width: int = 0, normalize: bool = 
 def written(folder: Path, vectors: CutVectors, kind: str, **settings: int) -> VectorIndex:
     folder.mkdir()
     own = {**SMALL, **settings} if kind == "ivfpq" else {}
+    if kind == "ivfsq8":
+        own = {name: value for name, value in settings.items() if name != "pq_m"}
     config = IndexConfig(kind=kind, **own)  # type: ignore[arg-type]
     write_index(folder, config, vectors, PassageIds([f"p{n}" for n in range(len(vectors))]), 16)
     return VectorIndex(folder)
@@ -63,7 +65,8 @@ def test_the_same_vectors_give_the_same_bytes_on_any_number_of_threads(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "lowest", "error"), [("flat", 1, 1e-5), ("hnsw", 0.95, 1e-5), ("ivfpq", 0.6, 2), ("sq8", 0.95, 0.3)]
+    ("kind", "lowest", "error"),
+    [("flat", 1, 1e-5), ("hnsw", 0.95, 1e-5), ("ivfpq", 0.6, 2), ("ivfsq8", 0.95, 0.3), ("sq8", 0.95, 0.3)],
 )
 def test_every_kind_ranks_by_inner_product(tmp_path: Path, kind: str, lowest: float, error: float) -> None:
     """Vectors of different lengths: a kind that ranked by distance or cosine would fail."""
@@ -77,7 +80,7 @@ def test_every_kind_ranks_by_inner_product(tmp_path: Path, kind: str, lowest: fl
 
 def test_recall_is_measured_against_exact_search_and_written(tmp_path: Path) -> None:
     vectors = stored(tmp_path / "vectors", VECTORS)
-    rows, _ = written(tmp_path / "index", vectors, "ivfpq", pq_bytes=2).search(QUERIES, 100)
+    rows, _ = written(tmp_path / "index", vectors, "ivfpq", pq_m=2).search(QUERIES, 100)
     best = np.argsort(-(QUERIES @ VECTORS.T), axis=1)
     measured = measure(tmp_path / "index", vectors, (QUERIES, "held-out queries"))
     for depth in (10, 100):
@@ -149,11 +152,38 @@ def test_a_flat_index_on_a_real_gpu(tmp_path: Path) -> None:
     assert (found[0] == expected[0]).mean() > 0.99
 
 
-@pytest.mark.parametrize("settings", [{"hnsw_links": 8}, {"ivf_lists": 4}, {"ivf_probes": 4}, {"pq_bytes": 16}])
+@pytest.mark.parametrize("settings", [{"hnsw_m": 8}, {"ivf_nlist": 4}, {"ivf_nprobe": 4}, {"pq_m": 16}])
 def test_a_setting_of_another_kind_is_refused(settings: dict[str, int]) -> None:
     [name] = settings
-    with pytest.raises(InputError, match=f"{name} is for kind (hnsw|ivfpq) alone and kind is flat; leave it out"):
+    with pytest.raises(
+        InputError, match=f"{name} is for kind (hnsw|ivfpq|ivfpq and ivfsq8) alone and kind is flat; leave it out"
+    ):
         IndexConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_both_kinds_of_clusters_take_the_settings_of_clusters() -> None:
+    for kind in ("ivfpq", "ivfsq8"):
+        assert IndexConfig(kind=kind, ivf_nlist=4, ivf_nprobe=2).ivf_nprobe == 2
+    with pytest.raises(InputError, match="pq_m is for kind ivfpq alone and kind is ivfsq8"):
+        IndexConfig(kind="ivfsq8", pq_m=16)
+
+
+def test_a_query_looks_into_as_many_clusters_as_were_set(tmp_path: Path) -> None:
+    """With one of eight clusters it compares the passages of that cluster alone, as the vectors of int8 have it."""
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "ivfsq8", ivf_nlist=8, ivf_nprobe=1)
+    centres = index._index.quantizer.reconstruct_n(0, 8)
+    cluster_of = np.argmax(VECTORS @ centres.T, axis=1)
+    rows, _ = index.search(QUERIES, 600)
+    for query, found in zip(QUERIES, rows):
+        nearest = np.argmax(centres @ query)
+        assert set(found[found >= 0].tolist()) == set(np.flatnonzero(cluster_of == nearest).tolist())
+
+
+def test_vectors_of_clusters_are_those_that_went_in(tmp_path: Path) -> None:
+    """Within a step of int8; a search with a filter compares these."""
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "ivfsq8")
+    rows = np.array([599, 0, 17], dtype=np.int32)
+    assert np.abs(index.vectors(rows) - VECTORS[rows]).max() < 0.1
 
 
 def test_smaller_kinds_are_smaller(tmp_path: Path) -> None:
@@ -161,7 +191,7 @@ def test_smaller_kinds_are_smaller(tmp_path: Path) -> None:
     vectors = stored(tmp_path / "vectors", many)
     size = {}
     for kind in KINDS:
-        written(tmp_path / kind, vectors, kind, pq_bytes=4)
+        written(tmp_path / kind, vectors, kind, pq_m=4)
         size[kind] = (tmp_path / kind / "index.faiss").stat().st_size
     assert size["ivfpq"] < size["sq8"] < size["flat"] < size["hnsw"]
 
@@ -182,13 +212,13 @@ def test_few_passages_and_a_depth_beyond_them(tmp_path: Path, kind: str, passage
 def test_defaults_fit_any_number_of_passages_that_ivfpq_takes(tmp_path: Path) -> None:
     for passages in (256, 600):
         vectors = stored(tmp_path / f"vectors{passages}", VECTORS[:passages])
-        index = written(tmp_path / f"index{passages}", vectors, "ivfpq", ivf_lists=0, ivf_probes=32, pq_bytes=0)
+        index = written(tmp_path / f"index{passages}", vectors, "ivfpq", ivf_nlist=0, ivf_nprobe=32, pq_m=0)
         assert (index.search(QUERIES, 10)[0] >= 0).all()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"pq_bytes": 3}, "choose one of 1, 2, 4, 8, 16"), ({"ivf_lists": 601}, "the corpus has 600 passages")],
+    [({"pq_m": 3}, "choose one of 1, 2, 4, 8, 16"), ({"ivf_nlist": 601}, "the corpus has 600 passages")],
 )
 def test_settings_that_do_not_fit_are_named(tmp_path: Path, settings: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -75,7 +75,7 @@ BATCHES = {
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("form", FORMS)
 def test_contrastive_losses_are_their_equations(form: str, batch: str, length: str) -> None:
-    """001 eq. 3, the code of its authors, 003 eq. 10; whatever is right in a batch is a negative nowhere."""
+    """SimLM eq. 3, the code of its authors, CDMAE eq. 10; whatever is right in a batch is a negative nowhere."""
     positive, right = BATCHES[batch]
     queries, passages = vectors(len(positive), 4, seed=0), vectors(7, 4, seed=1)
     if length == "dot product":
@@ -109,7 +109,7 @@ def test_a_masked_passage_has_no_influence() -> None:
 
 
 def slow_distillation(student, teacher, candidate) -> float:  # type: ignore[no-untyped-def]
-    """001 eq. 5: sum of p_ranker log(p_ranker / p_ret) over a query's candidates."""
+    """SimLM eq. 5: sum of p_ranker log(p_ranker / p_ret) over a query's candidates."""
     total = 0.0
     for s, t, c in zip(student, teacher, candidate):
         kept = [k for k in range(len(c)) if c[k]]
@@ -142,7 +142,7 @@ def test_a_student_that_agrees_with_its_teacher_has_no_loss() -> None:
 
 
 def slow_listwise(scores, candidate) -> float:  # type: ignore[no-untyped-def]
-    """001 eq. 4 with the positive in column 0."""
+    """SimLM eq. 4 with the positive in column 0."""
     total = 0.0
     for s, c in zip(scores, candidate):
         total += -math.log(math.exp(s[0]) / sum(math.exp(s[k]) for k in range(len(s)) if c[k]))

@@ -78,25 +78,25 @@ def answering(among: str, number: int) -> range:
 
 
 @pytest.mark.parametrize("limit", [None, 20.0])
-@pytest.mark.parametrize("skip_best", [0, 2])
+@pytest.mark.parametrize("range_min", [0, 2])
 @pytest.mark.parametrize("among", ["corpus", "answers", "train_answers"])
 @pytest.mark.parametrize("depth", [3, 30])
 def test_ranked_negatives_against_a_loop_over_queries(
-    small_corpus: Path, among: str, depth: int, skip_best: int, limit: float | None
+    small_corpus: Path, among: str, depth: int, range_min: int, limit: float | None
 ) -> None:
     """Passage n answers query n alone; 12 train, 6 dev and 6 test queries."""
     asked: list[int] = []
     queries = MiningQueries(Corpus.open(small_corpus), among)
     limits_Q = None if limit is None else np.full(18, limit, dtype=np.float32)
-    rows_QD, above = ranked(queries, search_of(asked), depth, skip_best, limits_Q)
+    rows_QD, above = ranked(queries, search_of(asked), depth, range_min, limits_Q)
     assert rows_QD.shape == (18, depth) and max(asked) <= 24
     dropped = 0
     for number, row in enumerate(rows_QD):
         answers = answering(among, number)
         deep = asked[0] if among == "corpus" or number < 12 else asked[1]
         places = [place for place, row in enumerate(ranking(number)[:deep]) if row in answers and row != number]
-        low = [place for place in places[skip_best:] if limit is None or 24 - place <= limit]
-        dropped += len(places[skip_best:]) - len(low)
+        low = [place for place in places[range_min:] if limit is None or 24 - place <= limit]
+        dropped += len(places[range_min:]) - len(low)
         wanted = [ranking(number)[place] for place in low][:depth]
         assert row.tolist() == wanted + [-1] * (depth - len(wanted))
         if depth == 3 and among == "corpus" and limit is None:
@@ -108,8 +108,8 @@ def test_a_search_as_deep_as_asked(small_corpus: Path) -> None:
     asked: list[int] = []
     queries = MiningQueries(Corpus.open(small_corpus))
     ranked(queries, search_of(asked), 3)
-    ranked(queries, search_of(asked), 3, search_depth=17)
-    ranked(queries, search_of(asked), 3, search_depth=1000)
+    ranked(queries, search_of(asked), 3, range_max=17)
+    ranked(queries, search_of(asked), 3, range_max=1000)
     assert asked == [4, 17, 24]
 
 
@@ -200,7 +200,7 @@ def test_memory_does_not_depend_on_the_corpus(among: str, small_corpus: Path, mo
     tracemalloc.start()
     try:
         asked = MiningQueries(Corpus.open(small_corpus), among)
-        rows, _ = ranked(asked, search_of([]), 3, search_depth=24)
+        rows, _ = ranked(asked, search_of([]), 3, range_max=24)
         drawn = random_passages(asked, rows, 2, seed=0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -165,7 +165,7 @@ def test_a_first_answer_imports_only_what_it_needs(
     step = runs_of_steps(tmp_path)
     inputs |= step("index", inputs, precision="fp32")
     if hybrid:
-        lexical = {"bm25": step("lexical", {"corpus": small_corpus})["bm25"]}
+        lexical = {"bm25": step("bm25", {"corpus": small_corpus})["bm25"]}
         inputs |= step("hybrid", inputs | lexical, method="convex")
     words = ["search", "where", "does", "the", "red", "bird", "sing", "--json"]
     words += [word for name, folder in inputs.items() for word in (f"--{name}", str(folder))]

@@ -25,12 +25,12 @@ from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
 SHORT = {"max_steps": 4, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 6, "precision": "fp32"}
-SHORT |= {"max_length": 32, "heldout_every": 2}
+SHORT |= {"max_length": 32, "eval_steps": 2}
 
 
 @pytest.fixture
 def negatives(run_step: Run, small_corpus: Path) -> Path:
-    return run_step("lexical", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
+    return run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
 
 
 def slow_disagreement(one, other, candidate) -> float:  # type: ignore[no-untyped-def]
@@ -90,9 +90,13 @@ class Setting:
         self.examples = np.arange(7)
         self.times = np.arange(7)
 
-    def loss(self, drawing: Drawing, r_drop: float = 0, pairs_at_once: int = 0, name: str = "listwise") -> RerankerLoss:
+    def loss(
+        self, drawing: Drawing, r_drop: float = 0, mini_batch_size: int = 0, name: str = "listwise"
+    ) -> RerankerLoss:
         device = torch.device("cpu")
-        return RerankerLoss(self.model, self.texts, self.samplers, drawing, r_drop, pairs_at_once, device, LOSSES[name])
+        return RerankerLoss(
+            self.model, self.texts, self.samplers, drawing, r_drop, mini_batch_size, device, LOSSES[name]
+        )
 
     def scores(self, query: int, rows: list[int]) -> torch.Tensor:
         pairs = self.model.pairs([self.samplers["train"].texts[query]] * len(rows), list(self.texts[rows]))
@@ -113,15 +117,15 @@ def gradients(setting: Setting, loss: RerankerLoss) -> tuple[float, list[torch.T
     )
 
 
-@pytest.mark.parametrize(("pairs_at_once", "parts"), [(0, 1), (1000, 1), (9, 3), (3, 7), (1, 7)])
+@pytest.mark.parametrize(("mini_batch_size", "parts"), [(0, 1), (1000, 1), (9, 3), (3, 7), (1, 7)])
 @pytest.mark.parametrize(("name", "r_drop"), [("listwise", 0.0), ("listwise", 2.0), ("bce", 0.0)])
 def test_parts_of_a_batch_add_up_to_its_gradient(
-    small_corpus: Path, negatives: Path, tiny_model: Path, pairs_at_once: int, parts: int, name: str, r_drop: float
+    small_corpus: Path, negatives: Path, tiny_model: Path, mini_batch_size: int, parts: int, name: str, r_drop: float
 ) -> None:
     setting = Setting(small_corpus, negatives, tiny_model, dropout=0, count=2)
     drawing = Drawing(negatives=2, depth=6)
     whole, expected, _ = gradients(setting, setting.loss(drawing, name=name))
-    value, found, made = gradients(setting, setting.loss(drawing, r_drop, pairs_at_once, name))
+    value, found, made = gradients(setting, setting.loss(drawing, r_drop, mini_batch_size, name))
     assert made == parts and value == pytest.approx(whole, abs=1e-6)  # R-Drop adds 0 where there is no dropout
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found, expected, strict=True))
     assert sum(grad.abs().sum().item() for grad in expected) > 0.1
@@ -150,7 +154,7 @@ def test_r_drop_is_the_mean_of_two_passes_and_their_disagreement(
 def test_only_the_hardest_of_many_are_trained_on(small_corpus: Path, negatives: Path, tiny_model: Path) -> None:
     """6 drawn, 2 of them trained on: chosen and weighed here one query at a time. Dropout is on in training alone."""
     setting = Setting(small_corpus, negatives, tiny_model, dropout=0.0, count=6)
-    loss = setting.loss(Drawing(negatives=2, forward=6, depth=6), pairs_at_once=7)
+    loss = setting.loss(Drawing(negatives=2, forward=6, depth=6), mini_batch_size=7)
     value, found, parts = gradients(setting, loss)
     assert parts == 4 and setting.model.training, "3 candidates of 7 queries, at most 7 pairs at once"
     groups = setting.samplers["train"].draw(setting.examples, setting.times)
@@ -187,7 +191,7 @@ def test_the_step_with_every_option_and_the_same_parameters_after_a_kill(
     run_step: Run, small_corpus: Path, negatives: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = {"corpus": small_corpus, "negatives": negatives, "init": tiny_model}
-    options = SHORT | {"forward_per_query": 4, "r_drop": 1.0, "pairs_at_once": 6, "learning_rate": 0.03, "seed": 2}
+    options = SHORT | {"forward_per_query": 4, "r_drop": 1.0, "mini_batch_size": 6, "learning_rate": 0.03, "seed": 2}
     made = run_step("train-reranker", inputs, "whole", **options)
     start, *later = pd.read_csv(made["curves"] / "curves.csv")["heldout_loss"]
     assert min(later) < start - 5e-5, "nothing was learnt that a resumed run could lose"

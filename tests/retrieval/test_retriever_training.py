@@ -39,8 +39,8 @@ from stillhouse.training.processes import add_gradients, add_up, join
 CPU = torch.device("cpu")
 SETTINGS: Mapping[str, Any] = {"temperature": 0.1, "alpha": 0.3, "precision": "fp32", "seed": 3}
 EXAMPLES = np.array([0, 4, 2, 1, 5])
-PARTS = {"texts_at_once": 2}
-CACHED = {"texts_at_once": 2, "gradient_cache": True}
+PARTS = {"mini_batch_size": 2}
+CACHED = {"mini_batch_size": 2, "gradient_cache": True}
 STEP = 7
 
 CASES: Mapping[str, Mapping[str, Any]] = {
@@ -54,9 +54,9 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "contrastive": "simlm_code",
         "towers": "separate",
     },
-    "widths": {"matryoshka_widths": "4+16"},
-    "widths, teacher, separate towers": {"matryoshka_widths": "4+16", "teacher": True, "towers": "separate"},
-    "widths, dot product": {"matryoshka_widths": "8", "similarity": "dot", "temperature": 2.0},
+    "widths": {"matryoshka_dims": "4+16"},
+    "widths, teacher, separate towers": {"matryoshka_dims": "4+16", "teacher": True, "towers": "separate"},
+    "widths, dot product": {"matryoshka_dims": "8", "similarity": "dot", "temperature": 2.0},
     "one query": {"examples": EXAMPLES[:1], "teacher": True},
 }
 """What is not a setting of the loss: `teacher`, `towers`, `similarity`, `examples`."""
@@ -176,7 +176,7 @@ def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
         return encoder(*encoder.texts(texts, role).batch(range(len(texts)), CPU), role)
 
     queries, passages = encode(list(sampler.texts[examples]), "query"), encode(list(loss._texts[rows]), "passage")
-    widths = {*read_widths(settings.matryoshka_widths), 32}
+    widths = {*read_widths(settings.matryoshka_dims), 32}
     total = torch.zeros(())
     for width in widths:
         q, p = queries[:, :width], passages[:, :width]
@@ -269,7 +269,7 @@ def test_two_processes_train_the_retriever_of_one(
     """With dropout, from step to step: the curves and the parameters in the end."""
     inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
     settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "towers": "separate"}
-    settings |= {"matryoshka_widths": "8+16", "contrastive": "simlm_code", "learning_rate": 0.001, "heldout_every": 1}
+    settings |= {"matryoshka_dims": "8+16", "contrastive": "simlm_code", "learning_rate": 0.001, "eval_steps": 1}
     settings |= {"precision": "fp32", **CACHED}
     alone = run_step("train-retriever", inputs, "alone", **settings)
     both = {name: tmp_path / "both" / name for name in alone}
@@ -291,7 +291,7 @@ def test_two_processes_rank_dev_queries_as_one(
     """3 dev queries and their passages, in batches that the processes share."""
     inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
     settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "precision": "fp32"}
-    settings |= {"learning_rate": 0.01, "heldout_every": 1, "texts_at_once": 2, "metric_for_best_model": "ndcg10"}
+    settings |= {"learning_rate": 0.01, "eval_steps": 1, "mini_batch_size": 2, "metric_for_best_model": "ndcg10"}
     alone = run_step("train-retriever", inputs, "alone", **settings)
     both = {name: tmp_path / "both" / name for name in alone}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**inputs, **both, **settings}.items()]
@@ -350,13 +350,13 @@ def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"matryoshka_widths": "8+33"}, "'8\\+33': the encoder's vectors have width 32"),
-        ({"matryoshka_widths": "16+8"}, "must ascend, each named once: '16\\+8'"),
-        ({"matryoshka_widths": "8 8"}, "must ascend, each named once"),
-        ({"matryoshka_widths": "8,16"}, "whole numbers above 0 with \\+ between them, not '8,16'"),
-        ({"matryoshka_widths": "0+8"}, "whole numbers above 0"),
-        ({"matryoshka_widths": "+"}, "whole numbers above 0"),
-        ({"gradient_cache": True}, "saves no memory without texts_at_once"),
+        ({"matryoshka_dims": "8+33"}, "'8\\+33': the encoder's vectors have width 32"),
+        ({"matryoshka_dims": "16+8"}, "must ascend, each named once: '16\\+8'"),
+        ({"matryoshka_dims": "8 8"}, "must ascend, each named once"),
+        ({"matryoshka_dims": "8,16"}, "whole numbers above 0 with \\+ between them, not '8,16'"),
+        ({"matryoshka_dims": "0+8"}, "whole numbers above 0"),
+        ({"matryoshka_dims": "+"}, "whole numbers above 0"),
+        ({"gradient_cache": True}, "saves no memory without mini_batch_size"),
         ({"batch_size": 1, "negatives_per_query": 0}, "a batch of one query without negatives teaches nothing"),
     ],
 )
@@ -369,7 +369,7 @@ def test_settings_that_cannot_be_are_refused(
 
 def test_the_whole_width_counts_once(folder: Path) -> None:
     """Whether it is named or not."""
-    named, left_out = (open_loss(folder, {"matryoshka_widths": text})[0] for text in ("8 32", " 8 "))
+    named, left_out = (open_loss(folder, {"matryoshka_dims": text})[0] for text in ("8 32", " 8 "))
     values = [loss.heldout(loss.draw(EXAMPLES, np.zeros_like(EXAMPLES))) for loss in map(open_eval, (named, left_out))]
     assert values[0] == values[1]
 

@@ -72,25 +72,25 @@ def test_a_killed_scoring_goes_on_to_the_same_bytes(
     run_step: Run, small_corpus: Path, reranker: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
-    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
     inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
     settings = {"precision": "fp32", "batch_tokens": 128 * threads}
     with monkeypatch.context() as patch:
         all_batches = counted(patch)
-        whole = run_step("score", inputs, "whole", **settings)["teacher"]
+        whole = run_step("score-pairs", inputs, "whole", **settings)["teacher"]
     assert sum(all_batches) == 18 * 7 and len(all_batches) > 20
     done = 0
     for stop_at in (3, 8, 1, 6):
         with monkeypatch.context() as patch:
             batches = counted(patch, stop_at)
             with pytest.raises(Killed):
-                run_step("score", inputs, "resumed", **settings)
+                run_step("score-pairs", inputs, "resumed", **settings)
         if threads == 1:  # with more, those that were under way are computed again
             assert batches == all_batches[done : done + stop_at - 1]
             done += stop_at - 1
     with monkeypatch.context() as patch:
         batches = counted(patch)
-        resumed = run_step("score", inputs, "resumed", **settings)["teacher"]
+        resumed = run_step("score-pairs", inputs, "resumed", **settings)["teacher"]
     assert batches == all_batches[done:] if threads == 1 else sum(batches) < sum(all_batches)
     assert digest_files(resumed) == digest_files(whole)
     assert (resumed / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
@@ -119,10 +119,10 @@ def test_no_bit_and_no_length_of_a_log_gives_another_score(
             whole = blocks[: int(np.searchsorted(ends, at, side="right")) - 1]
             known = {pair: score for pairs, scores in whole for pair, score in zip(pairs, scores)}
             assert dict(zip(np.flatnonzero(log.done_P).tolist(), log.scores_P[log.done_P].tolist())) == known
-        told = capsys.readouterr().err
-        assert not told or f"{file} is damaged after {len(known)} scores" in told
+        logged = capsys.readouterr().err
+        assert not logged or f"{file} is damaged after {len(known)} scores" in logged
         # The last block, whose count has become larger but is no more than all pairs, seems to be cut off.
-        assert told or len(damaged) < len(data) or at == ends[-2]
+        assert logged or len(damaged) < len(data) or at == ends[-2]
 
 
 class Measured(io.BufferedRandom):
@@ -177,9 +177,9 @@ def test_a_training_reads_exactly_the_pairs_that_were_scored(
     run_step: Run, small_corpus: Path, reranker: Path, tmp_path: Path, split: str
 ) -> None:
     """2 negatives of a query in each of 3 epochs = 6 scored of 8; dev queries are seen as for the first time alone."""
-    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=9)["negatives"]
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=9)["negatives"]
     inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
-    scored = run_step("score", inputs, depth=8, negatives_scored=6, dev_negatives_scored=2, seed=5)["teacher"]
+    scored = run_step("score-pairs", inputs, depth=8, negatives_scored=6, dev_negatives_scored=2, seed=5)["teacher"]
     teacher = Teacher.read(scored)
     context = Context(tmp_path, "cpu", quiet=True)
     made = Negatives.read(negatives)

@@ -20,6 +20,7 @@ from transformers import AutoModelForMaskedLM
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
+from stillhouse.retrieval import corpus_encoding
 from stillhouse.retrieval.averaging import averaged
 from stillhouse.retrieval.dev_ranking import DevCandidates
 from stillhouse.retrieval.encoder import BiEncoder
@@ -166,6 +167,29 @@ def test_fewer_dev_queries_are_a_sample_of_them(
     for name, seed in (("one", 3), ("same", 3), ("other", 4)):
         run_step("average", made, name, alphas="0.5", eval_queries=2, seed=seed, precision="fp32")
     assert asked[0] == asked[1] != asked[2] and [len(set(ids)) for ids in asked] == [2, 2, 2]
+
+
+def test_no_vector_is_computed_twice(
+    run_step: Run, made: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The index of the trained retriever serves the share 1, and what a share needs serves its index."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    encoded: list[int] = []
+    real = corpus_encoding.encode
+    monkeypatch.setattr(
+        corpus_encoding, "encode", lambda *given: (encoded.append(len(given[1].lengths())), real(*given))[1]
+    )
+    inputs = {"corpus": made["corpus"]}
+    run_step("index", inputs | {"retriever": made["trained"]}, "of trained")
+    everything = sum(encoded)
+    encoded.clear()
+    run_step("average", made, "trained alone", alphas="1", eval_depth=DEPTH)
+    assert not encoded
+    found = run_step("average", made, alphas="0.5", eval_depth=DEPTH)["retriever"]
+    candidates = sum(encoded)
+    assert 0 < candidates < everything
+    run_step("index", inputs | {"retriever": found}, "of the average")
+    assert sum(encoded) == everything
 
 
 def changed(folder: Path, into: Path, **settings: Any) -> Path:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from stillhouse.artifacts import digest_files, read_manifest, write_manifest
-from stillhouse.surfaces.run_control import add_up_counts
+from stillhouse.errors import InputError
+from stillhouse.trainjob.shares import add_up
 
 RunStep = Callable[..., dict[str, Path]]
 PASSAGES = [[2, 4, 2, 3, 8], [4, 2, 3], [2, 3, 8, 9, 5], [6], [], [4, 2, 4, 2, 3, 8, 9]]
@@ -28,12 +29,11 @@ def tokens(tmp_path: Path) -> Path:
     return folder
 
 
-def parts(run_step: RunStep, tokens: Path, shards: int, unit: str = "pieces") -> list[str]:
-    made = [
+def parts(run_step: RunStep, tokens: Path, shards: int, unit: str = "pieces") -> list[Path]:
+    return [
         run_step("count", {"tokens": tokens}, f"{unit}/{shard}", shard=shard, shards=shards, unit=unit)["counts"]
         for shard in range(1, shards + 1)
     ]
-    return [str(path) for path in made]
 
 
 @pytest.mark.parametrize("unit", ["pieces", "words"])
@@ -43,8 +43,8 @@ def test_counts_of_shards_are_those_of_the_whole(
 ) -> None:
     """With eight shards of six passages some have nothing to count."""
     counted = parts(run_step, tokens, shards, unit)
-    assert sum(read_manifest(Path(part)).facts["passages"] for part in counted) == len(PASSAGES)
-    add_up_counts(counted, str(tmp_path / "counts"))
+    assert sum(read_manifest(part).facts["passages"] for part in counted) == len(PASSAGES)
+    add_up(counted, tmp_path / "counts")
     inputs = {"tokens": tokens, "counts": tmp_path / "counts"}
     summed = run_step("importance", inputs, "summed", unit=unit, own=False)["importance"]
     whole = run_step("importance", {"tokens": tokens}, "whole", unit=unit)["importance"]
@@ -55,14 +55,14 @@ def test_counts_of_shards_are_those_of_the_whole(
 
 def test_pruning_is_that_of_the_whole(run_step: RunStep, tokens: Path, tmp_path: Path) -> None:
     """An n-gram that is rare in every shard may be frequent in all: only the sum is pruned."""
-    add_up_counts(parts(run_step, tokens, 3), str(tmp_path / "counts"))
+    add_up(parts(run_step, tokens, 3), tmp_path / "counts")
     inputs = {"tokens": tokens, "counts": tmp_path / "counts"}
     summed = run_step("importance", inputs, "summed", min_count=2, own=False)["importance"]
     whole = run_step("importance", {"tokens": tokens}, "whole", min_count=2)["importance"]
     assert digest_files(summed) == digest_files(whole)
 
 
-BAD: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
+BAD: dict[str, tuple[Callable[[list[Path]], list[Path]], str]] = {
     "none": (lambda made: [], r"shards \[\]"),
     "one missing": (lambda made: made[:2], r"shards \[1, 2\], and not of each once"),
     "one twice": (lambda made: [*made, made[0]], r"shards \[1, 1, 2, 3\], and not of each once"),
@@ -70,13 +70,8 @@ BAD: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_missing_shard_is_refused(
-    case: str, run_step: RunStep, tokens: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import re
-
+def test_a_missing_shard_is_refused(case: str, run_step: RunStep, tokens: Path, tmp_path: Path) -> None:
     change, message = BAD[case]
-    with pytest.raises(SystemExit) as refusal:
-        add_up_counts(change(parts(run_step, tokens, 3)), str(tmp_path / "counts"))
-    assert refusal.value.code == 2 and re.search(message, capsys.readouterr().err)
+    with pytest.raises(InputError, match=message):
+        add_up(change(parts(run_step, tokens, 3)), tmp_path / "counts")
     assert not (tmp_path / "counts").exists()

@@ -194,7 +194,7 @@ def test_only_the_given_systems_are_measured_and_an_empty_run_counts_0(tmp_path:
     assert "A &amp; B" in text and "found nothing" in text
 
 
-def test_a_measure_that_looks_deeper_than_a_run_goes_is_told(
+def test_a_measure_that_looks_deeper_than_a_run_goes_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """R@100 looks at all 12: the run of 5 is cut short, neither is the whole one nor one that ends by itself."""
@@ -320,12 +320,12 @@ def test_what_is_another_corpus_s_or_damaged_is_refused(
 def test_a_run_made_from_another_corpus_is_refused(tmp_path: Path) -> None:
     corpus, other = make_corpus(tmp_path / "corpus"), make_corpus(tmp_path / "other", ("test",))
     run = make_run(tmp_path / "run", "bm25", 3)
-    write_manifest(run, "lexical", {}, {"corpus": read_manifest(other).digest}, {})
+    write_manifest(run, "bm25", {}, {"corpus": read_manifest(other).digest}, {})
     with pytest.raises(InputError, match="--run bm25 was made from another corpus than the --corpus given here"):
         evaluate({"corpus": corpus, "run/bm25": run}, tmp_path / "out")
 
 
-@pytest.mark.parametrize(("step", "subject"), [("retrieve", "Own best"), ("rerank", "Other"), ("lexical", "Other")])
+@pytest.mark.parametrize(("step", "subject"), [("retrieve", "Own best"), ("rerank", "Other"), ("bm25", "Other")])
 def test_the_headline_is_of_a_retriever_whatever_its_name(step: str, subject: str, tmp_path: Path) -> None:
     """What made a run says whether a retriever alone is behind it."""
     inputs = {"corpus": make_corpus(tmp_path / "corpus")}

@@ -117,6 +117,7 @@ def test_unfinished_work_is_not_gone_on_with_where_figures_would_be_others(
     if what == "a library":
         version = environment.version
         monkeypatch.setattr(environment, "version", lambda name: "99.0" if name == "torch" else version(name))
+        monkeypatch.setattr(environment, "libraries", environment.libraries.__wrapped__)  # as a new process does
     elif what == "Python":
         monkeypatch.setattr(environment.sys, "version_info", (3, 99))
     elif what == "the device":
@@ -137,7 +138,7 @@ def test_a_gpu_of_another_number_goes_on_with_the_work_of_the_first(monkeypatch:
     assert found == {("cuda", "torch.bfloat16")}
 
 
-@pytest.mark.parametrize("name", ["ingest", "tokenize", "count", "lexical", "evaluate"])
+@pytest.mark.parametrize("name", ["ingest", "tokenize", "count", "bm25", "evaluate"])
 def test_a_step_without_a_model_does_not_load_torch_for_its_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "stillhouse.training.precision")
@@ -146,6 +147,8 @@ def test_a_step_without_a_model_does_not_load_torch_for_its_work(name: str, monk
     assert work_name(step, config, {}, computed_on(config)).startswith(f"{name}-")
 
 
-@pytest.mark.parametrize("name", ["pretrain", "train-retriever", "train-reranker", "encode", "score", "rerank", "mine"])
+@pytest.mark.parametrize(
+    "name", ["pretrain", "train-retriever", "train-reranker", "encode", "score-pairs", "rerank", "mine"]
+)
 def test_a_step_with_a_model_says_what_it_computes_on(name: str) -> None:
     assert computed_on(build(find_step(name).config, {}, name))[0] == ("cuda" if torch.cuda.is_available() else "cpu")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from stillhouse.errors import InputError
 
 Run = Callable[..., dict[str, Path]]
-SHORT = {"max_steps": 2, "batch_size": 8, "heldout_every": 2, "precision": "fp32", "epochs": 100.0}
+SHORT = {"max_steps": 2, "batch_size": 8, "eval_steps": 2, "precision": "fp32", "epochs": 100.0}
 PASSAGES = {"max_length": 32, "heldout_fraction": 0.25}
 
 
@@ -43,7 +43,7 @@ def test_the_model_to_start_from_replaces_tokens(
 def test_the_re_ranker_begins_as_the_model_does(
     run_step: Run, small_corpus: Path, tiny_model: Path, none: Path
 ) -> None:
-    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=4)["negatives"]
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=4)["negatives"]
     inputs = {"corpus": small_corpus, "negatives": negatives, "init": none}
     settings = SHORT | {"negatives_per_query": 2, "negatives_depth": 4, "max_length": 32}
     with pytest.raises(InputError, match="holds no model for the re-ranker; run `stillhouse fetch-model`"):

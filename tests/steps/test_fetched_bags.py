@@ -8,18 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from exact_ranking import check_search
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 from stillhouse.artifacts import digest_files, read_manifest
-from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
 from stillhouse.retrieval import source
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.pooling import EncoderSettings
-from stillhouse.retrieval.runs import read_run
-from stillhouse.retrieval.search import Searcher
 from stillhouse.retrieval.source import fetch
 from stillhouse.retrieval.towers import BagOfWordsTower, Role, Tower
 
@@ -56,7 +54,7 @@ def test_a_fetched_bag_runs_through_every_step(
     assert facts["parameters"] == (2 if towers == "separate" else 1) * (len(fetched.tokenizer) * 16 + 17 * 8 + 9 * 6)
 
     corpus = {"corpus": small_corpus}
-    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
     inputs = {**corpus, "encoder": start, "negatives": negatives}
     retriever = run_step("train-retriever", inputs, **TUNING)["retriever"]
     vectors = run_step("encode", {**corpus, "retriever": retriever}, precision="fp32")["vectors"]
@@ -64,15 +62,7 @@ def test_a_fetched_bag_runs_through_every_step(
     passages_ND = model.encode_document(passage_texts(opened))
     np.testing.assert_allclose(np.load(vectors / "passages.vectors.npy"), passages_ND, atol=1e-5)
 
-    index = run_step("index", {**corpus, "retriever": retriever}, precision="fp32")["index"]
-    found = {**corpus, "retriever": retriever, "index": index}
-    run = read_run(run_step("retrieve", found, depth=24, precision="fp32")["run"] / "test.trec")
-    queries = opened.queries_of("test")
-    exact_QN = model.encode_query(list(queries["text"])) @ passages_ND.T
-    for query, scores in zip(queries["query_id"], exact_QN, strict=True):
-        np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1], atol=1e-5)
-    searcher = Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
-    assert searcher.search(str(queries["text"].iloc[0]), top=1)[0].score == pytest.approx(exact_QN[0].max(), abs=1e-5)
+    check_search(run_step, small_corpus, retriever, model, passages_ND, tmp_path)
 
 
 def test_random_weights_draw_a_bag_of_the_same_sizes(tiny_model: Path, tmp_path: Path) -> None:
@@ -120,7 +110,7 @@ def test_where_a_transformer_is_needed_a_fetched_bag_is_refused(
 ) -> None:
     start = run_step("fetch-model", {}, model=str(written(tiny_model, tmp_path / "own")), **LENGTHS)["encoder"]
     none = run_step("fetch-model", {}, "none", model="none")["encoder"]
-    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
     tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": start}, max_length=20)["tokens"]
     for step, inputs, settings in (
         ("pretrain", {"tokens": tokens, "init": start}, {"objective": "mlm", "max_length": 20}),

@@ -22,7 +22,7 @@ Run = Callable[..., dict[str, Path]]
 @pytest.fixture
 def inputs(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path]:
     corpus = {"corpus": small_corpus}
-    lexical = run_step("lexical", corpus, negatives_depth=8)
+    lexical = run_step("bm25", corpus, negatives_depth=8)
     index = run_step("index", corpus | {"retriever": retriever}, precision="fp32")["index"]
     return corpus | {
         "negatives": lexical["negatives"],
@@ -38,7 +38,7 @@ def test_scores_are_the_weighted_sum_of_bm25_and_the_retriever(
     """Every pair, by bm25s and sentence-transformers."""
     from test_hybrid import every_score
 
-    made = run_step("score", inputs, kind="best", precision="fp32")["teacher"]
+    made = run_step("score-pairs", inputs, kind="best", precision="fp32")["teacher"]
     choice = json.loads((made / CHOICE).read_text())
     teacher, negatives = Teacher.read(made), Negatives.read(inputs["negatives"])
     corpus = Corpus.open(small_corpus)
@@ -59,11 +59,13 @@ def test_scores_are_the_weighted_sum_of_bm25_and_the_retriever(
 def test_a_teacher_needs_more_than_its_student(run_step: Run, inputs: dict[str, Path]) -> None:
     alone = {name: folder for name, folder in inputs.items() if name != "bm25"}
     with pytest.raises(InputError, match="more than its student"):
-        run_step("score", alone, "alone", kind="best")
+        run_step("score-pairs", alone, "alone", kind="best")
     with pytest.raises(InputError, match="needs --reranker"):
-        run_step("score", inputs, "raw")
+        run_step("score-pairs", inputs, "raw")
     with pytest.raises(InputError, match="belong together"):
-        run_step("score", {name: folder for name, folder in inputs.items() if name != "index"}, "half", kind="best")
+        run_step(
+            "score-pairs", {name: folder for name, folder in inputs.items() if name != "index"}, "half", kind="best"
+        )
 
 
 def with_verdict(folder: Path, target: Path, ahead: bool) -> Path:
@@ -85,7 +87,7 @@ def weights_of(folder: Path) -> bytes:
 
 
 def test_only_a_teacher_that_is_ahead_teaches(run_step: Run, inputs: dict[str, Path], tmp_path: Path) -> None:
-    teacher = run_step("score", inputs, kind="best", precision="fp32")["teacher"]
+    teacher = run_step("score-pairs", inputs, kind="best", precision="fp32")["teacher"]
     ahead, behind = (with_verdict(teacher, tmp_path / str(verdict), verdict) for verdict in (True, False))
     corpus = {"corpus": inputs["corpus"], "encoder": inputs["retriever"], "negatives": inputs["negatives"]}
     settings = {"max_steps": 2, "batch_size": 4, "negatives_per_query": 2, "learning_rate": 1e-3, "precision": "fp32"}

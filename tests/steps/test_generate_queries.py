@@ -63,7 +63,7 @@ def table(folder: Path) -> list[tuple[str, str, str]]:
 
 def test_the_table_holds_what_the_model_asked(small_corpus: Path, run_step: RunStep) -> None:
     with serving(two_questions) as server:
-        made = run_step("generate-queries", {"corpus": small_corpus}, address=server.address, model="stand-in")
+        made = run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="stand-in")
     passages = Corpus.open(small_corpus).passages
     expected = []
     for id, text in zip(passages["passage_id"], passages["text"]):
@@ -84,7 +84,7 @@ def test_a_request_holds_the_prompt_and_the_settings(small_corpus: Path, run_ste
     settings = {"prompt": "{number} {{text}}: {title}{other}\n{text}", "temperature": 0.25, "max_tokens": 99, "seed": 3}
     with serving(by_number) as server:
         run_step(
-            "generate-queries", {"corpus": small_corpus}, address=server.address, model="m", max_passages=1, **settings
+            "generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m", max_passages=1, **settings
         )
         [request] = server.requests
     [passage] = [text for text in Corpus.open(small_corpus).passages["text"] if text == asked_about(request)]
@@ -106,23 +106,23 @@ def test_a_repeat_asks_nothing_and_the_order_of_answers_shows_nowhere(small_corp
         return replace(by_number(request), waits=chance.uniform(0, 0.05))
 
     with serving(late) as server:
-        first = run_step("generate-queries", {"corpus": small_corpus}, "one", address=server.address, model="m")
+        first = run_step("generate-queries", {"corpus": small_corpus}, "one", base_url=server.address, model="m")
         assert len(server.requests) == 24 and len(table(first["queries"])) == 24
         server.requests.clear()
-        asked = {"model": "m", "at_once": 8, "timeout_s": 9.0}
-        second = run_step("generate-queries", {"corpus": small_corpus}, "two", address=server.address, **asked)
+        asked = {"model": "m", "max_concurrency": 8, "timeout_s": 9.0}
+        second = run_step("generate-queries", {"corpus": small_corpus}, "two", base_url=server.address, **asked)
         assert not server.requests
         fewer = run_step(
-            "generate-queries", {"corpus": small_corpus}, "few", address=server.address, **asked, max_passages=5
+            "generate-queries", {"corpus": small_corpus}, "few", base_url=server.address, **asked, max_passages=5
         )
         assert not server.requests and len(table(fewer["queries"])) == 5
         run_step(
-            "generate-queries", {"corpus": small_corpus}, "more", address=server.address, model="m", temperature=0.1
+            "generate-queries", {"corpus": small_corpus}, "more", base_url=server.address, model="m", temperature=0.1
         )
         assert len(server.requests) == 24, "another request, another answer"
     assert table(first["queries"]) == table(second["queries"])
     # Another place of the same model: nothing listens there any more.
-    third = run_step("generate-queries", {"corpus": small_corpus}, "three", address="http://127.0.0.1:1/v1", model="m")
+    third = run_step("generate-queries", {"corpus": small_corpus}, "three", base_url="http://127.0.0.1:1/v1", model="m")
     for name in ("manifest.json", "queries.parquet"):
         assert (third["queries"] / name).read_bytes() == (first["queries"] / name).read_bytes()
 
@@ -136,16 +136,16 @@ def test_a_run_that_ended_goes_on_where_it_was(small_corpus: Path, run_step: Run
         answered += 1
         return by_number(request) if answered <= 10 else Answer("no", 401)
 
-    settings = {"model": "m", "at_once": 3}
+    settings = {"model": "m", "max_concurrency": 3}
     with serving(ten) as server, pytest.raises(InputError, match="STILLHOUSE_CHAT_KEY"):
-        run_step("generate-queries", {"corpus": small_corpus}, address=server.address, **settings)
+        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, **settings)
     assert not (tmp_path / "generate-queries" / "queries").exists()
     with serving(by_number) as server:
-        resumed = run_step("generate-queries", {"corpus": small_corpus}, address=server.address, **settings)
+        resumed = run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, **settings)
         assert len(server.requests) == 14
     with pytest.MonkeyPatch.context() as patch, serving(by_number) as server:
         patch.setenv("STILLHOUSE_WORK", str(tmp_path / "other-work"))
-        calm = run_step("generate-queries", {"corpus": small_corpus}, "calm", address=server.address, **settings)
+        calm = run_step("generate-queries", {"corpus": small_corpus}, "calm", base_url=server.address, **settings)
         assert len(server.requests) == 24
     for name in ("manifest.json", "queries.parquet"):
         assert (resumed["queries"] / name).read_bytes() == (calm["queries"] / name).read_bytes()
@@ -153,13 +153,13 @@ def test_a_run_that_ended_goes_on_where_it_was(small_corpus: Path, run_step: Run
 
 def test_half_a_kept_answer_is_asked_for_again(small_corpus: Path, run_step: RunStep) -> None:
     with serving(by_number) as server:
-        run_step("generate-queries", {"corpus": small_corpus}, "one", address=server.address, model="m")
+        run_step("generate-queries", {"corpus": small_corpus}, "one", base_url=server.address, model="m")
         files = sorted(Path(os.environ["STILLHOUSE_WORK"], "answers").rglob("*.json"))
         assert len(files) == 24
         files[0].write_bytes(files[0].read_bytes()[:7])
         files[1].write_text('{"text": 1, "cut": 2}')
         server.requests.clear()
-        made = run_step("generate-queries", {"corpus": small_corpus}, "two", address=server.address, model="m")
+        made = run_step("generate-queries", {"corpus": small_corpus}, "two", base_url=server.address, model="m")
         assert len(server.requests) == 2 and len(table(made["queries"])) == 24
 
 
@@ -172,7 +172,7 @@ def test_a_rate_limit_holds_up_every_request(small_corpus: Path, run_step: RunSt
         return Answer("", 429, {"Retry-After": "0.5"}) if len(seen) == 3 else by_number(request)
 
     with serving(limited) as server:
-        run_step("generate-queries", {"corpus": small_corpus}, address=server.address, model="m", at_once=2)
+        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m", max_concurrency=2)
     limit = seen[2]
     assert len(seen) == 25 and len([moment for moment in seen if moment < limit + 0.5]) <= 6, "some were on their way"
 
@@ -186,7 +186,7 @@ def test_passages_without_a_usable_answer_are_left_out_and_counted(small_corpus:
     assert (few.sum(), many.sum()) == (8, 24)
     settings = {"model": "m", "tries": 2}
     with serving(moody("three")) as server:
-        made = run_step("generate-queries", {"corpus": small_corpus}, address=server.address, **settings)
+        made = run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, **settings)
         assert len(server.requests) == 16 + 2 * 8
     assert [id for _, _, id in table(made["queries"])] == list(passages["passage_id"][~few])
     facts = read_manifest(made["queries"]).facts
@@ -196,7 +196,7 @@ def test_passages_without_a_usable_answer_are_left_out_and_counted(small_corpus:
             "generate-queries",
             {"corpus": small_corpus},
             "none",
-            address=server.address,
+            base_url=server.address,
             seed=1,
             max_passages=13,
             **settings,
@@ -209,7 +209,9 @@ def test_a_server_that_is_down_does_not_cost_hours(tmp_path: Path, run_step: Run
     corpus = run_step("ingest", {}, source=str(path), queries="source")["corpus"]
     with serving(lambda request: Answer("{}", 503)) as server:
         with pytest.raises(InputError, match=r"20 passages in a row got no usable answer.*HTTP 503"):
-            run_step("generate-queries", {"corpus": corpus}, address=server.address, model="m", tries=2, at_once=2)
+            run_step(
+                "generate-queries", {"corpus": corpus}, base_url=server.address, model="m", tries=2, max_concurrency=2
+            )
         assert len(server.requests) < 60
 
 
@@ -224,7 +226,7 @@ def test_the_key_is_on_no_disk_and_in_no_output(
         return completion(f"What of {asked_about(request)}?\nWhose is {SECRET} of {asked_about(request)}?")
 
     with serving(telling) as server:
-        words = ["--corpus", str(small_corpus), "--queries", str(tmp_path / "out"), "--address", server.address]
+        words = ["--corpus", str(small_corpus), "--queries", str(tmp_path / "out"), "--base-url", server.address]
         assert cli.main(["generate-queries", *words, "--model", "m", "--report", str(tmp_path / "report.json")]) == 0
         assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {SECRET}"}
     with serving(lambda request: Answer(f"wrong key {SECRET}", 403)) as server:
@@ -241,7 +243,7 @@ def test_the_round_trip_keeps_what_an_independent_ranking_finds(
     small_corpus: Path, run_step: RunStep, retriever: Path
 ) -> None:
     corpus = Corpus.open(small_corpus)
-    bm25 = run_step("lexical", {"corpus": small_corpus})["bm25"]
+    bm25 = run_step("bm25", {"corpus": small_corpus})["bm25"]
     index = run_step("index", {"corpus": small_corpus, "retriever": retriever})["index"]
     ports = {"bm25": {"bm25": bm25}, "dense": {"retriever": retriever, "index": index}}
     ports["both"] = ports["bm25"] | ports["dense"]
@@ -254,13 +256,13 @@ def test_the_round_trip_keeps_what_an_independent_ranking_finds(
 
     kept: dict[str, set[str]] = {}
     with serving(astray) as server:
-        everything = run_step("generate-queries", {"corpus": small_corpus}, "all", address=server.address, model="m")
+        everything = run_step("generate-queries", {"corpus": small_corpus}, "all", base_url=server.address, model="m")
         for name, inputs in ports.items():
             made = run_step(
                 "generate-queries",
                 {"corpus": small_corpus, **inputs},
                 name,
-                address=server.address,
+                base_url=server.address,
                 model="m",
                 round_trip_depth=1,
                 precision="fp32",
@@ -295,7 +297,7 @@ def test_inputs_that_do_not_go_together_are_refused(small_corpus: Path, run_step
     ]:
         with pytest.raises(InputError, match=message):
             run_step("generate-queries", {"corpus": small_corpus, **inputs}, **settings)
-    for settings, message in [({"prompt": "Ask!"}, "does not hold {text}"), ({"address": "here"}, "give that of")]:
+    for settings, message in [({"prompt": "Ask!"}, "does not hold {text}"), ({"base_url": "here"}, "give that of")]:
         with pytest.raises(InputError, match=message):
             run_step("generate-queries", {"corpus": small_corpus}, model="m", **settings)
 
@@ -309,14 +311,17 @@ def test_passages_that_are_no_prose_and_repeated_ones_are_not_asked_about(tmp_pa
     corpus = run_step("ingest", {}, source=str(path.parent), queries="source")["corpus"]
     assert len(Corpus.open(corpus).passages) == 4
     with serving(by_number) as server:
-        run_step("generate-queries", {"corpus": corpus}, address=server.address, model="m")
+        run_step("generate-queries", {"corpus": corpus}, base_url=server.address, model="m")
         assert [asked_about(request) for request in server.requests] == ["The bird sings."]
 
 
 def generated(run_step: RunStep, source: Path, server: ChatServer, **settings: object) -> dict[str, Path]:
     passages = run_step("ingest", {}, "passages", source=str(source), queries="source")["corpus"]
     inputs = {"corpus": passages}
-    return {"passages": passages, **run_step("generate-queries", inputs, address=server.address, model="m", **settings)}
+    return {
+        "passages": passages,
+        **run_step("generate-queries", inputs, base_url=server.address, model="m", **settings),
+    }
 
 
 def test_made_questions_are_divided_by_articles(source: Path, run_step: RunStep) -> None:
@@ -375,8 +380,8 @@ def test_made_questions_train_a_retriever(source: Path, run_step: RunStep, retri
         made = generated(run_step, source, server)
     corpus = run_step("ingest", {"generated": made["queries"]}, source=str(source))["corpus"]
     run_step("validate", {"corpus": corpus}, min_passages=1, min_train_queries=1, min_dev_queries=1)
-    lexical = run_step("lexical", {"corpus": corpus}, negatives_depth=4)
-    settings = {"max_steps": 3, "batch_size": 4, "negatives_per_query": 1, "negatives_depth": 4, "heldout_every": 100}
+    lexical = run_step("bm25", {"corpus": corpus}, negatives_depth=4)
+    settings = {"max_steps": 3, "batch_size": 4, "negatives_per_query": 1, "negatives_depth": 4, "eval_steps": 100}
     inputs = {"corpus": corpus, "encoder": retriever, "negatives": lexical["negatives"]}
     trained = run_step("train-retriever", inputs, **settings)
     curves = pd.read_csv(trained["curves"] / "curves.csv")
@@ -398,7 +403,7 @@ def test_made_questions_train_a_retriever(source: Path, run_step: RunStep, retri
 def test_threads_end_with_the_step(small_corpus: Path, run_step: RunStep) -> None:
     before = threading.active_count()
     with serving(lambda request: Answer("", 401)) as server, pytest.raises(InputError):
-        run_step("generate-queries", {"corpus": small_corpus}, address=server.address, model="m")
+        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m")
     until = time.monotonic() + 5
     while threading.active_count() > before and time.monotonic() < until:
         time.sleep(0.05)
@@ -407,5 +412,5 @@ def test_threads_end_with_the_step(small_corpus: Path, run_step: RunStep) -> Non
 
 def test_the_length_of_an_answer_may_be_left_to_the_server(small_corpus: Path, run_step: RunStep) -> None:
     with serving(by_number) as server:
-        run_step("generate-queries", {"corpus": small_corpus}, address=server.address, model="m", max_tokens=0)
+        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m", max_tokens=0)
         assert not [request for request in server.requests if "max_tokens" in request]

@@ -87,7 +87,7 @@ def test_the_built_in_sample_is_clean(tmp_path: Path) -> None:
     assert len(corpus.links) >= 40
 
 
-def test_splits_distractors_and_left_out_rows_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_splits_distractors_and_left_out_rows_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     questions = [
         {"id": "q0", "question": "Who?", "answers": [{"text": "Ann"}]},
         {"id": "q1", "question": "Why?", "answers": [], "is_impossible": True},

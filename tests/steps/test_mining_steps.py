@@ -30,7 +30,7 @@ def dense(run_step: Run, small_corpus: Path, base: Path) -> dict[str, Path]:
 
 @pytest.fixture
 def lexical(run_step: Run, small_corpus: Path) -> Path:
-    return run_step("lexical", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
+    return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
 
 
 def scores_of(corpus: Corpus, base: Path) -> np.ndarray:
@@ -52,7 +52,7 @@ def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
 ) -> None:
     """Against float scores of all pairs, kept clear of the limit; query n's positive is passage n."""
     exact = scores_of(Corpus.open(small_corpus), base)
-    made = run_step("mine", dense, negatives_depth=24, search_depth=24, precision="fp32", **margin)
+    made = run_step("mine", dense, negatives_depth=24, range_max=24, precision="fp32", **margin)
     dropped = 0
     for number, row in enumerate(rows(made)):
         positive = exact[number][number]
@@ -81,7 +81,7 @@ def test_a_margin_may_leave_the_dev_ranking_whole(run_step: Run, small_corpus: P
 def test_defaults_are_the_ranking_alone(run_step: Run, dense: dict[str, Path], lexical: Path) -> None:
     plain = rows(run_step("mine", dense, "plain", negatives_depth=6))
     assert rows(run_step("mine", {**dense, "others": lexical}, "with", negatives_depth=6)) == plain
-    skipped = rows(run_step("mine", dense, "skipped", negatives_depth=4, skip_best=2))
+    skipped = rows(run_step("mine", dense, "skipped", negatives_depth=4, range_min=2))
     assert skipped == [row[2:6] for row in plain]
 
 
@@ -107,7 +107,7 @@ def test_sources_are_mixed(run_step: Run, dense: dict[str, Path], lexical: Path)
         ({"margin": "relative", "absolute_margin": 0.1}, "absolute_margin has no effect with margin relative"),
         ({"margin": "absolute", "relative_margin": 0.1}, "relative_margin has no effect with margin absolute"),
         ({"reranker_margin": 0.5}, "name its folder by --filter-reranker"),
-        ({"negatives_depth": 8, "search_depth": 7}, "search_depth 7 cannot give negatives_depth 8"),
+        ({"negatives_depth": 8, "range_max": 7}, "range_max 7 cannot give negatives_depth 8"),
     ],
 )
 def test_a_setting_without_effect_is_refused(
@@ -184,9 +184,9 @@ def test_a_cross_encoder_leaves_out_what_it_finds_as_right_as_the_positive(
 
 def test_bm25_leaves_out_its_best_and_counts_queries_without_negatives(run_step: Run, small_corpus: Path) -> None:
     inputs = {"corpus": small_corpus}
-    plain = rows(run_step("lexical", inputs, "plain", negatives_depth=6))
-    assert rows(run_step("lexical", inputs, "skipped", negatives_depth=4, skip_best=2)) == [row[2:6] for row in plain]
-    none = run_step("lexical", inputs, "none", negatives_depth=4, skip_best=24)["negatives"]
+    plain = rows(run_step("bm25", inputs, "plain", negatives_depth=6))
+    assert rows(run_step("bm25", inputs, "skipped", negatives_depth=4, range_min=2)) == [row[2:6] for row in plain]
+    none = run_step("bm25", inputs, "none", negatives_depth=4, range_min=24)["negatives"]
     assert (np.load(none / "rows.npy") == -1).all()
     assert read_manifest(none).facts["queries_without_negatives"] == 18
 
@@ -214,7 +214,7 @@ def test_a_positive_that_bm25_does_not_find_is_trained_on_all_the_same(run_step:
     with whole_folder(tmp_path / "corpus") as staging:
         write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
         write_manifest(staging, "ingest", {}, {}, {"passages": 5})
-    made = run_step("lexical", {"corpus": tmp_path / "corpus"})
+    made = run_step("bm25", {"corpus": tmp_path / "corpus"})
     negatives, corpus = Negatives.read(made["negatives"]), Corpus.open(tmp_path / "corpus")
     assert [{row for row in rows if row >= 0} for rows in negatives.rows_QD.tolist()] == [{2, 3, 4}, set(), {1, 3}]
     assert read_manifest(made["negatives"]).facts["queries_without_negatives"] == 1
@@ -229,7 +229,7 @@ def test_a_training_says_how_many_queries_have_no_negatives(
 ) -> None:
     """The log of every step that makes or reads negatives."""
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
-    none = run_step("lexical", {"corpus": small_corpus}, negatives_depth=4, skip_best=24)["negatives"]
+    none = run_step("bm25", {"corpus": small_corpus}, negatives_depth=4, range_min=24)["negatives"]
     assert "18 queries have none" in capsys.readouterr().err
     short = {"max_steps": 1, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4}
     for step, port in (("train-retriever", "encoder"), ("train-reranker", "init")):

@@ -11,22 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from exact_ranking import check_search
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from stillhouse.artifacts import digest_files, read_manifest
-from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.retrieval.cross_encoder import CrossEncoder
 from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.runs import read_run
-from stillhouse.retrieval.search import Searcher
 from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
 LENGTHS = {"query_length": 12, "passage_length": 24}
-TUNING = {"epochs": 100.0, "max_steps": 6, "heldout_every": 2, "batch_size": 4, "learning_rate": 3e-3}
+TUNING = {"epochs": 100.0, "max_steps": 6, "eval_steps": 2, "batch_size": 4, "learning_rate": 3e-3}
 TUNING |= {"negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
 
 
@@ -44,7 +42,7 @@ def test_a_retriever_is_trained_encoded_indexed_and_searched(
     run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, tmp_path: Path, pooling: str
 ) -> None:
     corpus, start = {"corpus": uneven_corpus}, fetched(run_step, tiny_modernbert, pooling=pooling)
-    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
     inputs = {**corpus, "encoder": start, "negatives": negatives}
     trained = run_step("train-retriever", inputs, **TUNING)
     losses = losses_of(trained["curves"])
@@ -65,15 +63,7 @@ def test_a_retriever_is_trained_encoded_indexed_and_searched(
     pooled_BD = states_BLD[:, 0] if pooling == "cls" else (states_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
     np.testing.assert_allclose(passages_ND, torch.nn.functional.normalize(pooled_BD, dim=1), atol=1e-5)
 
-    index = run_step("index", {**corpus, "retriever": retriever}, precision="fp32")["index"]
-    found = {**corpus, "retriever": retriever, "index": index}
-    run = read_run(run_step("retrieve", found, depth=24, precision="fp32")["run"] / "test.trec")
-    queries = opened.queries_of("test")
-    exact_QN = model.encode_query(list(queries["text"])) @ passages_ND.T
-    for query, scores in zip(queries["query_id"], exact_QN, strict=True):
-        np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1], atol=1e-5)
-    searcher = Searcher(uneven_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
-    assert searcher.search(str(queries["text"].iloc[0]), top=1)[0].score == pytest.approx(exact_QN[0].max(), abs=1e-5)
+    check_search(run_step, uneven_corpus, retriever, model, passages_ND, tmp_path)
 
 
 def test_padding_that_is_not_computed_trains_the_same_retriever(
@@ -81,7 +71,7 @@ def test_padding_that_is_not_computed_trains_the_same_retriever(
 ) -> None:
     monkeypatch.setattr(loop, "best_row", lambda rows, stop_on: rows[-1])  # the first may well be the best
     corpus = {"corpus": uneven_corpus}
-    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
     inputs = {**corpus, "encoder": fetched(run_step, tiny_modernbert), "negatives": negatives}
     found = {
         padding: run_step("train-retriever", inputs, padding, padding=padding, **TUNING | {"learning_rate": 3e-4})
@@ -142,7 +132,7 @@ def test_a_cross_encoder_is_trained_and_scores_as_others_do(
     run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, tmp_path: Path
 ) -> None:
     corpus = {"corpus": uneven_corpus}
-    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
     inputs = {**corpus, "init": fetched(run_step, tiny_modernbert), "negatives": negatives}
     settings = TUNING | {"max_length": 40, "layers": 3, "learning_rate": 3e-3}
     found = {
@@ -156,7 +146,9 @@ def test_a_cross_encoder_is_trained_and_scores_as_others_do(
     reranker = found["auto"]["reranker"]
     model = AutoModelForSequenceClassification.from_pretrained(reranker).eval()
     assert (len(model.model.layers), model.config.num_labels) == (3, 1)
-    teacher = run_step("score", {**corpus, "negatives": negatives, "reranker": reranker}, precision="fp32")["teacher"]
+    teacher = run_step("score-pairs", {**corpus, "negatives": negatives, "reranker": reranker}, precision="fp32")[
+        "teacher"
+    ]
     assert np.isfinite(np.load(teacher / "negative_scores.npy")[:, :2]).all()
     loaded = CrossEncoder.load(reranker)
     pairs = [("where does the red bird one sing", text) for text in passage_texts(Corpus.open(uneven_corpus))[:5]]
@@ -179,7 +171,7 @@ def test_a_killed_training_goes_on_to_the_same_retriever(
 ) -> None:
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     corpus = {"corpus": uneven_corpus}
-    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
     inputs = {**corpus, "encoder": fetched(run_step, tiny_modernbert), "negatives": negatives}
     whole = run_step("train-retriever", inputs, "whole", **TUNING)["retriever"]
     forward, calls = BiEncoder.forward, 0

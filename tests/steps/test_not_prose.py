@@ -36,7 +36,7 @@ def test_code_and_tables_ask_nothing_in_pair_tasks(
         ("ict", "bfs", "wlp"),
         PairConfig(query_length=64, passage_length=64),
         heldout_fraction=0.3,
-        heldout_limit=100,
+        max_eval_samples=100,
         seed=0,
         device=torch.device("cpu"),
     )

@@ -30,7 +30,7 @@ from stillhouse.steps.tokenize import STEP as TOKENIZE
 from stillhouse.training import loop
 
 HEAD = {"objective": "mlm", "trainable": "head", "max_steps": 60, "learning_rate": 0.03}
-SHORT = {"epochs": 100.0, "max_steps": 6, "heldout_every": 2, "batch_size": 8, "max_length": 32}
+SHORT = {"epochs": 100.0, "max_steps": 6, "eval_steps": 2, "batch_size": 8, "max_length": 32}
 SHORT |= {"heldout_fraction": 0.25, "precision": "fp32"}
 
 
@@ -81,16 +81,15 @@ def test_a_new_head_is_trained_and_beats_the_unigram_baseline(prepared: Prepared
 @pytest.mark.parametrize("objective", NAMES)
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_every_objective_lowers_its_heldout_loss(prepared: Prepared, tmp_path: Path, objective: str, unit: str) -> None:
-    folder = pretrain(
-        prepared.inputs(), tmp_path, objective=objective, mask_unit=unit, max_steps=20, learning_rate=3e-3
-    )
+    training = {"max_steps": 20, "eval_steps": 5, "learning_rate": 3e-3}
+    folder = pretrain(prepared.inputs(), tmp_path, objective=objective, mask_unit=unit, **training)
     with (tmp_path / "curves" / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["step"]) for row in rows] == list(range(0, 21, 2))
+    assert [int(row["step"]) for row in rows] == [0, 5, 10, 15, 20]
     losses = [float(row["heldout_loss"]) for row in rows]
     assert min(losses) < losses[0]
     best = read_manifest(folder).facts["best_step"]
-    assert losses[best // 2] == min(losses)
+    assert losses[best // 5] == min(losses)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +139,7 @@ def test_pair_tasks_train_a_bare_encoder_and_are_watched(
 
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_a_signal_can_choose_the_parameters(articles: Path, tiny_model: Path, tmp_path: Path, signal: str) -> None:
-    settings = {"objective": "mlm", "max_steps": 60, "learning_rate": 3e-2, "stop_on": signal}
+    settings = {"objective": "mlm", "max_steps": 60, "learning_rate": 3e-2, "metric_for_best_model": signal}
     folder = pretrain({"tokens": articles, "init": tiny_model}, tmp_path, **settings)
     with (tmp_path / "curves" / "signals.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["signal"] == signal]
@@ -242,10 +241,14 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "model of another vocabulary": ("start from has another vocabulary", {"init": other_vocabulary}, {}),
     "not a model": ("no masked language model", {"init": not_a_model}, {}),
     "too long": ("lower max_length", {}, {"max_length": 100}),
-    "decoder below encoder": ("at least encoder_mask", {}, {"encoder_mask": 0.6}),
+    "decoder below encoder": ("at least encoder_mlm_probability", {}, {"encoder_mlm_probability": 0.6}),
     "pair tasks without sentences": ("ict needs", {}, {"objective": "ict"}),
     "links that are not there": ("wlp", {}, {"objective": "wlp"}),
-    "pairs in parts": ("set texts_at_once and gradient_cache instead", {}, {"objective": "ict", "accumulate": 2}),
+    "pairs in parts": (
+        "set mini_batch_size and gradient_cache instead",
+        {},
+        {"objective": "ict", "gradient_accumulation_steps": 2},
+    ),
     "untrainable": ("train longer", {"init": "bare"}, HEAD | {"max_steps": 1, "learning_rate": 0.0}),
 }
 

@@ -31,7 +31,7 @@ ORDINARY = [f"the {a} {b} sings in the tree" for a in ("red", "green", "blue") f
 ONE_TOKEN = ["red", "fish", "sings"]
 NOTHING = ["zebra qqq zzz", "[MASK] [SEP]"]
 """Unknown words and special tokens that a text spells out: nothing that could be predicted."""
-SHORT = {"max_steps": 3, "heldout_every": 3, "batch_size": 6, "max_length": 16, "precision": "fp32", "epochs": 50.0}
+SHORT = {"max_steps": 3, "eval_steps": 3, "batch_size": 6, "max_length": 16, "precision": "fp32", "epochs": 50.0}
 SHORT |= {"heldout_fraction": 0.3, "learning_rate": 1e-3}
 
 
@@ -198,7 +198,7 @@ def test_pair_tasks_on_a_corpus_that_has_no_such_pairs(prepared: Prepared, tmp_p
 def test_passages_of_one_token_are_learned_and_those_of_none_counted(
     prepared: Prepared, tmp_path: Path, objective: str
 ) -> None:
-    encoder = pretrain(prepared.inputs(), tmp_path, objective=objective, accumulate=6, bucket_steps=0)
+    encoder = pretrain(prepared.inputs(), tmp_path, objective=objective, gradient_accumulation_steps=6, bucket_steps=0)
     facts = read_manifest(encoder).facts
     assert facts["skipped_passages"] == len(NOTHING)
     assert facts["training_passages"] + facts["heldout_passages"] == len(ONE_TOKEN) + len(ORDINARY)
@@ -226,7 +226,7 @@ def test_a_corpus_without_tokens_to_predict(prepared: Prepared, tmp_path: Path, 
 
 @pytest.mark.usefixtures("no_training")
 def test_a_signal_to_stop_on_that_the_corpus_cannot_give(prepared: Prepared, tmp_path: Path) -> None:
-    refused(prepared, tmp_path, "make no ICT pairs", {"objective": "bow", "stop_on": "ict_RR@10"})
+    refused(prepared, tmp_path, "make no ICT pairs", {"objective": "bow", "metric_for_best_model": "ict_RR@10"})
 
 
 @pytest.mark.parametrize("kind", [torch.nan, torch.inf])

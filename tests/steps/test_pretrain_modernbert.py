@@ -26,8 +26,8 @@ from stillhouse.steps.pretrain import STEP, Config
 from stillhouse.steps.tokenize import STEP as TOKENIZE
 from stillhouse.training import loop
 
-HEAD = {"objective": "mlm", "trainable": "head", "max_steps": 100, "heldout_every": 50, "learning_rate": 0.1}
-SHORT = {"epochs": 100.0, "max_steps": 6, "heldout_every": 2, "batch_size": 8, "max_length": 32}
+HEAD = {"objective": "mlm", "trainable": "head", "max_steps": 100, "eval_steps": 50, "learning_rate": 0.1}
+SHORT = {"epochs": 100.0, "max_steps": 6, "eval_steps": 2, "batch_size": 8, "max_length": 32}
 SHORT |= {"heldout_fraction": 0.25, "precision": "fp32", "signals": False}
 
 
@@ -84,7 +84,7 @@ def test_every_objective_learns_and_padding_changes_nothing(
 
     monkeypatch.setattr(BottleneckPretraining, "forward", noted)
     monkeypatch.setattr(Tensor, "backward", checked)
-    settings: dict[str, Any] = {"objective": objective, "max_steps": 30, "learning_rate": 1e-2, "heldout_every": 3}
+    settings: dict[str, Any] = {"objective": objective, "max_steps": 30, "learning_rate": 1e-2, "eval_steps": 3}
     pretrain(inputs, tmp_path / "kept", padding="kept", last_step=3, **settings)
     pretrain(inputs, tmp_path / "auto", **settings)
     assert gradients and all(gradients)

@@ -22,7 +22,7 @@ from stillhouse.steps.tokenize import STEP as TOKENIZE
 
 STEPS = 3
 SETTINGS = {"loss_mean": "token", "epochs": 10.0, "max_steps": STEPS, "batch_size": 8, "max_length": 32}
-SETTINGS |= {"heldout_every": 1, "heldout_fraction": 0.4, "precision": "fp32", "learning_rate": 1e-3}
+SETTINGS |= {"eval_steps": 1, "heldout_fraction": 0.4, "precision": "fp32", "learning_rate": 1e-3}
 SETTINGS |= {"signals": False, "bucket_steps": 0}
 PASSAGES = 24
 ON_ALL_TOKENS = {"simlm": ("encoder", "decoder"), "auto_regression": ("decoder",)}
@@ -96,7 +96,7 @@ def test_a_loss_is_the_mean_over_the_tokens_of_all_parts(
 ) -> None:
     """8 passages in parts of 3, 3 and 2, and held-out passages 4 at a time; of `bow` the bags are passages' own."""
     monkeypatch.setattr(heldout, "HELDOUT_BATCH", 4)
-    config = build(Config, SETTINGS | {"objective": objective, "accumulate": 3}, "token_mean")
+    config = build(Config, SETTINGS | {"objective": objective, "gradient_accumulation_steps": 3}, "token_mean")
     given = inputs | ({"generator": inputs["init"]} if objective == "simlm" else {})
     execute(STEP, config, given, {"encoder": tmp_path / "encoder", "curves": tmp_path / "curves"})
     with (tmp_path / "curves" / "curves.csv").open() as file:

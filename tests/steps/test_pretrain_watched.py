@@ -21,9 +21,9 @@ from stillhouse.steps.pretrain import STEP, Config
 from stillhouse.steps.tokenize import STEP as TOKENIZE
 from stillhouse.training import loop
 
-SHORT = {"objective": "bow", "max_steps": 6, "heldout_every": 6, "batch_size": 8, "max_length": 32, "epochs": 50.0}
-SHORT |= {"heldout_fraction": 0.25, "precision": "fp32", "learning_rate": 3e-3, "encoder_mask": 0.5}
-SCHEDULES = {"bag_weight_end": 0.1, "bucket_steps": 4, "accumulate": 2}
+SHORT = {"objective": "bow", "max_steps": 6, "eval_steps": 6, "batch_size": 8, "max_length": 32, "epochs": 50.0}
+SHORT |= {"heldout_fraction": 0.25, "precision": "fp32", "learning_rate": 3e-3, "encoder_mlm_probability": 0.5}
+SCHEDULES = {"bag_weight_end": 0.1, "bucket_steps": 4, "gradient_accumulation_steps": 2}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_examples_of_coverage_say_which_tokens_the_passage_has(inputs: dict[str,
 def test_how_often_is_measured_changes_no_training_step(inputs: dict[str, Path], tmp_path: Path) -> None:
     """The mean training loss up to the last step is the same, with dropout, masks and accumulation on the way."""
     pretrain(inputs, tmp_path / "once", **SCHEDULES)
-    pretrain(inputs, tmp_path / "often", heldout_every=1, **SCHEDULES)
+    pretrain(inputs, tmp_path / "often", eval_steps=1, **SCHEDULES)
     once, often = train_losses(tmp_path / "once"), train_losses(tmp_path / "often")
     assert once[6] == pytest.approx(sum(often[step] for step in range(1, 7)) / 6, abs=2e-6)
     assert len({often[step] for step in range(1, 7)}) == 6

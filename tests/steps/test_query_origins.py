@@ -66,7 +66,7 @@ def test_every_origin_is_made_counted_and_measured(
     counted = {origin: {"train": 16, "dev": 2, "test": 2} for origin in ("heading", "ict", "span", "title")}
     assert read_manifest(checks).facts["queries_of_origins"] == counted
     assert "<td>heading</td>" in (checks / "report.html").read_text()
-    result = run_step("evaluate", corpus | {"run/bm25": run_step("lexical", corpus)["run"]})["evaluation"]
+    result = run_step("evaluate", corpus | {"run/bm25": run_step("bm25", corpus)["run"]})["evaluation"]
     assert set(pd.read_parquet(result / "per_query.parquet")["origin"]) == set(counted)
     page = (result / "report.html").read_text()
     assert all(f"<dt>{origin}</dt><dd>2 queries: " in page for origin in counted)

@@ -30,7 +30,7 @@ def base(run_step: Run, tiny_model: Path) -> Path:
 
 @pytest.fixture
 def lexical(run_step: Run, small_corpus: Path) -> dict[str, Path]:
-    return run_step("lexical", {"corpus": small_corpus}, negatives_depth=5)
+    return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)
 
 
 def train(run_step: Run, corpus: Path, encoder: Path, negatives: Path, into: str, **more: object) -> Path:
@@ -61,7 +61,7 @@ def test_bm25_is_robertson_and_sparck_jones_written_out(run_step: Run, small_cor
         weight = np.log(1 + (len(passages) - containing + 0.5) / (containing + 0.5))
         lengths = np.array([len(passage) for passage in passages])
         expected += weight * frequency / (frequency + 1.5 * (1 - 0.75 + 0.75 * lengths / mean))
-    run = read_run(run_step("lexical", {"corpus": small_corpus})["run"] / "test.trec")
+    run = read_run(run_step("bm25", {"corpus": small_corpus})["run"] / "test.trec")
     found = run[run["query_id"] == query["query_id"]]
     assert len(found) == (expected > 0).sum()
     rows = corpus.rows_of(found["passage_id"])
@@ -108,7 +108,7 @@ def test_three_stages_end_in_a_distilled_retriever(
     negatives = run_step("mine", {**corpus, "retriever": first, "index": index}, negatives_depth=6)["negatives"]
     inputs = {**corpus, "negatives": negatives, "init": base}
     reranker = run_step("train-reranker", inputs, max_length=32, **SHORT)["reranker"]
-    teacher = run_step("score", {**corpus, "negatives": negatives, "reranker": reranker}, depth=4)["teacher"]
+    teacher = run_step("score-pairs", {**corpus, "negatives": negatives, "reranker": reranker}, depth=4)["teacher"]
     scores = Teacher.read(teacher)
     assert not np.isnan(scores.negative_scores_QD[:, :4]).any() and np.isnan(scores.negative_scores_QD[:, 4:]).all()
     inputs = {**corpus, "encoder": base, "negatives": negatives, "teacher": teacher}
@@ -173,7 +173,7 @@ def test_a_failed_validation_bars_the_way(run_step: Run, small_corpus: Path, tmp
     verdict = tmp_path / "validate" / "validation"
     assert (verdict / "report.html").is_file()
     with pytest.raises(InputError, match="did not pass validation"):
-        run_step("lexical", {"corpus": small_corpus, "validation": verdict})
+        run_step("bm25", {"corpus": small_corpus, "validation": verdict})
 
 
 def test_questions_of_one_split_do_not_get_the_scores_of_another(

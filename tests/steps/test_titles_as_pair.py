@@ -50,8 +50,8 @@ def test_every_step_reads_the_pair(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     corpus = {"corpus": read_as("sep")}
-    lexical = run_step("lexical", corpus, negatives_depth=5)
-    spaced = run_step("lexical", {"corpus": read_as("space")}, "spaced", negatives_depth=5)
+    lexical = run_step("bm25", corpus, negatives_depth=5)
+    spaced = run_step("bm25", {"corpus": read_as("space")}, "spaced", negatives_depth=5)
     assert (lexical["run"] / "test.trec").read_bytes() == (spaced["run"] / "test.trec").read_bytes()
 
     inputs = {**corpus, "encoder": retriever, "negatives": lexical["negatives"]}

@@ -88,7 +88,7 @@ def test_every_later_step_runs_on_what_pair_tasks_made(
     run_step: Run, two_sentences: Path, pretrained: Callable[[str], Path], kind: str, tmp_path: Path
 ) -> None:
     corpus, start = {"corpus": two_sentences}, pretrained(kind)
-    negatives = run_step("lexical", corpus, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
     inputs = {**corpus, "encoder": start, "negatives": negatives}
     retriever = run_step("train-retriever", inputs, **TUNING)["retriever"]
     torch.manual_seed(12345)
@@ -117,7 +117,7 @@ def test_every_later_step_runs_on_what_pair_tasks_made(
 def test_towers_are_divided_and_joined_on_demand(
     run_step: Run, two_sentences: Path, pretrained: Callable[[str], Path], start: str, towers: str
 ) -> None:
-    negatives = run_step("lexical", {"corpus": two_sentences}, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", {"corpus": two_sentences}, negatives_depth=5)["negatives"]
     inputs = {"corpus": two_sentences, "encoder": pretrained(start), "negatives": negatives}
     retriever = run_step("train-retriever", inputs, towers=towers, **TUNING)["retriever"]
     encoder = BiEncoder.load(retriever)
@@ -132,7 +132,7 @@ def test_a_bag_of_words_is_no_language_model(
     run_step: Run, two_sentences: Path, tiny_model: Path, pretrained: Callable[[str], Path], tmp_path: Path
 ) -> None:
     bag = pretrained("shared bag of words")
-    negatives = run_step("lexical", {"corpus": two_sentences}, negatives_depth=5)["negatives"]
+    negatives = run_step("bm25", {"corpus": two_sentences}, negatives_depth=5)["negatives"]
     tokens = tmp_path / "tokenize" / "tokens"
     refused: list[tuple[str, dict[str, Path], dict[str, object]]] = [
         ("pretrain", {"tokens": tokens, "init": bag}, {"objective": "mlm", "max_length": 32}),

@@ -1,4 +1,4 @@
-"""The path without labelled queries as a user walks it: `ingest`, `validate`, `lexical`, `evaluate`; what they say."""
+"""The path without labelled queries as a user walks it: `ingest`, `validate`, `bm25`, `evaluate`; what they say."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_auto_makes_queries_says_so_and_every_cheap_step_runs(
 
     checks = run_step("validate", corpus, min_train_queries=1, min_dev_queries=1, min_test_queries=1)
     assert facts(checks["validation"])["passed"], facts(checks["validation"])["failed"]
-    lexical = run_step("lexical", corpus)
+    lexical = run_step("bm25", corpus)
     result = run_step("evaluate", corpus | {"run/bm25": lexical["run"]})["evaluation"]
     assert f"{found['queries']['test']} SYNTHETIC test queries" in capsys.readouterr().err
     assert facts(result)["labels"] == facts(result)["dev_labels"] == "synthetic"
@@ -118,7 +118,7 @@ def test_a_handful_of_labelled_test_queries_is_kept_whole_and_measured_apart(
     test = Corpus.open(corpus["corpus"]).queries_of("test")["origin"]
     assert ((test == "source").sum(), (test != "source").sum()) == (5, 6)
     assert (Corpus.open(corpus["corpus"]).queries["split"] == "train").sum() == 9
-    result = run_step("evaluate", corpus | {"run/bm25": run_step("lexical", corpus)["run"]})["evaluation"]
+    result = run_step("evaluate", corpus | {"run/bm25": run_step("bm25", corpus)["run"]})["evaluation"]
     found = facts(result)
     assert (found["labels"], found["test_queries"], found["synthetic_test_queries"]) == ("source", 5, 6)
     assert (found["dev_labels"], found["dev_queries"] > 0) == ("synthetic", True)
@@ -165,7 +165,7 @@ def test_the_passage_that_a_query_was_taken_from_is_left_out_of_its_ranking(tmp_
     with whole_folder(run) as staging:
         order, scores = np.tile(np.arange(4, dtype=np.int32), (5, 1)), np.tile(-np.arange(4, dtype=np.float32), (5, 1))
         write_run(staging / "test.trec", list(cases), PassageIds(passages), order, scores, "bm25")
-        write_manifest(staging, "lexical", {}, {}, {})
+        write_manifest(staging, "bm25", {}, {}, {})
     result = run_step("evaluate", {"corpus": folder, "run/bm25": run}, bootstrap_samples=100)["evaluation"]
     values = pd.read_parquet(result / "per_query.parquet").set_index("query_id")["RR@10"]
     assert values.to_dict() == pytest.approx({query: 1 / case[3] for query, case in cases.items()})
@@ -187,7 +187,7 @@ def test_one_passage_an_article_is_called_verbatim(
     corpus = run_step("ingest", {}, source=str(tmp_path / "source"))
     assert "string matching" in capsys.readouterr().err
     assert (facts(corpus["corpus"])["verbatim"], facts(corpus["corpus"])["pair_tasks"]) == (True, "ict")
-    result = run_step("evaluate", corpus | {"run/bm25": run_step("lexical", corpus)["run"]})["evaluation"]
+    result = run_step("evaluate", corpus | {"run/bm25": run_step("bm25", corpus)["run"]})["evaluation"]
     assert json.loads((result / "metrics.json").read_text())["bm25"]["RR@10"] == 1.0
     assert "word for word" in (result / "report.html").read_text()
 

@@ -81,13 +81,13 @@ def test_thresholds(corpus: Path, thresholds: dict[str, float], failed: dict[str
     assert passed is not bool(failed)
 
 
-def test_a_failure_is_told_and_stops_the_next_step(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_reported_and_stops_the_next_step(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not run(corpus, **LENIENT, min_passages=1000)[0]
     log = capsys.readouterr().err
     assert "the number of passages is 10 and must be at least 1000" in log
     assert "10.0% of the passages have more than 110 words" in log
     with pytest.raises(InputError, match="did not pass validation"):
-        open_inputs(find_step("lexical"), {"corpus": corpus, "validation": corpus.parent / "validation"})
+        open_inputs(find_step("bm25"), {"corpus": corpus, "validation": corpus.parent / "validation"})
 
 
 class Page(HTMLParser):

@@ -16,11 +16,11 @@ import pytest
 from stillhouse.steps.execute import write_metrics, write_report
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces.component_views import View, write_view
-from stillhouse.surfaces.run_control import tell_end
+from stillhouse.surfaces.run_control import report_end
 
 
 def _end(path: Path, text: str) -> None:
-    tell_end(text, "run-1", "SUCCEEDED", None, str(path), str(path.with_name("metrics")))
+    report_end(text, "run-1", "SUCCEEDED", None, str(path), str(path.with_name("metrics")))
 
 
 WRITERS: dict[str, Callable[[Path, str], None]] = {

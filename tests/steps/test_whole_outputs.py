@@ -140,11 +140,11 @@ def test_a_full_disk_leaves_the_old_output_or_none(
 PROGRESS = {
     "a checkpoint": (
         "train-retriever",
-        {"max_steps": 3, "batch_size": 4, "negatives_per_query": 1, "negatives_depth": 6, "heldout_every": 9},
+        {"max_steps": 3, "batch_size": 4, "negatives_per_query": 1, "negatives_depth": 6, "eval_steps": 9},
         (checkpoint._Hashed, "write"),
     ),
     "a segment of vectors": ("encode", {}, (np.lib.format, "write_array")),
-    "a log of scores": ("score", {"batch_tokens": 128}, (ScoreLog, "add")),
+    "a log of scores": ("score-pairs", {"batch_tokens": 128}, (ScoreLog, "add")),
 }
 """What outlives a run that ends early: the step that keeps it, the step's settings, and what writes it."""
 
@@ -162,7 +162,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_the_work_costs_neither_the_old_ou
     monkeypatch.setattr(corpus_encoding, "BLOCK", 4)
     name, settings, (owner, write) = PROGRESS[kind]
     CrossEncoder.start(tiny_model, 32).save(tmp_path / "reranker")
-    negatives = run_step("lexical", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
     given = {"corpus": small_corpus, "negatives": negatives, "reranker": tmp_path / "reranker"}
     given |= {"encoder": tiny_model, "retriever": tiny_model}
     ports = [port for port in find_step(name).inputs if port.name in given]
@@ -170,7 +170,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_the_work_costs_neither_the_old_ou
     real = getattr(owner, write)
 
     def run(into: str, room: float = math.inf, **other: str) -> tuple[dict[str, Path], int]:
-        """The step's outputs on a disk with room for so many writes, and how many there were."""
+        """The step's outputs on a disk with room for this many writes, and how many there were."""
         writes = 0
 
         def limited(*words: Any, **named: Any) -> Any:
@@ -223,7 +223,7 @@ class Killed(BaseException):
 def test_a_new_output_is_never_beside_an_old_one(
     done: int, old: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step is killed after so many renames; neither then nor after a run that fails do both sorts lie there."""
+    """A step is killed after this many renames; neither then nor after a run that fails do both sorts lie there."""
     outputs = {name: tmp_path / name for name in ("one", "two")}
     execute(PAIR, Text(text="old"), {}, outputs)
     for name in outputs.keys() - set(old):

@@ -1,4 +1,4 @@
-"""Negatives that hold none of the query's answers (001 Appendix B), from every source that mining mixes."""
+"""Negatives that hold none of the query's answers (SimLM Appendix B), from every source that mining mixes."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def assert_without_answers(corpus: Corpus, negatives: Negatives) -> None:
 
 def test_lexical_and_mined_negatives_hold_no_answer(run_step: Run, answered: Path, tiny_model: Path) -> None:
     corpus = Corpus.open(answered)
-    lexical = run_step("lexical", {"corpus": answered}, negatives_depth=20, without_answers=True)["negatives"]
+    lexical = run_step("bm25", {"corpus": answered}, negatives_depth=20, without_answers=True)["negatives"]
     assert_without_answers(corpus, Negatives.read(lexical))
 
-    unfiltered = run_step("lexical", {"corpus": answered}, "unfiltered", negatives_depth=20)["negatives"]
+    unfiltered = run_step("bm25", {"corpus": answered}, "unfiltered", negatives_depth=20)["negatives"]
     settings = {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24}
     base = run_step("fetch-model", {}, **settings)["encoder"]
     index = run_step("index", {"corpus": answered, "retriever": base}, precision="fp32")["index"]
@@ -65,11 +65,11 @@ def test_lexical_and_mined_negatives_hold_no_answer(run_step: Run, answered: Pat
 def test_enough_is_searched_for_where_answers_leave_out_passages(run_step: Run, answered: Path) -> None:
     """A colour stands in 9 of 24 passages, and the best 11 wrong ones leave fewer than 10 without it."""
     negatives = Negatives.read(
-        run_step("lexical", {"corpus": answered}, negatives_depth=10, without_answers=True)["negatives"]
+        run_step("bm25", {"corpus": answered}, negatives_depth=10, without_answers=True)["negatives"]
     )
     assert negatives.counts().min() == 10
 
 
 def test_a_corpus_without_answers_is_refused(run_step: Run, small_corpus: Path) -> None:
     with pytest.raises(InputError, match="without_answers: the corpus has no answers of train and dev queries"):
-        run_step("lexical", {"corpus": small_corpus}, without_answers=True)
+        run_step("bm25", {"corpus": small_corpus}, without_answers=True)

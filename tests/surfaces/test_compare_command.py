@@ -23,28 +23,28 @@ from stillhouse.surfaces.sweeps import shipped_sweeps
 COMMON = ["compare", "--recipe", "micro"]
 BAD = {
     "nothing": ([], "say what to compare"),
-    "both": (["--objectives", "mlm", "--sweep", "001-table7"], "either --objectives"),
-    "a sweep": (["--sweep", "001-table77"], "did you mean '001-table7'"),
+    "both": (["--objectives", "mlm", "--sweep", "simlm-table7"], "either --objectives"),
+    "a sweep": (["--sweep", "simlm-table77"], "did you mean 'simlm-table7'"),
     "an objective": (["--objectives", "mlm,simml"], "did you mean 'simlm'"),
-    "a setting": (["--vary", "pretraining.encoder_maks=0.1"], "did you mean 'encoder_mask'"),
-    "a value": (["--vary", "pretraining.encoder_mask=0.95"], "must be from 0.01 to 0.9"),
+    "a setting": (["--vary", "pretraining.encoder_mlm_probabilty=0.1"], "did you mean 'encoder_mlm_probability'"),
+    "a value": (["--vary", "pretraining.encoder_mlm_probability=0.95"], "must be from 0.01 to 0.9"),
     "a seed": (["--objectives", "mlm", "--seeds", "1;2"], "--seeds 1;2"),
-    "a variant": (["--sweep", "001-table8", "--only", "15-16"], "did you mean '15-15'"),
+    "a variant": (["--sweep", "simlm-table8", "--only", "15-16"], "did you mean '15-15'"),
     "a baseline": (["--objectives", "mlm,bow", "--baseline", "bo"], "did you mean 'bow'"),
-    "an argument": (["--sweep", "003-table5"], "needs --with general=VALUE"),
-    "a word without value": (["--sweep", "003-table5", "--with", "general"], "write word=value"),
-    "a condition": (["--sweep", "003-table2", "--under", "bm52"], "did you mean 'bm25'"),
-    "conditions of a sweep without": (["--sweep", "001-table8", "--under", "a"], "has no condition 'a'; it has none"),
-    "two conditions by DVC": (["--sweep", "003-table2", "--dvc"], "--dvc takes one condition of sweep 003-table2"),
+    "an argument": (["--sweep", "cdmae-table5"], "needs --with general=VALUE"),
+    "a word without value": (["--sweep", "cdmae-table5", "--with", "general"], "write word=value"),
+    "a condition": (["--sweep", "cdmae-table2", "--under", "bm52"], "did you mean 'bm25'"),
+    "conditions of a sweep without": (["--sweep", "simlm-table8", "--under", "a"], "has no condition 'a'; it has none"),
+    "two conditions by DVC": (["--sweep", "cdmae-table2", "--dvc"], "--dvc takes one condition of sweep cdmae-table2"),
     "two conditions on Kubeflow": (
-        ["--sweep", "003-table2", "--kubeflow", "k.yaml"],
+        ["--sweep", "cdmae-table2", "--kubeflow", "k.yaml"],
         "choose it by --under: bm25, mined, distilled",
     ),
     "small with a source": (["--objectives", "mlm", "--small", "--source", "sample"], "leave --source out"),
     "small elsewhere": (["--objectives", "mlm", "--small", "--kubeflow", "k.yaml"], "--small is for a comparison"),
     "a source beside the sweep's": (
-        ["--sweep", "004-table4", "--with", "wikipedia=w", "--with", "reqa_nq=r", "--source", "sample"],
-        "sweep 004-table4 names its own corpora; leave --source out",
+        ["--sweep", "chang-table4", "--with", "wikipedia=w", "--with", "reqa_nq=r", "--source", "sample"],
+        "sweep chang-table4 names its own corpora; leave --source out",
     ),
     "a recipe": (["--objectives", "mlm", "--recipe", "mikro"], "did you mean 'micro'"),
     "a dry run": (["--objectives", "mlm", "--dry-run"], "goes with --dvc"),
@@ -98,7 +98,7 @@ def dvc_plan(variants: list[dict[str, Any]], **content: Any) -> Plan:
 def test_experiments_have_the_settings_of_their_variants() -> None:
     made = dvc_plan(
         [
-            {"name": "m15", "overrides": {"pretraining.encoder_mask": 0.15, "retriever_1.batch_size": 8}},
+            {"name": "m15", "overrides": {"pretraining.encoder_mlm_probability": 0.15, "retriever_1.batch_size": 8}},
             {"name": "none", "pretraining": False, "overrides": {"retriever_1.batch_size": 8}},
         ],
         seeds=[3],
@@ -111,7 +111,7 @@ def test_experiments_have_the_settings_of_their_variants() -> None:
     assert pretrained[7::2] == [
         "++pretraining.objective=bow",
         "++ingest.source='my corpus'",
-        "++pretraining.encoder_mask=0.15",
+        "++pretraining.encoder_mlm_probability=0.15",
         "++retriever_1.batch_size=8",
         "++pretraining.seed=3",
         "++retriever_1.seed=3",
@@ -171,7 +171,7 @@ def test_a_recipe_is_the_one_that_is_named_or_else_the_sweeps(monkeypatch: pytes
         return []
 
     monkeypatch.setattr("stillhouse.surfaces.compare_command.run_here", stand_in)
-    words = ["compare", "--sweep", "003-table2", "--under", "bm25"]
+    words = ["compare", "--sweep", "cdmae-table2", "--under", "bm25"]
     for own in ([], ["--recipe", "micro"], ["--small"]):
         assert cli.main([*words, *own]) == 0
     sources = [plan.reference.configs["ingest"].source for plan in ran]
@@ -189,7 +189,7 @@ def test_a_condition_by_dvc_is_of_its_own_name() -> None:
 def test_a_table_of_a_paper_is_tried_small(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One row of CDMAE's Table 2, the stages as conditions: one training of retriever 1 serves both."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    words = ["compare", "--sweep", "003-table2", "--only", "cdmae", "--small", "--folder", "out", "--quiet"]
+    words = ["compare", "--sweep", "cdmae-table2", "--only", "cdmae", "--small", "--folder", "out", "--quiet"]
     assert cli.main([*words, "--under", "bm25,mined"]) == 0
     trained = [path for path in Path("out").rglob("retriever_1/retriever") if not path.parent.is_symlink()]
     assert len(trained) == 1

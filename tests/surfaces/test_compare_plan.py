@@ -33,7 +33,7 @@ def places(made: Plan, variant: str, seed: int = 42) -> dict[str, str]:
 
 NONE = {"name": "none", "pretraining": False}
 MLM = {"name": "mlm", "overrides": {"pretraining.objective": "mlm"}}
-BEFORE = ("fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "lexical")
+BEFORE = ("fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "bm25")
 
 
 def test_what_comes_before_pre_training_is_shared_by_all() -> None:
@@ -55,7 +55,7 @@ def test_pre_training_is_shared_where_only_fine_tuning_is_varied() -> None:
 def test_an_earlier_setting_moves_what_depends_on_it() -> None:
     layers = {"name": "four", "overrides": {"fetch_model.layers": 4}}
     found = places(plan([{"name": "all"}, layers]), "four")
-    assert found["ingest"] == found["lexical"] == "shared"
+    assert found["ingest"] == found["bm25"] == "shared"
     assert found["fetch_model"] == found["tokenize"] == found["lm_head"] == "four"
     assert found["pretraining"] == "four/seed-42"
 
@@ -107,7 +107,7 @@ def ancestors(name: str, uses: Iterable[Any]) -> set[str]:
     return {name}.union(*(ancestors(source.split("/")[0], uses) for source in by_name[name].inputs.values()))
 
 
-@pytest.mark.parametrize("target", ["retriever_1_run", "distilled_run", "reranked_run", "lexical", "evaluate"])
+@pytest.mark.parametrize("target", ["retriever_1_run", "distilled_run", "reranked_run", "bm25", "evaluate"])
 def test_needed_uses_are_the_ancestors_in_order(target: str) -> None:
     found = [use.name for use in needed(USES, [target])]
     assert set(found) == ancestors(target, USES)
@@ -119,17 +119,17 @@ BAD = {
     "a value": ([{"name": "a", "overrides": {"pretraining.objective": "mml"}}], {}, "did you mean 'mlm'"),
     "a use": ([{"name": "a", "overrides": {"pretrainings.objective": "mlm"}}], {}, "did you mean 'pretraining'"),
     "settings that do not go together": (
-        [{"name": "a", "overrides": {"pretraining.objective": "simlm", "pretraining.encoder_mask": 0.8}}],
+        [{"name": "a", "overrides": {"pretraining.objective": "simlm", "pretraining.encoder_mlm_probability": 0.8}}],
         {},
-        "must be at least encoder_mask",
+        "must be at least encoder_mlm_probability",
     ),
     "an override of all": ([MLM], {"overrides": {"retriever_1.batchsize": 3}}, "did you mean 'batch_size'"),
     "an input": ([{"name": "a", "inputs": {"reranker.inid": "lm_head/encoder"}}], {}, "no input 'reranker.inid'"),
     "an output": ([{"name": "a", "inputs": {"reranker.init": "pretraining/encodr"}}], {}, "mean 'pretraining/encoder'"),
     "an output of another kind": (
-        [{"name": "a", "inputs": {"reranker.init": "lexical/negatives"}}],
+        [{"name": "a", "inputs": {"reranker.init": "bm25/negatives"}}],
         {},
-        "reranker.init cannot be 'lexical/negatives'",
+        "reranker.init cannot be 'bm25/negatives'",
     ),
     "an output that comes later": (
         [{"name": "a", "inputs": {"retriever_1.encoder": "retriever_2/retriever"}}],
@@ -179,8 +179,8 @@ def trained_as(sweep: str, variant: str, condition: str = "") -> dict[str, Any]:
 
 
 def test_the_rows_of_chang_et_al_have_the_models_that_they_name() -> None:
-    bow, random = trained_as("004-table3", "bow_mlp-none", "1-99"), trained_as("004-table3", "none", "1-99")
-    mlm, bm25 = trained_as("004-table3", "mlm", "80-20"), trained_as("004-table3", "bm25", "80-20")
+    bow, random = trained_as("chang-table3", "bow_mlp-none", "1-99"), trained_as("chang-table3", "none", "1-99")
+    mlm, bm25 = trained_as("chang-table3", "mlm", "80-20"), trained_as("chang-table3", "bm25", "80-20")
     assert (bow["pretraining"][1].pair_encoder, bow["pretraining"][1].learning_rate) == ("bow_mlp", 0)
     assert bow["towers"][1].objective == "none" and bow["retriever_1"][0]["encoder"] == "towers/encoder"
     assert "pretraining" not in random and random["towers"][0]["init"] == "fetch_model/encoder"
@@ -188,33 +188,33 @@ def test_the_rows_of_chang_et_al_have_the_models_that_they_name() -> None:
     assert mlm["towers"][0]["init"] == "pretraining/encoder" and mlm["pretraining"][1].objective == "mlm"
     for towers in (random["towers"][1], mlm["towers"][1]):
         assert (towers.towers, towers.projection, towers.learning_rate) == ("separate", 512, 0)
-    assert set(bm25) == {"ingest", "validate", "lexical", "evaluate"}
-    assert [trained_as("004-table3", "mlm", name)["ingest"][1].reqa_split for name in ("1-99", "5-95", "80-20")] == [
+    assert set(bm25) == {"ingest", "validate", "bm25", "evaluate"}
+    assert [trained_as("chang-table3", "mlm", name)["ingest"][1].reqa_split for name in ("1-99", "5-95", "80-20")] == [
         "1/99",
         "5/95",
         "80/20",
     ]
     widths = {
-        row: trained_as("004-table5", row, "10-90")["pretraining"][1].projection for row in ("ict", "ict+bfs+wlp-256")
+        row: trained_as("chang-table5", row, "10-90")["pretraining"][1].projection for row in ("ict", "ict+bfs+wlp-256")
     }
     assert widths == {"ict": 128, "ict+bfs+wlp-256": 256}
-    assert trained_as("004-table5", "mlm", "10-90")["towers"][1].projection == 128
-    assert trained_as("004-table5", "wlp-4", "10-90")["fetch_model"][1].layers == 4
+    assert trained_as("chang-table5", "mlm", "10-90")["towers"][1].projection == 128
+    assert trained_as("chang-table5", "wlp-4", "10-90")["fetch_model"][1].layers == 4
 
 
 def test_the_rows_of_bow_are_pre_trained_on_the_corpora_that_they_name() -> None:
-    first = trained_as("002-table1", "mlm")
+    first = trained_as("bow-table1", "mlm")
     assert first["pretraining"][0]["tokens"] == "wikipedia_tokens/tokens"
     assert first["wikipedia_tokens"][0]["corpus"] == "wikipedia/corpus"
     assert first["mlm_loss"][0] == {"tokens": "tokenize/tokens", "init": "pretraining/encoder"}
-    assert trained_as("002-table1", "none")["mlm_loss"][0]["init"] == "fetch_model/encoder"
-    both = trained_as("002-table5", "bow", "mined")
+    assert trained_as("bow-table1", "none")["mlm_loss"][0]["init"] == "fetch_model/encoder"
+    both = trained_as("bow-table5", "bow", "mined")
     assert both["pretraining"][0]["init"] == "general_pretraining/encoder"
     assert both["general_pretraining"][0]["tokens"] == "wikipedia_tokens/tokens"
     assert both["pretraining"][0]["tokens"] == "tokenize/tokens" and both["tokenize"][0]["corpus"] == "ingest/corpus"
     assert both["general_pretraining"][1].objective == both["pretraining"][1].objective == "bow"
-    assert "retriever_2" in both and "retriever_2" not in trained_as("002-table5", "bow", "bm25")
-    assert trained_as("002-table3", "simlm")["general_pretraining"][1].objective == "none"
+    assert "retriever_2" in both and "retriever_2" not in trained_as("bow-table5", "bow", "bm25")
+    assert trained_as("bow-table3", "simlm")["general_pretraining"][1].objective == "none"
 
 
 def under(variants: list[dict[str, Any]], conditions: list[dict[str, Any]], **content: Any) -> dict[str, Plan]:
@@ -225,7 +225,7 @@ def under(variants: list[dict[str, Any]], conditions: list[dict[str, Any]], **co
 def same_places(first: dict[str, str], second: dict[str, str]) -> bool:
     """Whether what both have lies in the same places, from the corpus to retriever 1."""
     both = first.keys() & second.keys()
-    return {"ingest", "lexical", "pretraining", "retriever_1"} <= both and all(first[u] == second[u] for u in both)
+    return {"ingest", "bm25", "pretraining", "retriever_1"} <= both and all(first[u] == second[u] for u in both)
 
 
 def test_conditions_share_what_they_do_not_change() -> None:
@@ -259,11 +259,11 @@ def test_a_variant_may_be_bm25_or_another_retriever() -> None:
     made = plan([words, late, MLM])
     by_name = {job.variant: job for job in made.jobs}
     assert {name: job.run.parts[-2] for name, job in by_name.items()} == {
-        "words": "lexical",
+        "words": "bm25",
         "late": "retriever_2_run",
         "mlm": "retriever_1_run",
     }
-    assert [use.name for use in by_name["words"].uses] == ["ingest", "validate", "lexical", "evaluate"]
+    assert [use.name for use in by_name["words"].uses] == ["ingest", "validate", "bm25", "evaluate"]
     with pytest.raises(InputError, match="variant a: retriever 'bm52'; did you mean 'bm25'"):
         plan([{"name": "a", "retriever": "bm52"}])
     for refuse in (lambda: queue(made, Path(), print, dry_run=True), lambda: refuse_other_graphs(made.sweep, "it")):

@@ -79,7 +79,7 @@ def test_what_is_shared_runs_once_and_the_rest_for_every_variant_and_seed(ran: l
     assert compare(tmp_path) == {}
     counts = {name: ran.count(name) for name in set(ran)}
     assert counts == {
-        **dict.fromkeys(["ingest", "validate", "tokenize", "importance", "lexical"], 1),
+        **dict.fromkeys(["ingest", "validate", "tokenize", "importance", "bm25"], 1),
         "fetch-model": 2,  # the model and the generator
         "pretrain": 1 + 2 * 2,  # the language-model head, then two objectives under two seeds
         "train-retriever": 3 * 2,
@@ -134,7 +134,7 @@ def test_every_artifacts_folder_is_whole_by_itself(tmp_path: Path) -> None:
     assert data(moved, "mlm/seed-1", "lm_head", "encoder") == data(moved, "shared", "lm_head", "encoder")
 
 
-def test_a_variant_that_fails_is_told_and_tried_again(ran: list[str], tmp_path: Path) -> None:
+def test_a_variant_that_fails_is_reported_and_tried_again(ran: list[str], tmp_path: Path) -> None:
     broken.update(objective="bow", error=FloatingPointError("the loss is nan\nat step 3"))
     failed = Failure("pretraining", "FloatingPointError: the loss is nan at step 3", bad_input=False)
     assert compare(tmp_path) == {("bow", 1): failed, ("bow", 2): failed}

@@ -57,7 +57,7 @@ def test_the_curve_of_a_teacher_leaves_out_what_was_not_scored(tmp_path: Path) -
     positives = pd.DataFrame({"query_id": ["a", "b"], "row": [0, 1], "score": [2.0, 0.5]})
     scores = np.array([[1.0, np.nan], [0.0, 3.0]], dtype=np.float32)
     Teacher(queries, scores, positives).write(tmp_path)
-    _, artifact = written("score", "roc", {"teacher": tmp_path}, Report("done"), tmp_path)
+    _, artifact = written("score-pairs", "roc", {"teacher": tmp_path}, Report("done"), tmp_path)
     expected = roc(np.array([2.0, 0.5]), np.array([1.0, 0.0, 3.0]))
     assert artifact.curve == [list(part) for part in expected]
 

@@ -44,7 +44,7 @@ def files_of(folder: Path) -> set[str]:
 
 
 def chosen(names: list[str]) -> list[str]:
-    """Some of the names: those with the fewest parts, and of the others every so many."""
+    """Some of the names: those with the fewest parts, and of the others every n-th."""
     ordered = sorted(names, key=lambda name: (name.count("/"), name))
     few = ordered[: ENTRIES // 2]
     rest = ordered[ENTRIES // 2 :]
@@ -65,8 +65,8 @@ class Trial:
 
     def run(self, there: Path) -> int:
         code = self.case.run(there, self.place / "inputs")
-        told = self.capsys.readouterr().err
-        assert code in (0, InputError.exit_code) and "Traceback" not in told, told
+        logged = self.capsys.readouterr().err
+        assert code in (0, InputError.exit_code) and "Traceback" not in logged, logged
         return code
 
 

@@ -16,13 +16,12 @@ from stillhouse.graph import Use, find_uses
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.surfaces.cached_step import stage_text, stage_told
 from stillhouse.surfaces.component import given_folders
 from stillhouse.surfaces.held_folders import held_folders, hold_folders
 from stillhouse.surfaces.in_process import up_to_date
-from stillhouse.surfaces.run_control import gather_inputs
 from stillhouse.surfaces.several_processes import step_words
 from stillhouse.surfaces.step_command import command_of, given_inputs, step_parser
+from stillhouse.surfaces.task import as_json, describe_use, works_of
 
 EVALUATE = find_step("evaluate")
 
@@ -48,7 +47,7 @@ def test_folders_have_their_names_and_stand_in_the_order_given() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--run", "artifacts/lexical/run"], "write NAME=FOLDER"),
+        (["--run", "artifacts/bm25/run"], "write NAME=FOLDER"),
         (["--run", "bm25="], "write NAME=FOLDER"),
         (["--run", "=artifacts"], "write NAME=FOLDER"),
         (["--run", "a/b=artifacts"], "write NAME=FOLDER"),
@@ -103,15 +102,12 @@ class Artifact:
     path: str
 
 
-def test_the_gathering_task_hands_a_component_what_the_command_line_would(tmp_path: Path) -> None:
+def test_held_folders_hand_a_component_what_the_command_line_would(tmp_path: Path) -> None:
     runs = {name: made(tmp_path / "run" / name, name) for name in ("start", "our-own")}
     curves = {"our-own": made(tmp_path / "curves" / "0", "curves")}
-    given = {"runs": {name: f"run_{i}" for i, name in enumerate(runs)}, "curves": {"our-own": "curves_0"}}
-    values: dict[str, Any] = {"given": json.dumps(given)}
-    values |= {f"run_{i}": Artifact(str(folder)) for i, folder in enumerate(runs.values())}
-    values |= {"curves_0": Artifact(str(curves["our-own"]))}
-    values |= {name: Artifact(str(tmp_path / "gathered" / name)) for name in given}
-    gather_inputs(values)
+    values = {name: Artifact(str(tmp_path / "gathered" / name)) for name in ("runs", "curves")}
+    hold_folders(runs, Path(values["runs"].path))
+    hold_folders(curves, Path(values["curves"].path))
     corpus = Artifact(str(made(tmp_path / "corpus")))
     found = given_folders(EVALUATE, {"corpus": corpus, "runs": values["runs"], "curves": values["curves"]})
     assert list(found) == ["corpus", "run/start", "run/our-own", "curves/our-own"]
@@ -155,10 +151,11 @@ def test_other_orders_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not up_to_date(use("ab"), Config(), tmp_path)
 
 
-def test_a_task_is_told_the_runs_of_its_stage_in_their_order() -> None:
+def test_a_task_is_reported_the_runs_of_its_stage_in_their_order() -> None:
     """They stand in the stage's command, which is in the key of the run cache."""
     use = dataclasses.replace(
         find_uses()["evaluate"], inputs={"corpus": "c/corpus", "run/z": "z/run", "run/a": "a/run"}
     )
-    told, _ = stage_told(stage_text(use, {}))
-    assert list(told.inputs) == ["corpus", "run/z", "run/a"] and command_of(told) == command_of(use)
+    [work] = works_of(json.loads(as_json({use.name: describe_use(use, {}, use.step.config())})), {})
+    logged = work.use
+    assert list(logged.inputs) == ["corpus", "run/z", "run/a"] and command_of(logged) == command_of(use)

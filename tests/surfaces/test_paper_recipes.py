@@ -15,10 +15,10 @@ from stillhouse.steps.spec import named
 from stillhouse.surfaces.recipes import SHIPPED, configs, load_recipe
 from stillhouse.training.batches import steps_for
 
-NAMES = sorted(path.stem for path in SHIPPED.glob("00*.yaml"))
+NAMES = sorted(path.stem for path in SHIPPED.glob("*-*.yaml"))
 
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
-    "001-msmarco": {
+    "simlm-msmarco": {
         # Table 11
         "pretraining": {
             "objective": "simlm",
@@ -27,8 +27,8 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
             "learning_rate": 3e-4,
             "warmup_steps": 4000,
             "max_steps": 80_000,
-            "encoder_mask": 0.3,
-            "decoder_mask": 0.5,
+            "encoder_mlm_probability": 0.3,
+            "decoder_mlm_probability": 0.5,
         },
         # Table 13
         "fetch_model": {"query_length": 32, "passage_length": 144, "pooling": "cls"},
@@ -64,14 +64,14 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
         },
         "reranked_run": {"depth": 200},
     },
-    "001-nq": {  # Table 11 and Appendix B
+    "simlm-nq": {  # Table 11 and Appendix B
         "pretraining": {"max_steps": 200_000, "batch_size": 2048, "max_length": 144, "warmup_steps": 4000},
         "fetch_model": {"query_length": 32, "passage_length": 192},
         "retriever_2": {"max_steps": 20_000, "learning_rate": 5e-6, "batch_size": 64, "temperature": 0.02},
-        "lexical": {"without_answers": True},
-        "mine_2": {"search_depth": 100, "without_answers": True},
+        "bm25": {"without_answers": True},
+        "mine_2": {"range_max": 100, "without_answers": True},
     },
-    "002-wikipedia": {  # §4.1
+    "bow-wikipedia": {  # §4.1
         "pretraining": {
             "objective": "bow",
             "epochs": 20.0,
@@ -80,7 +80,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
             "max_length": 512,
         }
     },
-    "002-msmarco": {
+    "bow-msmarco": {
         "pretraining": {"objective": "bow", "max_length": 144, "learning_rate": 3e-4, "batch_size": 2048},
         "retriever_1": {
             "batch_size": 64,
@@ -91,24 +91,24 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
         },
         "mine_1": {"others_depth": 200},
     },
-    "002-nq": {
+    "bow-nq": {
         "retriever_1": {"learning_rate": 5e-6, "epochs": 20.0, "batch_size": 64, "negatives_per_query": 15},
         "mine_1": {"others_depth": 200},
     },
-    "003-msmarco": {  # §4.1 and Appendix A
+    "cdmae-msmarco": {  # §4.1 and Appendix A
         "pretraining": {
             "objective": "cdmae",
-            "encoder_mask": 0.3,
-            "decoder_mask": 0.5,
+            "encoder_mlm_probability": 0.3,
+            "decoder_mlm_probability": 0.5,
             "learning_rate": 3e-4,
             "batch_size": 2048,
-            "warmup": 0.1,
+            "warmup_ratio": 0.1,
             "weight_decay": 0.01,
             "epochs": 20.0,
             "last_step": 80_000,
             "seed": 42,
         },
-        "lexical": {"negatives_depth": 1000},
+        "bm25": {"negatives_depth": 1000},
         "mine_1": {"negatives_depth": 200},
         "mine_2": {"negatives_depth": 200},
         "retriever_1": {
@@ -122,7 +122,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
         },
         "distilled": {"batch_size": 32, "negatives_per_query": 63, "alpha": 0.2},
     },
-    "004-wikipedia": {  # §4.1
+    "chang-wikipedia": {  # §4.1
         "pretraining": {
             "objective": "ict+bfs+wlp",
             "towers": "separate",
@@ -132,13 +132,13 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
             "batch_size": 8192,
             "max_steps": 100_000,
             "learning_rate": 1e-4,
-            "warmup": 0.1,
+            "warmup_ratio": 0.1,
             "correction": True,
             "bucket_steps": 0,  # pairs are drawn uniformly, §4.1
             "gradient_cache": True,
         }
     },
-    "004-reqa-squad": {
+    "chang-reqa-squad": {
         "retriever_1": {"learning_rate": 5e-5, "max_steps": 2000, "batch_size": 512, "similarity": "dot"},
         "fetch_model": {"query_length": 64, "passage_length": 288},
     },
@@ -158,14 +158,15 @@ def test_the_published_hyper_parameters(name: str) -> None:
 
 
 STEPS = {
-    # Passages of MS MARCO and of DPR's Wikipedia, DPR's train questions of NQ, and of SQuAD's 87,599 1 % as in 004.
-    ("001-msmarco", "pretraining", 8_841_823): 80_000,
-    ("001-nq", "pretraining", 21_015_324): 200_000,
-    ("001-nq", "retriever_2", 58_880): 20_000,
-    ("004-wikipedia", "pretraining", 3_000_000): 100_000,
-    ("004-reqa-squad", "retriever_1", 876): 2_000,
-    ("001-msmarco", "retriever_1", 502_939): round(3 * 502_939 / 64),
-    ("001-msmarco", "distilled", 502_939): round(6 * 502_939 / 64),
+    # Passages of MS MARCO and of DPR's Wikipedia, DPR's train questions of NQ, and of SQuAD's 87,599 1 % as in Chang et
+    # al..
+    ("simlm-msmarco", "pretraining", 8_841_823): 80_000,
+    ("simlm-nq", "pretraining", 21_015_324): 200_000,
+    ("simlm-nq", "retriever_2", 58_880): 20_000,
+    ("chang-wikipedia", "pretraining", 3_000_000): 100_000,
+    ("chang-reqa-squad", "retriever_1", 876): 2_000,
+    ("simlm-msmarco", "retriever_1", 502_939): round(3 * 502_939 / 64),
+    ("simlm-msmarco", "distilled", 502_939): round(6 * 502_939 / 64),
 }
 """(recipe, training, its examples) → the steps that the paper takes."""
 
@@ -178,7 +179,7 @@ def test_a_training_takes_the_steps_of_its_paper(name: str, use: str, examples: 
     assert taken == STEPS[name, use, examples]
 
 
-@pytest.mark.parametrize("name", ["001-msmarco", "002-msmarco", "003-msmarco"])
+@pytest.mark.parametrize("name", ["simlm-msmarco", "bow-msmarco", "cdmae-msmarco"])
 def test_a_teacher_scores_what_its_training_reads(name: str) -> None:
     found = configs(load_recipe(SHIPPED / f"{name}.yaml"), name)
     teacher, training = found["teacher"], found["distilled"]
@@ -188,7 +189,7 @@ def test_a_teacher_scores_what_its_training_reads(name: str) -> None:
 
 
 def test_two_of_the_papers_say_how_long_their_steps_are() -> None:
-    """001: 80k steps of 2,048 are "roughly 20 epochs" of 8.8 M passages; 003 stops at 80k of its 20 epochs."""
+    """SimLM: 80k steps of 2,048 are "roughly 20 epochs" of 8.8 M passages; CDMAE stops at 80k of its 20 epochs."""
     assert pytest.approx(20, rel=0.1) == 80_000 * 2048 / 8.8e6
     assert math.floor(20 * 8.8e6 / 2048) > 80_000
 
@@ -219,7 +220,7 @@ def test_the_files_of_dpr_tell_what_the_recipe_measures(name: str, tmp_path: Pat
     corpus, run, bm25, out = (str(tmp_path / folder) for folder in ("corpus", "run", "bm25", "evaluation"))
     assert step("ingest", "--source", str(source), "--corpus", corpus) == 0
     negatives = str(tmp_path / "negatives")
-    assert step("lexical", "--corpus", corpus, "--run", run, "--negatives", negatives, "--bm25", bm25) == 0
+    assert step("bm25", "--corpus", corpus, "--run", run, "--negatives", negatives, "--bm25", bm25) == 0
     assert step("evaluate", "--corpus", corpus, "--run", f"bm25={run}", "--evaluation", out) == 0
     found = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())["bm25"]
     assert found and set(found.values()) == {1.0}

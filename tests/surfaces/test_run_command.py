@@ -16,8 +16,8 @@ MICRO = ["run", "--recipe", "micro", "--quiet"]
 
 
 def test_until_runs_a_use_and_what_it_needs(tmp_path: Path) -> None:
-    assert main([*MICRO, "--until", "lexical", "--folder", str(tmp_path)]) == 0
-    assert {path.name for path in (tmp_path / "artifacts").iterdir()} == {"ingest", "validate", "lexical"}
+    assert main([*MICRO, "--until", "bm25", "--folder", str(tmp_path)]) == 0
+    assert {path.name for path in (tmp_path / "artifacts").iterdir()} == {"ingest", "validate", "bm25"}
 
 
 def test_unfinished_work_lies_in_the_folder_unless_the_environment_says_where(
@@ -63,7 +63,13 @@ def test_small_caps_how_much_and_leaves_what() -> None:
         "fetch_model": {"model": "bert-base-uncased", "pooling": "cls", "query_length": 12},
         "fetch_reranker": {"model": "none"},
         "ingest": {"source": "elsewhere", "format": "beir", "dev_fraction": 0.2},
-        "pretraining": {"objective": "bow", "batch_size": 2048, "max_steps": 0, "warmup_steps": 4000, "accumulate": 8},
+        "pretraining": {
+            "objective": "bow",
+            "batch_size": 2048,
+            "max_steps": 0,
+            "warmup_steps": 4000,
+            "gradient_accumulation_steps": 8,
+        },
         "retriever_1": {"temperature": 1.0, "similarity": "dot", "negatives_per_query": 1, "learning_rate": 5e-6},
         "reranked_run": {"depth": 200},
     }
@@ -75,8 +81,8 @@ def test_small_caps_how_much_and_leaves_what() -> None:
     assert (found["ingest"].source, found["ingest"].format, found["ingest"].dev_fraction) == ("sample", "auto", 0.2)
     pretraining = found["pretraining"]
     assert (pretraining.objective, pretraining.batch_size, pretraining.max_steps) == ("bow", 8, 2)
-    assert (pretraining.warmup_steps, pretraining.accumulate, pretraining.last_step) == (1, 2, 0)
+    assert (pretraining.warmup_steps, pretraining.gradient_accumulation_steps, pretraining.last_step) == (1, 2, 0)
     retriever = found["retriever_1"]
     assert (retriever.temperature, retriever.similarity, retriever.learning_rate) == (1.0, "dot", 5e-6)
     assert (retriever.negatives_per_query, retriever.max_steps, retriever.epochs) == (1, 2, 3.0)
-    assert found["reranked_run"].depth == 4 and found["lexical"].depth == 60
+    assert found["reranked_run"].depth == 4 and found["bm25"].depth == 60

@@ -59,7 +59,7 @@ def descendants(*names: str) -> set[str]:
 
 
 def corpus_of(passages: int, root: Path) -> Path:
-    """A corpus with so many passages, as far as its manifest goes."""
+    """A corpus with this many passages, as far as its manifest goes."""
     from stillhouse.artifacts import whole_folder, write_manifest
 
     with whole_folder(root / "ingest" / "corpus") as staging:
@@ -88,20 +88,18 @@ def test_an_estimate_is_what_the_same_work_took(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
-    own, use = settings(), find_uses()["lexical"]
+    own, use = settings(), find_uses()["bm25"]
     assert estimate([use], own, tmp_path) == "no estimate yet, as nothing like it has run here"
-    note_seconds(use, own["lexical"], tmp_path, 600)
+    note_seconds(use, own["bm25"], tmp_path, 600)
     assert estimate([use, find_uses()["ingest"]], own, tmp_path, " left") == (
         "more than 10 min left (1 of 2 steps run here for the first time)"
     )
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"lexical": {"x": 3}}', '{"lexical": [1]}', '{"lexical": {"x": ["a", 1]}}']
-)
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"bm25": {"x": 3}}', '{"bm25": [1]}', '{"bm25": {"x": ["a", 1]}}'])
 def test_damaged_times_are_no_times(content: str, tmp_path: Path) -> None:
-    use, own = find_uses()["lexical"], settings()["lexical"]
-    path = tmp_path / "work" / "times" / "lexical.json"
+    use, own = find_uses()["bm25"], settings()["bm25"]
+    path = tmp_path / "work" / "times" / "bm25.json"
     path.parent.mkdir(parents=True)
     path.write_text(content)
     assert expected_seconds(use, own, tmp_path) is None
@@ -113,10 +111,10 @@ def test_damaged_times_are_no_times(content: str, tmp_path: Path) -> None:
 
 
 def test_few_settings_of_a_use_are_kept(tmp_path: Path) -> None:
-    use = find_uses()["lexical"]
+    use = find_uses()["bm25"]
     for depth in range(1, 31):
-        note_seconds(use, settings(lexical={"depth": depth})["lexical"], tmp_path, float(depth))
-    [known] = json.loads((tmp_path / "work" / "times" / "lexical.json").read_text()).values()
+        note_seconds(use, settings(bm25={"depth": depth})["bm25"], tmp_path, float(depth))
+    [known] = json.loads((tmp_path / "work" / "times" / "bm25.json").read_text()).values()
     assert [seconds for seconds, _ in known.values()] == [float(depth) for depth in range(21, 31)]
 
 
@@ -142,9 +140,9 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
     assert said[0] == f"{len(again)} of {NUMBER} steps to do: about {len(again)} min"
     assert said[-1].endswith(f", {NUMBER - len(again)} of them were up to date")
-    told = [line.split()[4] for line in said[1:-1]]
-    assert told == [name for name in NAMES if name in again]
-    assert said[-2] == f"step {NAMES.index(told[-1]) + 1} of {NUMBER}: {told[-1]} (evaluate), about 60 s left"
+    logged = [line.split()[4] for line in said[1:-1]]
+    assert logged == [name for name in NAMES if name in again]
+    assert said[-2] == f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate), about 60 s left"
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ def test_two_processes_encode_what_one_does(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("why", "error"), [("bad input", InputError), ("a crash", CrashElsewhere)])
-def test_bad_input_of_a_process_is_told_from_a_crash(
+def test_bad_input_of_a_process_is_reported_from_a_crash(
     why: str, error: type[Exception], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")

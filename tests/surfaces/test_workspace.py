@@ -173,15 +173,15 @@ def test_a_folder_that_cannot_be_is_refused_in_a_sentence(
     (here / "nowhere").symlink_to("gone")
     before = sorted(here.rglob("*"))
     assert cli.main(["new", name, "--source", "sample", "--recipe", "recipe.yaml"]) == 2
-    told = capsys.readouterr().err
-    assert message in told and "Traceback" not in told and sorted(here.rglob("*")) == before
+    logged = capsys.readouterr().err
+    assert message in logged and "Traceback" not in logged and sorted(here.rglob("*")) == before
 
 
 @pytest.mark.parametrize("source", ["", " ", "artciles", "https://example.org/articles", "x" * 300, "~nobody-here/x"])
 def test_a_source_that_there_is_not_is_refused(source: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["new", "folder", "--source", source, "--recipe", "recipe.yaml"]) == 2
-    told = capsys.readouterr().err
-    assert ("does not exist" if source.strip() else "is empty") in told and not (here / "folder").exists()
+    logged = capsys.readouterr().err
+    assert ("does not exist" if source.strip() else "is empty") in logged and not (here / "folder").exists()
     assert cli.main(["run", "--recipe", "micro", "--source", ""]) == 2
     assert cli.main(["ingest", "--source", "", "--corpus", "corpus"]) == 2
     assert not (here / "artifacts").exists() and not (here / "corpus").exists()

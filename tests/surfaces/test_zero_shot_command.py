@@ -116,13 +116,13 @@ def test_the_same_command_skips_what_is_done_and_a_new_corpus_adds_to_it(
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     assert run(*words, "--folder", out) == 0
-    told = capsys.readouterr().err
+    logged = capsys.readouterr().err
     for use in ("one/bm25", "one/tiny_index", "one/tiny", "two/tiny_index"):
-        assert f"[{use}] skipped" in told
+        assert f"[{use}] skipped" in logged
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert run(beir(out.parent / "three", 3), *words, "--folder", out, "--baseline", "tiny") == 0
-    told = capsys.readouterr().err
-    assert "[one/tiny_index] skipped" in told and "[three/tiny_index] skipped" not in told
+    logged = capsys.readouterr().err
+    assert "[one/tiny_index] skipped" in logged and "[three/tiny_index] skipped" not in logged
     assert list(read(out / "metrics.json")["corpora"]) == ["one", "three", "two"]
     assert list(read(out / "significance.json")["one"]) == ["bm25"]
 
@@ -177,8 +177,8 @@ def test_a_corpus_without_judged_test_queries_is_named(
     folder = beir(tmp_path / "bare", 0)
     (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "train.tsv")
     assert run(folder, "--folder", tmp_path / "out", "--quiet") == InputError.exit_code
-    told = capsys.readouterr()
-    assert "bare: no test query is judged for nDCG@10" in told.err and not told.out
+    logged = capsys.readouterr()
+    assert "bare: no test query is judged for nDCG@10" in logged.err and not logged.out
     assert not (tmp_path / "out" / "metrics.json").exists()
 
 
@@ -228,10 +228,10 @@ def test_the_remains_of_a_corpus_have_no_figures(
             file.write('{"_id": "p9", "title": "", "text": " "}\n')
     words = (folder, "--measures", "RR@5", "--folder", tmp_path / "out", "--quiet")
     assert run(*words) == InputError.exit_code
-    told = capsys.readouterr().err
+    logged = capsys.readouterr().err
     expected = "1 of 9 qrels were rejected (points to no passage)"
     expected = expected if broken == "qrels" else "1 of 10 passages were rejected (empty passage)"
-    assert f"half failed at half/ingest: {expected}, more than 1.0%" in told
+    assert f"half failed at half/ingest: {expected}, more than 1.0%" in logged
     assert run(*words, "--max-rejected", "0.2") == 0
 
 
@@ -246,10 +246,10 @@ def test_a_folder_that_fails_is_reported_and_the_others_go_on(
         (bad / "qrels" / "test.tsv").rename(bad / "qrels" / "train.tsv")
     measures = ("--measures", "RR@5")
     assert run(bad, good, *measures, "--folder", tmp_path / "out", "--quiet") == InputError.exit_code
-    told = capsys.readouterr()
+    logged = capsys.readouterr()
     where = "bad/ingest" if broken == "corpus" else "evaluate"
-    assert f"bad failed at {where}: " in told.err and "1 of 2 corpora failed" in told.err
-    assert "zero_shot.html" in told.out
+    assert f"bad failed at {where}: " in logged.err and "1 of 2 corpora failed" in logged.err
+    assert "zero_shot.html" in logged.out
     with_failure = read(tmp_path / "out" / "metrics.json")
     assert list(with_failure["corpora"]) == ["good"] and list(with_failure["failed"]) == ["bad"]
     assert 'id="failed"' in (tmp_path / "out" / "zero_shot.html").read_text(encoding="utf-8")

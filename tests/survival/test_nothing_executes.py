@@ -231,11 +231,11 @@ def test_code_that_a_model_folder_brings_along_does_not_run(
     monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
     words = [f"--model={folder}", f"--encoder={tmp_path / 'encoder'}", "--passage-length=32"]
     code = main(["fetch-model", *words])
-    told = capsys.readouterr()
-    assert not sprung.exists() and not told.out
+    logged = capsys.readouterr()
+    assert not sprung.exists() and not logged.out
     if kind == "bert":
         assert code == 0 and "trust_remote_code" not in (tmp_path / "encoder" / "tokenizer_config.json").read_text()
     else:
         assert code == 2 and not (tmp_path / "encoder").exists()
-        [sentence] = told.err.splitlines()
+        [sentence] = logged.err.splitlines()
         assert str(folder / "config.json") in sentence and "custom code" in sentence

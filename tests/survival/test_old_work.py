@@ -66,7 +66,7 @@ def refuse_to_lock(file: int, how: int) -> None:
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
-def test_old_work_of_the_same_step_goes_and_is_told(
+def test_old_work_of_the_same_step_goes_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = unfinished(f"write-{'a' * 20}")

@@ -100,7 +100,7 @@ def ingest(place: Path, heap: str, talk: Connection | None) -> None:
 
 @pytest.mark.parametrize("end", ["ends", "is killed"])
 def test_two_steps_that_write_one_output(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other step is told; of what it would have written nothing is there."""
+    """The other step gets an error; of what it would have written nothing is there."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     for heap in ("one", "two"):
         row = {"_id": heap, "title": heap, "text": f"the text of {heap}"}

@@ -17,7 +17,7 @@ from stillhouse.training.curves import CurveRow, Watch, best_row, stopped, write
 from stillhouse.training.loop import learning_rate_factor, seconds_between_checkpoints, train
 from stillhouse.training.settings import TrainingConfig
 
-CONFIG = TrainingConfig(learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=3, weight_decay=0.01)
+CONFIG = TrainingConfig(learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=3, weight_decay=0.01)
 STEPS = 10
 
 
@@ -148,7 +148,7 @@ def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> N
 
 def test_the_optimiser_is_adamw_with_the_linear_schedule(tmp_path: Path) -> None:
     """Against AdamW written out in float64, without clipping, dropout or decay."""
-    config = TrainingConfig(learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=STEPS, clip=0.0)
+    config = TrainingConfig(learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=STEPS, max_grad_norm=0.0)
     model = nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(1.0)
     train(model, lambda step: (model.weight**2).sum() * (step + 1), lambda: -1.0, STEPS, config,
@@ -181,7 +181,7 @@ def test_clipping_and_decay_written_out(tmp_path: Path, clip: float, decay: floa
     Of gradients that grow from step to step, 20 is above some norms and below others.
     """
     config = TrainingConfig(
-        learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=STEPS, clip=clip, weight_decay=decay
+        learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=STEPS, max_grad_norm=clip, weight_decay=decay
     )
     model = TwoNumbers()
     train(model, model.loss, lambda: -1.0, STEPS, config, Context(tmp_path, "cpu", quiet=True))
@@ -211,7 +211,7 @@ def test_the_schedule_rises_and_falls_to_zero() -> None:
 
 def test_the_rise_in_steps_and_a_last_step_on_the_schedule_of_all(tmp_path: Path) -> None:
     """Stopping early leaves what the whole schedule had at that step; a rise of n steps is n / steps of them."""
-    ways = {"steps": replace(CONFIG, warmup_steps=3), "fraction": replace(CONFIG, warmup=3 / STEPS)}
+    ways = {"steps": replace(CONFIG, warmup_steps=3), "fraction": replace(CONFIG, warmup_ratio=3 / STEPS)}
     ways["early"] = replace(CONFIG, warmup_steps=3, last_step=5)
     weights, rows = {}, {}
     for name, config in ways.items():
@@ -229,14 +229,14 @@ def test_the_rise_in_steps_and_a_last_step_on_the_schedule_of_all(tmp_path: Path
     assert weights["early"] == weights["steps"][:5] and rows["early"][-1].step == 5
 
 
-@pytest.mark.parametrize(("rise", "told"), [(STEPS - 1, ""), (4 * STEPS, "rises to its end, to 0.025; lower it")])
-def test_a_rise_longer_than_the_training_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rise: int, told: str
+@pytest.mark.parametrize(("rise", "logged"), [(STEPS - 1, ""), (4 * STEPS, "rises to its end, to 0.025; lower it")])
+def test_a_rise_longer_than_the_training_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rise: int, logged: str
 ) -> None:
     model, config = Regression(), replace(CONFIG, warmup_steps=rise)
     train(model, model.loss, lambda: float(model.loss(-1)), STEPS, config, Context(tmp_path, "cpu"))
     said = [line for line in capsys.readouterr().err.splitlines() if "warmup_steps" in line]
-    assert len(said) == bool(told) and all(line.endswith(told) for line in said)
+    assert len(said) == bool(logged) and all(line.endswith(logged) for line in said)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path: Path) -> None:

@@ -77,6 +77,6 @@ def test_a_training_has_as_many_measurements_as_are_counted(tmp_path: Path, step
     def loss(step: int) -> torch.Tensor:
         return (model.weight**2).sum()
 
-    config = TrainingConfig(precision="fp32", heldout_every=made.every)
+    config = TrainingConfig(precision="fp32", eval_steps=made.every)
     train(model, loss, heldout_loss, steps, config, Context(tmp_path, "cpu", quiet=True))
     assert len(measured) == made.count(steps) <= 11

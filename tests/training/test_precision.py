@@ -36,13 +36,13 @@ def test_bf16_is_for_processors_that_are_faster_by_it(
 
 
 @pytest.mark.parametrize(
-    ("told", "vendor"),
+    ("logged", "vendor"),
     [
         ("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC\n\nvendor_id\t: another\n", AMD),
         ("processor\t: 0\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
         ("processor\t: 0\nCPU implementer\t: 0x41\n", ""),
     ],
 )
-def test_the_maker_of_the_processor_is_what_linux_says(told: str, vendor: str, tmp_path: Path) -> None:
-    (tmp_path / "cpuinfo").write_text(told)
+def test_the_maker_of_the_processor_is_what_linux_says(logged: str, vendor: str, tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text(logged)
     assert own_vendor(tmp_path / "cpuinfo") == vendor

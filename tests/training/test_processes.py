@@ -18,10 +18,10 @@ from stillhouse.steps.tokenize import STEP as TOKENIZE
 SETTINGS = {
     "objective": "mlm",
     "loss_mean": "token",
-    "accumulate": 2,
+    "gradient_accumulation_steps": 2,
     "max_steps": 6,
     "batch_size": 8,
-    "heldout_every": 2,
+    "eval_steps": 2,
     "max_length": 32,
     "heldout_fraction": 0.25,
     "learning_rate": 0.03,

@@ -29,11 +29,11 @@ from stillhouse.steps.tokenize import STEP as TOKENIZE
 from stillhouse.training import loop
 
 SETTINGS: Mapping[str, Any] = {
-    "accumulate": 3,
+    "gradient_accumulation_steps": 3,
     "batch_size": 8,
     "bucket_steps": 0,
     "epochs": 0,
-    "heldout_every": 1,
+    "eval_steps": 1,
     "heldout_fraction": 0.25,
     "learning_rate": 0.003,
     "max_length": 32,
@@ -44,13 +44,13 @@ SETTINGS: Mapping[str, Any] = {
 """One process computes the parts that three share: 3, 3 and 2 passages, each with its own masks and dropout."""
 PAIRS = {
     "objective": "ict+bfs+wlp",
-    "accumulate": 1,
+    "gradient_accumulation_steps": 1,
     "query_length": 16,
     "passage_length": 32,
     "pair_normalize": True,
     "projection": 6,
     "temperature": 0.03,
-    "texts_at_once": 3,
+    "mini_batch_size": 3,
     "towers": "separate",
 }
 """Cosines: to inner products a constant that all passages have in common is nothing, so that biases have no slope."""

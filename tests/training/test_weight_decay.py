@@ -66,7 +66,12 @@ class EveryKind(nn.Module):
 
 def trained(folder: Path, weight_decay: float, slope: float) -> EveryKind:
     config = TrainingConfig(
-        learning_rate=0.1, warmup=0.2, precision="fp32", heldout_every=STEPS, clip=0.5, weight_decay=weight_decay
+        learning_rate=0.1,
+        warmup_ratio=0.2,
+        precision="fp32",
+        eval_steps=STEPS,
+        max_grad_norm=0.5,
+        weight_decay=weight_decay,
     )
     model = EveryKind()
     train(

@@ -27,19 +27,19 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeCluste
 
 
 @pytest.fixture
-def told() -> list[str]:
+def logged() -> list[str]:
     """The lines of the step's log."""
     return []
 
 
 @pytest.fixture
-def cluster(fake: FakeCluster, told: list[str]) -> Cluster:
+def cluster(fake: FakeCluster, logged: list[str]) -> Cluster:
     """The same as a step sees it, without pauses between its questions."""
     from kubernetes import client
 
     settings = client.Configuration(host=fake.url)
     settings.retries = False
-    return Cluster(client.ApiClient(settings), NAMESPACE, told.append, sleep=lambda seconds: None)
+    return Cluster(client.ApiClient(settings), NAMESPACE, logged.append, sleep=lambda seconds: None)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ ROLES = Path(__file__).resolve().parents[2] / "manifests" / "components" / "trai
 
 
 def test_a_job_is_started_followed_and_its_outputs_are_collected(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     fake.script = good_course(fake)
     report = run(cluster, tokens, tmp_path / "out")
@@ -35,26 +35,32 @@ def test_a_job_is_started_followed_and_its_outputs_are_collected(
         {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "train-xyz", "uid": "w-1"}
     ]
     name = job["metadata"]["name"]
-    assert [line for line in told if line.startswith("[node")] == [
+    assert [line for line in logged if line.startswith("[node")] == [
         "[node 0] step 1",
         "[node 0] step 2",
         "[node 1] ready",
     ]
-    assert told.index("[node 0] step 1") < told.index(f"TrainJob {name}: complete"), "told while it ran"
-    assert f"TrainJob {name}: suspended, 0 of 2 nodes have begun" in told
+    assert logged.index("[node 0] step 1") < logged.index(f"TrainJob {name}: complete"), "logged while it ran"
+    assert f"TrainJob {name}: suspended, 0 of 2 nodes have begun" in logged
     assert not (exchange_root() / name / "inputs").exists(), "copies of inputs go when they have been used"
 
 
 def test_a_retry_follows_the_job_that_it_finds(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: FakeCluster,
+    cluster: Cluster,
+    logged: list[str],
+    tokens: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The pod is killed while the job runs: the job goes on, and the next try tells what is left to tell."""
     course = good_course(fake)
     fake.script = [*course[:4], lambda: os.kill(os.getpid(), signal.SIGTERM)]
+    before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as end:
         run(cluster, tokens, tmp_path / "out")
-    assert end.value.code == 143 and "the next try of this step finds it" in told[-1]
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert end.value.code == 143 and "the next try of this step finds it" in logged[-1]
+    assert signal.getsignal(signal.SIGTERM) == before
     [name] = fake.jobs
     second: list[str] = []
     cluster.log = second.append
@@ -67,7 +73,7 @@ def test_a_retry_follows_the_job_that_it_finds(
 
 
 def test_a_job_that_another_try_creates_at_the_same_moment_is_followed(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     create, made = cluster.create, []
 
@@ -79,7 +85,7 @@ def test_a_job_that_another_try_creates_at_the_same_moment_is_followed(
     fake.script = good_course(fake)
     run(cluster, tokens, tmp_path / "out")
     assert made == [True] and len(fake.jobs) == 1
-    assert any("had started it; following it" in line for line in told)
+    assert any("had started it; following it" in line for line in logged)
 
 
 def test_a_retry_after_the_end_only_collects(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
@@ -93,7 +99,7 @@ def test_a_retry_after_the_end_only_collects(fake: FakeCluster, cluster: Cluster
 
 
 def test_a_retry_after_a_failure_starts_anew_when_the_old_job_is_gone(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     fake.script = [lambda: begin(fake), lambda: end_badly(fake, 1)]
     with pytest.raises(CrashElsewhere, match="node 1 crashed"):
@@ -115,8 +121,8 @@ FAILURES: dict[str, tuple[int, str, str, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_a_failure_is_told_with_its_reason_and_exit_code(
-    case: str, fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+def test_a_failure_is_reported_with_its_reason_and_exit_code(
+    case: str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     code, reason, words, error, message = FAILURES[case]
     job = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
@@ -128,7 +134,7 @@ def test_a_failure_is_told_with_its_reason_and_exit_code(
     with pytest.raises(error, match=message) as raised:
         run(cluster, tokens, tmp_path / "out")
     assert raised.value.exit_code == (2 if code == 2 else 1)  # type: ignore[attr-defined]
-    assert "[node 1] last words" in told
+    assert "[node 1] last words" in logged
     assert not (tmp_path / "out" / "encoder").exists()
 
 
@@ -148,7 +154,7 @@ VANISHED: dict[str, tuple[list[str], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("case", VANISHED)
-def test_the_reason_is_told_though_the_failed_pod_is_removed_at_once(
+def test_the_reason_is_reported_though_the_failed_pod_is_removed_at_once(
     case: str, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
     lines, error, message = VANISHED[case]

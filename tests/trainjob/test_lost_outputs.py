@@ -37,7 +37,7 @@ LOSSES: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("case", LOSSES)
 def test_what_was_lost_is_made_again(
-    case: str, fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    case: str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     fake.script = good_course(fake)
     run(cluster, tokens, tmp_path / "out")
@@ -49,12 +49,12 @@ def test_what_was_lost_is_made_again(
     assert fake.only_job()["metadata"]["uid"] == "uid-2", "made once more, and no more often"
     assert (tmp_path / "again" / "curves" / "model.bin").read_bytes() == b"0.5"
     assert f"TrainJob {name}: an earlier try of it ended well, but its outputs are gone from the volume; starting" in (
-        "\n".join(told)
+        "\n".join(logged)
     )
 
 
 def test_what_never_came_is_not_made_again(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     """Nodes with another volume would only do all the work again for nothing."""
     fake.script = [lambda: begin(fake), lambda: end_well(fake)]

@@ -1,9 +1,9 @@
-"""What a step's pod is told about its nodes, and what they take over from it."""
+"""What a step's pod gets about its nodes, and what they take over from it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from fake_cluster import own_pod
 from stillhouse.errors import InputError
 from stillhouse.surfaces.torchrun import exit_code
 from stillhouse.trainjob.own_pod import describe
-from stillhouse.trainjob.settings import NODES, NodeSettings, read_node_settings
+from stillhouse.trainjob.settings import NODES, NodeSettings, nodes_text, read_node_settings
 
 SETTINGS = NodeSettings(
     nodes=2,
@@ -44,7 +44,7 @@ def executor(**parameters: Any) -> list[str]:
     ],
 )
 def test_the_runs_own_accelerator_is_asked_for(words: list[str], kind: str, count: int) -> None:
-    read = read_node_settings({NODES: SETTINGS.to_json()}, words)
+    read = read_node_settings({NODES: nodes_text({"pretrain": SETTINGS})}, "pretrain", words)
     assert read is not None
     assert (read.accelerator_type, read.accelerator_count, read.processes_per_node) == (kind, count, count)
 
@@ -52,40 +52,49 @@ def test_the_runs_own_accelerator_is_asked_for(words: list[str], kind: str, coun
 @pytest.mark.parametrize(("words", "gpus"), [([], 1), (executor(accelerator_count="4"), 4)])
 def test_a_node_looks_for_the_gpus_of_its_run(words: list[str], gpus: int) -> None:
     asked = replace(SETTINGS, preflight=json.dumps({"gpus": 1, "shared_memory_gib": 16.0, "free_gib": 20.0}))
-    read = read_node_settings({NODES: asked.to_json()}, words)
+    read = read_node_settings({NODES: nodes_text({"pretrain": asked})}, "pretrain", words)
     assert read is not None
     assert json.loads(read.preflight) == {"gpus": gpus, "shared_memory_gib": 16.0, "free_gib": 20.0}
 
 
 def test_nodes_without_accelerators_stay_without() -> None:
     plain = replace(SETTINGS, accelerator_type="", accelerator_count=0)
-    read = read_node_settings({NODES: plain.to_json()}, executor(accelerator_count="4"))
+    read = read_node_settings({NODES: nodes_text({"pretrain": plain})}, "pretrain", executor(accelerator_count="4"))
     assert read == plain and read.processes_per_node == 1
 
 
+def test_each_step_has_its_own_and_what_it_shares_with_others() -> None:
+    parts = replace(SETTINGS, nodes=8, accelerator_type="", accelerator_count=0, paths=("/volume",))
+    text = nodes_text({"pretrain": SETTINGS, "count": parts})
+    assert read_node_settings({NODES: text}, "pretrain") == SETTINGS
+    assert read_node_settings({NODES: text}, "count") == parts
+    assert read_node_settings({NODES: text}, "index") is None, "it stays in the task's own pod"
+
+
 def test_one_node_asks_for_nothing() -> None:
-    assert read_node_settings({}) is None and read_node_settings({NODES: ""}) is None
+    assert read_node_settings({}, "pretrain") is None and read_node_settings({NODES: ""}, "pretrain") is None
 
 
 WRONG = {
     "no JSON": "{",
     "no mapping": "[1]",
-    "unknown": json.dumps(json.loads(SETTINGS.to_json()) | {"nods": 3}),
-    "lacking": '{"nodes": 2}',
-    "one node": json.dumps(json.loads(SETTINGS.to_json()) | {"nodes": 1}),
+    "unknown": json.dumps({"*": {}, "pretrain": asdict(SETTINGS) | {"nods": 3}}),
+    "of one step": json.dumps(asdict(SETTINGS)),
+    "lacking": '{"*": {}, "pretrain": {"nodes": 2}}',
+    "one node": json.dumps({"*": {}, "pretrain": asdict(SETTINGS) | {"nodes": 1}}),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_settings_of_another_version_are_refused(case: str) -> None:
     with pytest.raises(InputError, match="compile"):
-        read_node_settings({NODES: WRONG[case]})
+        read_node_settings({NODES: WRONG[case]}, "pretrain")
 
 
 @pytest.mark.parametrize("count", ["0", "two", "-1"])
 def test_a_count_that_is_none_is_refused(count: str) -> None:
     with pytest.raises(InputError, match=r"accelerator_count is .*whole number from 1"):
-        read_node_settings({NODES: SETTINGS.to_json()}, executor(accelerator_count=count))
+        read_node_settings({NODES: nodes_text({"pretrain": SETTINGS})}, "pretrain", executor(accelerator_count=count))
 
 
 def test_secrets_stay_references_and_other_variables_have_their_values() -> None:

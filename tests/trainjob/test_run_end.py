@@ -1,4 +1,4 @@
-"""A step's pod that is told to end: its job outlives a preemption and a silent API server, not the end of its run."""
+"""A step's pod that has to end: its job outlives a preemption and a silent API server, not the end of its run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ GRACE_SECONDS = 30
 """What a pod has by default between SIGTERM and SIGKILL, and what Argo gives the containers of a run that ends."""
 
 
-def told_to_end(fake: FakeCluster, cluster: Cluster, tokens: Path, out: Path, **workflow: Any) -> None:
-    """The pod is told to end while its job runs; `workflow` is what is then said of its run."""
+def ended_by_signal(fake: FakeCluster, cluster: Cluster, tokens: Path, out: Path, **workflow: Any) -> None:
+    """The pod has to end while its job runs; `workflow` is what is then said of its run."""
 
     def end() -> None:
         if fake.workflow is not None:
@@ -26,10 +26,11 @@ def told_to_end(fake: FakeCluster, cluster: Cluster, tokens: Path, out: Path, **
         os.kill(os.getpid(), signal.SIGTERM)
 
     fake.script = [*good_course(fake)[:4], end]
+    before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as raised:
         run(cluster, tokens, out)
     assert raised.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 RUNS: dict[str, tuple[dict[str, Any], str]] = {
@@ -50,27 +51,31 @@ RUNS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", RUNS)
 def test_the_job_goes_on_unless_the_run_is_over(
-    case: str, fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    case: str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     workflow, over = RUNS[case]
-    told_to_end(fake, cluster, tokens, tmp_path / "out", **workflow)
+    ended_by_signal(fake, cluster, tokens, tmp_path / "out", **workflow)
     [job] = fake.jobs.values()
     assert ("deletionTimestamp" in job["metadata"]) == bool(over)
-    assert told[-1].startswith("this pod is told to end")
-    assert (over in told[-1] and "is deleted" in told[-1]) if over else "the next try of this step finds it" in told[-1]
+    assert logged[-1].startswith("this pod has to end")
+    assert (
+        (over in logged[-1] and "is deleted" in logged[-1])
+        if over
+        else "the next try of this step finds it" in logged[-1]
+    )
 
 
 def test_the_job_of_a_run_that_is_gone_is_deleted(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     fake.workflow = None
-    told_to_end(fake, cluster, tokens, tmp_path / "out")
-    assert "deletionTimestamp" in fake.only_job()["metadata"] and "its run is deleted" in told[-1]
+    ended_by_signal(fake, cluster, tokens, tmp_path / "out")
+    assert "deletionTimestamp" in fake.only_job()["metadata"] and "its run is deleted" in logged[-1]
 
 
 @pytest.mark.parametrize("bad", [500, "reset", 403])
-def test_where_nobody_says_whether_the_run_is_over_the_job_goes_on_and_the_remedy_is_told(
-    bad: int | str, fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+def test_where_nobody_says_whether_the_run_is_over_the_job_goes_on_and_the_remedy_is_reported(
+    bad: int | str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     pauses: list[float] = []
     course = good_course(fake)[:4]
@@ -85,12 +90,12 @@ def test_where_nobody_says_whether_the_run_is_over_the_job_goes_on_and_the_remed
         run(cluster, tokens, tmp_path / "out")
     [name] = fake.jobs
     assert "deletionTimestamp" not in fake.only_job()["metadata"]
-    assert f"`kubectl -n stillhouse delete trainjob {name}` frees its nodes" in told[-1]
+    assert f"`kubectl -n stillhouse delete trainjob {name}` frees its nodes" in logged[-1]
     assert sum(pauses) + BRIEF_TRIES * sum(BRIEF_TIMEOUT) < GRACE_SECONDS
 
 
 def test_what_is_answered_badly_now_and_then_counts_in_all(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     """Each question of the three that deleting a job takes is answered at the second time of asking."""
     fake.workflow = None
@@ -108,15 +113,15 @@ def test_what_is_answered_badly_now_and_then_counts_in_all(
     fake.script = [*good_course(fake)[:4], end]
     with pytest.raises(SystemExit):
         run(cluster, tokens, tmp_path / "out")
-    assert "Kubernetes does not answer in time" in told[-1]
+    assert "Kubernetes does not answer in time" in logged[-1]
     assert "deletionTimestamp" not in fake.only_job()["metadata"]
 
 
-def test_a_pod_that_is_told_to_end_before_it_has_found_its_job_deletes_it_too(
+def test_a_pod_that_is_reported_to_end_before_it_has_found_its_job_deletes_it_too(
     fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job is of an earlier try; this one is still at its inputs."""
-    told_to_end(fake, cluster, tokens, tmp_path / "out")
+    ended_by_signal(fake, cluster, tokens, tmp_path / "out")
     assert fake.workflow is not None
     fake.workflow["spec"] = {"activeDeadlineSeconds": 0}
     monkeypatch.setattr("stillhouse.trainjob.launch.prune", lambda *given: os.kill(os.getpid(), signal.SIGTERM))

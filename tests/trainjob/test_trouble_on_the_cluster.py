@@ -19,7 +19,7 @@ def test_a_job_that_is_deleted_ends_the_step(fake: FakeCluster, cluster: Cluster
 
 
 def test_a_preempted_job_is_followed_until_it_comes_back(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     """A queue takes the nodes away and gives others later; they are other pods, with logs of their own."""
     name = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
@@ -39,28 +39,28 @@ def test_a_preempted_job_is_followed_until_it_comes_back(
     before = lambda: fake.say(f"{name()}-node-0-0-abcde", "step 40")  # noqa: E731
     fake.script = [lambda: begin(fake), before, lambda: None, away, back, lambda: work(fake), lambda: end_well(fake)]
     run(cluster, tokens, tmp_path / "out")
-    assert [line for line in told if line.startswith("[node")] == [
+    assert [line for line in logged if line.startswith("[node")] == [
         "[node 0] step 40",
         "[node 0] resumed after step 40 of 100",
     ]
-    assert f"TrainJob {name()}: suspended, 0 of 2 nodes have begun" in told
+    assert f"TrainJob {name()}: suspended, 0 of 2 nodes have begun" in logged
 
 
 @pytest.mark.parametrize("bad", [500, 503, 429, 410, "reset"])
 def test_an_api_server_that_does_not_answer_is_asked_again(
-    bad: int | str, fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+    bad: int | str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     """Every third request is answered badly, whatever it asks for."""
     fake.script = [step for part in good_course(fake) for step in (part, lambda: None)]
     fake.storm = bad
     assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}
     assert [verb for verb, _, _ in fake.calls].count("create") == 1
-    assert [line for line in told if line.startswith("[node")] == [
+    assert [line for line in logged if line.startswith("[node")] == [
         "[node 0] step 1",
         "[node 0] step 2",
         "[node 1] ready",
     ]
-    assert any("asking again" in line for line in told)
+    assert any("asking again" in line for line in logged)
 
 
 def test_the_pauses_grow_and_end_nothing(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-def test_what_the_cluster_refuses_is_told_with_the_remedy(
+def test_what_the_cluster_refuses_is_reported_with_the_remedy(
     status: int, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
 ) -> None:
     fake.refusal = (status, "spec.trainer is odd")
@@ -88,8 +88,8 @@ def test_what_the_cluster_refuses_is_told_with_the_remedy(
         run(cluster, tokens, tmp_path / "out")
 
 
-def test_why_nodes_do_not_begin_is_told(
-    fake: FakeCluster, cluster: Cluster, told: list[str], tokens: Path, tmp_path: Path
+def test_why_nodes_do_not_begin_is_reported(
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:
     name = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
 
@@ -106,7 +106,7 @@ def test_why_nodes_do_not_begin_is_told(
 
     fake.script = [lambda: None, warn, lambda: None, *good_course(fake)[2:]]
     run(cluster, tokens, tmp_path / "out")
-    [line] = [line for line in told if "exceeded quota" in line]
+    [line] = [line for line in logged if "exceeded quota" in line]
     assert f"Job {name()}-node-0: FailedCreate: exceeded quota: stillhouse" in line and "somebody" not in line
     assert "raise the ResourceQuota" in line, "and what to do about it"
 

@@ -32,10 +32,10 @@ pytestmark = pytest.mark.slow
 
 PRETRAINING = {
     "objective": "mlm",
-    "accumulate": 2,
+    "gradient_accumulation_steps": 2,
     "max_steps": 6,
     "batch_size": 8,
-    "heldout_every": 2,
+    "eval_steps": 2,
     "max_length": 32,
     "heldout_fraction": 0.25,
     "learning_rate": 0.03,
@@ -140,7 +140,7 @@ def nodes(fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) 
 def test_two_nodes_train_the_model_of_one_process(
     nodes: LocalNodes,
     cluster: Cluster,
-    told: list[str],
+    logged: list[str],
     run_step: Callable[..., dict[str, Path]],
     small_corpus: Path,
     tiny_model: Path,
@@ -161,7 +161,7 @@ def test_two_nodes_train_the_model_of_one_process(
     manifests = [read_manifest(folder["encoder"]) for folder in (alone, both)]
     assert manifests[0].inputs == manifests[1].inputs and manifests[0].config == manifests[1].config
     assert report.facts["steps"] == 6
-    assert len([line for line in told if "[pretrain] read" in line]) == 1, "one process of all alone writes and logs"
+    assert len([line for line in logged if "[pretrain] read" in line]) == 1, "one process of all alone writes and logs"
     work = [path.name for path in Path(os.environ["STILLHOUSE_WORK"]).iterdir() if path.name.startswith("pretrain-")]
     assert work == [], "the checkpoints go when the outputs are whole"
 
@@ -169,7 +169,7 @@ def test_two_nodes_train_the_model_of_one_process(
 def test_what_a_step_refuses_on_a_node_is_refused_here(
     nodes: LocalNodes,
     cluster: Cluster,
-    told: list[str],
+    logged: list[str],
     run_step: Callable[..., dict[str, Path]],
     small_corpus: Path,
     tiny_model: Path,
@@ -177,7 +177,7 @@ def test_what_a_step_refuses_on_a_node_is_refused_here(
 ) -> None:
     tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": tiny_model})["tokens"]
     step = find_step("pretrain")
-    config = build(step.config, PRETRAINING | {"objective": "ict", "accumulate": 1}, "test")
+    config = build(step.config, PRETRAINING | {"objective": "ict", "gradient_accumulation_steps": 1}, "test")
     outputs = {name: tmp_path / name for name in ("encoder", "curves")}
     with pytest.raises(InputError, match="no passage has two sentences, which ict needs"):
         execute_on_nodes(step, config, {"tokens": tokens, "init": tiny_model}, outputs, SETTINGS, cluster)

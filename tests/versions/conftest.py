@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from repositories import call, dvc, free_port, repro, wait_for
+from repositories import call, dvc, free_port, make_repository, repro, wait_for, write_stages
 
 from stillhouse.surfaces.workspace import make_workspace
+from stillhouse.versions import data
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
@@ -42,6 +43,39 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert repro(place / "laptop", "validate") == (["ingest", "validate"], [])
     call(place / "laptop", "dvc", "push", "--run-cache", "--quiet")
     return place / "laptop"
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository whose dvc.yaml makes both artifacts; nothing is released yet."""
+    place = tmp_path_factory.mktemp("template")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_TEMPLATE_DIR", "")
+        for role in ("AUTHOR", "COMMITTER"):
+            patch.setenv(f"GIT_{role}_NAME", "tests")
+            patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+        folder = make_repository(place / "work", "../../shelf")
+        write_stages(folder)
+        call(folder, "git", "add", "--all")
+        call(folder, "git", "commit", "--quiet", "--message", "Stages")
+        call(folder, "git", "push", "--quiet", "origin", "main")
+    return place
+
+
+@pytest.fixture
+def place(template: Path, tmp_path: Path) -> Path:
+    """A copy of the template: `work`, its `origin` in `work.git`, data in `shelf`."""
+    shutil.copytree(template, tmp_path / "place", symlinks=True)
+    folder = tmp_path / "place" / "work"
+    call(folder, "git", "remote", "set-url", "origin", str(tmp_path / "place" / "work.git"))
+    return tmp_path / "place"
+
+
+@pytest.fixture
+def git_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves DVC's part out, for what is about git's."""
+    monkeypatch.setattr(data, "push", lambda folder: None)
+    monkeypatch.setattr(data, "record", lambda folder: None)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Components as pods run them: in an empty folder each, with a run cache; their artifacts lie in folders."""
+"""Steps as pods run them: each as a task of its own in an empty folder, with a run cache; artifacts lie in folders."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from stillhouse.config import build, field_types
+from stillhouse.config import build
 from stillhouse.graph import ARTIFACTS, find_uses
-from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, stage_text
-from stillhouse.surfaces.component import run_component
+from stillhouse.surfaces.cached_step import RUN_CACHE
+from stillhouse.surfaces.component_views import views_of
 from stillhouse.surfaces.recipes import load_recipe
+from stillhouse.surfaces.task import METRICS, PAGE, RUN, STEPS, as_json, describe_use, port_name, run_task
 
 USES = find_uses()
 
@@ -30,7 +31,7 @@ class Artifact:
 
 @dataclasses.dataclass
 class Pod:
-    """Runs the components of uses in an empty folder each, with a run cache; `inputs` are folders of the laptop."""
+    """Runs uses in an empty folder each, with a run cache; their inputs are folders of the laptop."""
 
     laptop: Path
     folder: Path
@@ -39,23 +40,25 @@ class Pod:
     count: int = 0
 
     def run(self, name: str, **changed: Any) -> dict[str, Artifact]:
-        """The artifacts of the component of a use; `changed` are settings, or folders instead of the laptop's."""
-        use, recipe = USES[name], load_recipe(self.laptop / "params.yaml")
-        config = build(use.step.config, recipe.get(name, {}), name)
-        values: dict[str, Any] = {port.name: None for port in use.step.inputs}
-        values |= {port: Artifact(str(path)) for port, path in use.input_paths(self.laptop / ARTIFACTS).items()}
+        """The artifacts of a use's task; `changed` are settings, or folders instead of the laptop's."""
+        use, section = USES[name], load_recipe(self.laptop / "params.yaml").get(name, {})
+        folders = {key: value for key, value in changed.items() if isinstance(value, Path)}
+        settings = {key: value for key, value in changed.items() if key not in folders}
+        config = dataclasses.replace(build(use.step.config, section, name), **settings)
+        inputs = use.input_paths(self.laptop / ARTIFACTS) | folders
         self.count += 1
+        values: dict[str, Any] = {RUN: f"run-{self.count}", STEPS: as_json({name: describe_use(use, section, config)})}
+        values |= {port_name(source): Artifact(str(inputs[key])) for key, source in use.inputs.items()}
         place = self.folder / f"pod-{self.count}"
         place.mkdir(parents=True)
-        outputs = [port.name for port in use.step.outputs]
-        values |= {output: Artifact(str(place / output)) for output in (*outputs, "metrics", "html")}
-        values |= {field: getattr(config, field) for field in field_types(use.step.config)}
-        values |= {key: Artifact(str(value)) if isinstance(value, Path) else value for key, value in changed.items()}
+        outputs = [*(port.name for port in use.step.outputs), *(view.name for view in views_of(use.step_name))]
+        made = {output: Artifact(str(place / output)) for output in outputs}
+        values |= {port_name(f"{name}/{output}"): artifact for output, artifact in made.items()}
+        of_task = {output: Artifact(str(place / output)) for output in (METRICS, PAGE)}
         self.monkeypatch.setenv(RUN_CACHE, str(self.cache))
-        self.monkeypatch.setenv(STAGE, stage_text(use, recipe.get(name, {})))
         self.monkeypatch.chdir(place)
-        run_component(use.step_name, values)
-        return {name: value for name, value in values.items() if isinstance(value, Artifact)}
+        run_task(name, values | of_task)
+        return made | of_task
 
 
 def content(folder: Path | str) -> dict[str, bytes]:

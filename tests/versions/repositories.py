@@ -23,7 +23,7 @@ PATHS = {"corpus": "artifacts/corpus", "retriever": "artifacts/retriever"}
 ACCEPTED = {"accepted": True, "reason": "the challenger is better: 0.9 against 0.5"}
 
 
-def surroundings(**environment: str) -> dict[str, str]:
+def run_context(**environment: str) -> dict[str, str]:
     """The environment of a program of this environment, with `environment` beside it."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"} | environment
@@ -31,7 +31,7 @@ def surroundings(**environment: str) -> dict[str, str]:
 
 def call(folder: Path, *words: str, **environment: str) -> str:
     """Runs a program of this environment in a folder; its failure shows what it printed."""
-    done = subprocess.run(words, cwd=folder, env=surroundings(**environment), capture_output=True, text=True)
+    done = subprocess.run(words, cwd=folder, env=run_context(**environment), capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(words)}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
@@ -91,7 +91,7 @@ def commit_data(folder: Path, name: str, files: Files, message: str) -> str:
 
 
 def make_artifacts(folder: Path, passages: int, weights: str) -> None:
-    """A corpus of so many passages and a "retriever", as if steps had written them."""
+    """A corpus of this many passages and a "retriever", as if steps had written them."""
     table = {
         "passage_id": [f"p{n}" for n in range(passages)],
         "title": [""] * passages,

@@ -16,13 +16,14 @@ from pipelines.placement_table import find_table
 from pipelines.train import build_pipeline
 from stillhouse import cli
 from stillhouse.errors import InputError
+from stillhouse.graph import find_uses
 from stillhouse.monitoring.settings import GATEWAY
 from stillhouse.refresh.parameters import Parameters
 from stillhouse.refresh.run import Request
 from stillhouse.refresh.workspace import open_clone
 from stillhouse.steps.ingest import Config
 from stillhouse.steps.registry import find_step
-from stillhouse.surfaces.cached_step import RUN_CACHE, STAGE, through_run_cache
+from stillhouse.surfaces.cached_step import RUN_CACHE, through_run_cache
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
 from stillhouse.versions.address import redact, refuse_secret
 from stillhouse.versions.dvc_source import look_up, reason
@@ -81,8 +82,10 @@ def test_a_password_or_token_is_refused_and_not_repeated(address: str) -> None:
     with pytest.raises(InputError, match=r"repo holds a password or token .*GIT_ASKPASS.*git_secret") as error:
         refuse_secret(f" {address}", "repo")
     assert "hu" not in str(error.value)
-    told = redact(f"failed to read '{address}': 403")
-    assert "hu" not in told and "***" in told and told.startswith("failed to read '") and told.endswith("': 403")
+    logged = redact(f"failed to read '{address}': 403")
+    assert (
+        "hu" not in logged and "***" in logged and logged.startswith("failed to read '") and logged.endswith("': 403")
+    )
 
 
 @pytest.mark.parametrize("text", SAID)
@@ -169,10 +172,9 @@ def test_no_placement_is_compiled_with_it(variable: str) -> None:
 
 def test_no_pod_asks_a_run_cache_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RUN_CACHE, "azure://box/cache?sv=2022&sig=hush")
-    monkeypatch.setenv(STAGE, "{}")
-    step = find_step("lexical")
+    step = find_step("bm25")
     with pytest.raises(InputError, match=f"{RUN_CACHE} holds a password or token in the query") as error:
-        through_run_cache(step, step.config(), {}, {}, lambda: pytest.fail("the step began"))
+        through_run_cache(step, step.config(), {}, {}, lambda: pytest.fail("the step began"), (find_uses()["bm25"], {}))
     assert "hush" not in str(error.value)
 
 

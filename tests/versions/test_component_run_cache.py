@@ -17,10 +17,10 @@ import pytest
 import yaml
 from kfp import dsl
 from pods import USES, Pod, content
-from repositories import dvc, repro, surroundings
+from repositories import dvc, repro, run_context
 
 from pipelines.local import run_pipeline
-from pipelines.tasks import Pods, make_task
+from pipelines.tasks import Pods, add_task
 from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.config import build
 from stillhouse.graph import ARTIFACTS
@@ -28,7 +28,8 @@ from stillhouse.steps import registry
 from stillhouse.steps.execute import read_report
 from stillhouse.surfaces.cached_step import RUN_CACHE
 from stillhouse.surfaces.recipes import load_recipe
-from stillhouse.versions import run_cache
+from stillhouse.tasks import tasks_of
+from stillhouse.versions import environment, run_cache
 
 Runs = list[str]
 
@@ -47,7 +48,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 
     for name, step in list(registry.steps().items()):
         monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=counted(name, step.run)))
-    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)  # what is told of the run cache is looked at
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)  # the lines about the run cache are looked at
     return ran
 
 
@@ -73,56 +74,47 @@ def test_a_component_takes_what_a_laptop_did(
     @dsl.pipeline(name="one")
     def pipeline():
         corpus = dsl.importer(artifact_uri=str(laptop / ARTIFACTS / "ingest" / "corpus"), artifact_class=dsl.Dataset)
-        settings = dataclasses.asdict(build(use.step.config, recipe["validate"], "validate"))
-        make_task(use, settings, {"ingest": Imported(corpus)}, Pods(recipe=recipe))
+        config = build(use.step.config, recipe["validate"], "validate")
+        [task] = tasks_of([use])
+        add_task(task, {"validate": config}, {}, {"ingest/corpus": corpus.output}, Pods(recipe=recipe))
 
     run_pipeline(pipeline, {}, tmp_path / "refused")
-    told = "".join(capfd.readouterr())
-    assert "nobody did it before" in told and "ImportError: broken" in told, "it cannot be done here"
-    assert not list(tmp_path.glob("refused/outputs/*/validate/html"))
+    logged = "".join(capfd.readouterr())
+    assert "nobody did it before" in logged and "ImportError: broken" in logged, "it cannot be done here"
+    assert not list(tmp_path.glob("refused/outputs/*/prepare/validate__html"))
     monkeypatch.setenv(RUN_CACHE, str(laptop.parent / "shelf"))
     run_pipeline(pipeline, {}, tmp_path / "taken")
-    [outputs] = tmp_path.glob("taken/outputs/*/validate")
+    [outputs] = tmp_path.glob("taken/outputs/*/prepare")
     made = laptop / ARTIFACTS / "validate" / "validation"
-    assert content(outputs / "validation") == content(made)
-    assert (outputs / "html").read_bytes() == (made / "report.html").read_bytes()
+    assert content(outputs / "validate__validation") == content(made)
+    assert (outputs / "validate__html").read_bytes() == (made / "report.html").read_bytes()
     report = read_report(laptop / ARTIFACTS / "validate" / "report.json", {})
-    assert json.loads((outputs / "metrics").read_text()) == report.metrics and report.metrics
-
-
-@dataclasses.dataclass
-class Imported:
-    """A task that imports a folder, with the output that others ask it for."""
-
-    task: Any
-
-    @property
-    def outputs(self) -> dict[str, Any]:
-        return {"corpus": self.task.output}
+    figures = json.loads((outputs / "metrics").read_text())
+    assert figures == {f"validate/{name}": value for name, value in report.metrics.items()} and figures
 
 
 def test_a_laptop_takes_what_a_component_did(pod: Pod, runs: Runs, tmp_path: Path) -> None:
-    made = pod.run("lexical")
-    assert runs == ["lexical"]
+    made = pod.run("bm25")
+    assert runs == ["bm25"]
     folder = tmp_path / "checkout"
     (folder / ".dvc").mkdir(parents=True)
     for name in ("dvc.yaml", "params.yaml", ".dvc/config", ".dvcignore"):
         shutil.copyfile(pod.laptop / name, folder / name)
     dvc(folder, "remote", "modify", "shelf", "url", str(pod.cache))
-    assert repro(folder, "lexical") == ([], ["ingest", "validate", "lexical"])
+    assert repro(folder, "bm25") == ([], ["ingest", "validate", "bm25"])
     for output in ("run", "negatives"):
-        assert content(folder / ARTIFACTS / "lexical" / output) == content(made[output].path)
+        assert content(folder / ARTIFACTS / "bm25" / output) == content(made[output].path)
 
 
 def test_a_component_takes_what_a_component_did(
     pod: Pod, runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = pod.run("validate"), pod.run("lexical")
-    assert runs == ["lexical"], "the laptop did the other"
+    made = pod.run("validate"), pod.run("bm25")
+    assert runs == ["bm25"], "the laptop did the other"
     capsys.readouterr()
-    again = pod.run("validate"), pod.run("lexical")
-    assert runs == ["lexical"]
-    assert f"[lexical] taken from the run cache {pod.cache}; BM25 over" in capsys.readouterr().err
+    again = pod.run("validate"), pod.run("bm25")
+    assert runs == ["bm25"]
+    assert f"[bm25] taken from the run cache {pod.cache}; BM25 over" in capsys.readouterr().err
     for one, other in zip(made, again):
         for name in one.keys() - {"corpus"}:
             assert one[name].metadata == other[name].metadata, name
@@ -130,8 +122,8 @@ def test_a_component_takes_what_a_component_did(
     assert all(path.stat().st_mode & 0o200 for path in Path(again[1]["run"].path).iterdir()), "they are no links"
     monkeypatch.delenv("STILLHOUSE_RUN_CACHE")
     pod.cache = ""
-    pod.run("lexical")
-    assert runs == ["lexical"] * 2, "without a run cache it is as ever"
+    pod.run("bm25")
+    assert runs == ["bm25"] * 2, "without a run cache it is as ever"
 
 
 def another_corpus(pod: Pod) -> dict[str, Path]:
@@ -159,6 +151,7 @@ def another_library(pod: Pod) -> dict[str, Path]:
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 99.0.0\n")
     pod.monkeypatch.syspath_prepend(record.parent)
+    pod.monkeypatch.setattr(environment, "libraries", environment.libraries.__wrapped__)  # as a new pod does
     return {}
 
 
@@ -171,12 +164,12 @@ CHANGES: dict[str, Callable[[Pod], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_changed_is_never_taken_for_unchanged(what: str, pod: Pod, runs: Runs) -> None:
-    pod.run("lexical")
+    pod.run("bm25")
     changed = CHANGES[what](pod)
-    pod.run("lexical", **changed)
-    assert runs == ["lexical"] * 2
-    pod.run("lexical", **changed)
-    assert runs == ["lexical"] * 2, "the change itself is known from now on"
+    pod.run("bm25", **changed)
+    assert runs == ["bm25"] * 2
+    pod.run("bm25", **changed)
+    assert runs == ["bm25"] * 2, "the change itself is known from now on"
 
 
 def test_a_failed_validation_is_not_saved(pod: Pod, runs: Runs) -> None:
@@ -191,8 +184,8 @@ def test_an_s3_bucket_is_as_good_as_a_folder(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3["endpointurl"])
     pod.cache = s3["url"]
-    made = pod.run("lexical"), pod.run("lexical")
-    assert runs == ["lexical"]
+    made = pod.run("bm25"), pod.run("bm25")
+    assert runs == ["bm25"]
     assert content(made[0]["run"].path) == content(made[1]["run"].path)
 
 
@@ -212,21 +205,21 @@ def test_a_remote_that_never_answers_costs_a_line(
     for endpoint in silent():
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         pod.cache = "s3://bucket/cache"
-        made = pod.run("lexical")
-    assert runs == ["lexical"] and read_manifest(Path(made["run"].path))
-    told = capsys.readouterr().err
-    assert "[lexical] the run cache s3://bucket/cache cannot be read (no answer in " in told
-    assert "[lexical] was not saved to the run cache s3://bucket/cache (no answer in " in told
+        made = pod.run("bm25")
+    assert runs == ["bm25"] and read_manifest(Path(made["run"].path))
+    logged = capsys.readouterr().err
+    assert "[bm25] the run cache s3://bucket/cache cannot be read (no answer in " in logged
+    assert "[bm25] was not saved to the run cache s3://bucket/cache (no answer in " in logged
 
 
 def test_a_remote_that_is_gone_costs_a_line(pod: Pod, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     (pod.folder / "file").write_text("no folder")
     for cache in (pod.folder / "file" / "shelf", "nowhere://shelf"):
         pod.cache = cache
-        made = pod.run("lexical")
+        made = pod.run("bm25")
         assert read_manifest(Path(made["run"].path))
         assert f"was not saved to the run cache {cache} (" in capsys.readouterr().err
-    assert runs == ["lexical"] * 2
+    assert runs == ["bm25"] * 2
 
 
 def cut(*paths: Path) -> None:
@@ -254,25 +247,25 @@ DAMAGES: dict[str, Callable[[Path, Path], None]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_damaged_is_found_out_done_again_and_mended(damage: str, pod: Pod, runs: Runs) -> None:
-    made = Path(pod.run("lexical")["negatives"].path)
+    made = Path(pod.run("bm25")["negatives"].path)
     DAMAGES[damage](Path(pod.cache), made)
-    assert content(pod.run("lexical")["negatives"].path) == content(made)
-    assert runs == ["lexical"] * 2
-    assert content(pod.run("lexical")["negatives"].path) == content(made)
-    assert runs == ["lexical"] * 2, "the next one finds it whole"
+    assert content(pod.run("bm25")["negatives"].path) == content(made)
+    assert runs == ["bm25"] * 2
+    assert content(pod.run("bm25")["negatives"].path) == content(made)
+    assert runs == ["bm25"] * 2, "the next one finds it whole"
 
 
 def test_what_somebody_saved_under_a_false_name_is_no_use(pod: Pod, runs: Runs, tmp_path: Path) -> None:
     """Manifests say what folders were made from, whatever the run cache says."""
-    pod.run("lexical", negatives_depth=5)
+    pod.run("bm25", negatives_depth=5)
     [entry] = [path for path in Path(pod.cache).glob("runs/*/*/*") if "negatives_depth: 5" in path.read_text()]
-    pod.run("lexical")
+    pod.run("bm25")
     [other] = [path for path in Path(pod.cache).glob("runs/*/*/*") if "negatives_depth: 8" in path.read_text()]
     false = yaml.safe_load(other.read_text()) | {"outs": yaml.safe_load(entry.read_text())["outs"]}
     other.chmod(0o644)
     other.write_text(yaml.safe_dump(false))
-    made = pod.run("lexical")
-    assert runs == ["lexical"] * 3
+    made = pod.run("bm25")
+    assert runs == ["bm25"] * 3
     assert read_manifest(Path(made["negatives"].path)).config["negatives_depth"] == 8
 
 
@@ -291,29 +284,28 @@ def test_the_run_cache_of_the_work_area_stays_below_its_limit(
 ) -> None:
     """What went is done again; what does not fit is not saved, and the step ends well."""
     other = {"k1": 0.5, "negatives_depth": 5}  # shares no file, so that it is lost with the first that goes
-    pod.run("lexical", **other)
+    pod.run("bm25", **other)
     size = sum(map(len, content(volume / "run-cache").values()))
     monkeypatch.setenv("STILLHOUSE_RUN_CACHE_GIB", str(1.5 * size / 1024**3))
-    pod.run("lexical")
+    pod.run("bm25")
     assert sum(map(len, content(volume / "run-cache").values())) < 1.5 * size
-    pod.run("lexical")
-    assert runs == ["lexical"] * 2, "the later one is there"
-    pod.run("lexical", **other)
-    assert runs == ["lexical"] * 3, "the one before went"
+    pod.run("bm25")
+    assert runs == ["bm25"] * 2, "the later one is there"
+    pod.run("bm25", **other)
+    assert runs == ["bm25"] * 3, "the one before went"
     monkeypatch.setenv("STILLHOUSE_RUN_CACHE_GIB", "0")
-    made = pod.run("lexical", negatives_depth=6)
+    made = pod.run("bm25", negatives_depth=6)
     assert read_manifest(Path(made["run"].path))
     assert "was not saved to the run cache" in capsys.readouterr().err
 
 
 WRONG_POD: dict[str, tuple[dict[str, str], str]] = {
-    "a limit that is none": ({"STILLHOUSE_RUN_CACHE_GIB": "much"}, "was not saved to the run cache"),
-    "a task of another version": ({"STILLHOUSE_STAGE": "{use: lexikal, section: {}}"}, "cannot be used"),
+    "a limit that is no number": ({"STILLHOUSE_RUN_CACHE_GIB": "much"}, "was not saved to the run cache"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG_POD)
-def test_a_pod_that_is_told_wrongly_works_without(
+def test_a_pod_that_is_reported_wrongly_works_without(
     what: str,
     pod: Pod,
     runs: Runs,
@@ -323,14 +315,14 @@ def test_a_pod_that_is_told_wrongly_works_without(
 ) -> None:
     variables, said = WRONG_POD[what]
     monkeypatch.setattr(pod, "monkeypatch", _Fixed(monkeypatch, variables))
-    made = pod.run("lexical")
-    assert read_manifest(Path(made["run"].path)) and runs == ["lexical"]
+    made = pod.run("bm25")
+    assert read_manifest(Path(made["run"].path)) and runs == ["bm25"]
     assert said in capsys.readouterr().err
 
 
 @dataclasses.dataclass
 class _Fixed:
-    """Sets variables, but for some that stay as they are here."""
+    """Sets variables, but for some that stay unchanged here."""
 
     patch: pytest.MonkeyPatch
     variables: dict[str, str]
@@ -347,17 +339,17 @@ def test_an_image_without_dvc_works_without(
     pod: Pod, runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "dvc", None)
-    pod.run("lexical")
-    assert runs == ["lexical"]
-    assert f"[lexical] the run cache {pod.cache} cannot be used (import of dvc halted" in capsys.readouterr().err
+    pod.run("bm25")
+    assert runs == ["bm25"]
+    assert f"[bm25] the run cache {pod.cache} cannot be used (import of dvc halted" in capsys.readouterr().err
 
 
 def test_pods_share_a_folder_at_the_same_time(pod: Pod, volume: Path, tmp_path: Path) -> None:
     """Two save and restore two stages in turn, and there is room for one of them: all end well, with their content."""
-    made = {depth: pod.run("lexical", negatives_depth=depth)["negatives"].path for depth in (5, 6)}
+    made = {depth: pod.run("bm25", negatives_depth=depth)["negatives"].path for depth in (5, 6)}
     expected = {depth: read_manifest(Path(folder)).digest for depth, folder in made.items()}
     shutil.rmtree(volume / "run-cache")
-    pod.run("lexical", negatives_depth=5)
+    pod.run("bm25", negatives_depth=5)
     room = sum(map(len, content(volume / "run-cache").values())) + 1000
     program = """
 import sys
@@ -369,10 +361,10 @@ laptop, folder, cache, *depths = sys.argv[1:]
 with pytest.MonkeyPatch.context() as patch:
     pod = Pod(Path(laptop), Path(folder), cache, patch)
     for depth in depths:
-        made = pod.run("lexical", negatives_depth=int(depth))
+        made = pod.run("bm25", negatives_depth=int(depth))
         print(read_manifest(Path(made["negatives"].path)).digest)
 """
-    environment = surroundings(PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    environment = run_context(PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), *sys.path]))
     started = {
         depths: subprocess.Popen(
             [sys.executable, "-c", program, pod.laptop, tmp_path / f"of{depths}", volume / "run-cache", *depths],

@@ -1,4 +1,5 @@
-"""A push of data is cut off anywhere and repeated, or finds that a file is lost: the remote has all, or it is told."""
+"""A push of data is cut off anywhere and repeated, or finds that a file is lost: the remote has all, or it is
+reported."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repositories import make_artifacts, make_repository, surroundings, write_stages
+from repositories import make_artifacts, make_repository, run_context, write_stages
 
 from stillhouse.errors import InputError
 from stillhouse.versions import data
@@ -62,7 +63,7 @@ def test_a_push_that_was_killed_anywhere_is_repeated_whole(workspace: Path) -> N
     needed, killed = files_below(workspace / ".dvc" / "cache" / "files"), 0
     for moment in range(1, 20):
         shutil.rmtree(shelf, ignore_errors=True)
-        done = subprocess.run([sys.executable, "-c", CUT_OFF, str(moment)], cwd=workspace, env=surroundings())
+        done = subprocess.run([sys.executable, "-c", CUT_OFF, str(moment)], cwd=workspace, env=run_context())
         if done.returncode == 0:
             break
         assert done.returncode == 9
@@ -124,7 +125,7 @@ def test_a_note_of_dvc_that_a_kill_cut_short_stops_nothing(work: Callable[[Path]
     work(workspace)
 
 
-def test_a_remote_that_keeps_nothing_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_that_keeps_nothing_is_reported(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dvc_data.hashfile.db import HashFileDB
 
     add = HashFileDB.add

@@ -32,7 +32,7 @@ LONG_ENOUGH = 600.0
 
 
 def work(laptop: Path, folder: Path, cache: Path, phase: str, mark: Path) -> None:
-    """Runs the component `lexical`; `mark` is there from when it begins to `save` or `restore`."""
+    """Runs the component `bm25`; `mark` is there from when it begins to `save` or `restore`."""
     run_cache.SECONDS = LONG_ENOUGH
     whole = getattr(RunCache, phase)
 
@@ -42,7 +42,7 @@ def work(laptop: Path, folder: Path, cache: Path, phase: str, mark: Path) -> Non
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunCache, phase, marked)
-        Pod(laptop, folder, cache, patch).run("lexical")
+        Pod(laptop, folder, cache, patch).run("bm25")
 
 
 def begin(laptop: Path, folder: Path, cache: Path, phase: str) -> BaseProcess:
@@ -104,9 +104,9 @@ def test_a_killed_task_leaves_nothing_half_in_the_run_cache(
         for again in ("second", "third"):
             capsys.readouterr()
             (place / again).mkdir()
-            Pod(laptop, place / again, cache, monkeypatch).run("lexical")
+            Pod(laptop, place / again, cache, monkeypatch).run("bm25")
             assert made(place / again) == expected
-        assert "[lexical] taken from the run cache" in capsys.readouterr().err, "by now it is there, whole"
+        assert "[bm25] taken from the run cache" in capsys.readouterr().err, "by now it is there, whole"
         return process.exitcode == -signal.SIGKILL
 
     land_kills(f"run cache {phase}", seconds, kill)
@@ -132,7 +132,7 @@ def test_a_damaged_file_is_found_by_its_digest_named_and_not_used(
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     shutil.copytree(laptop.parent / "shelf", tmp_path / "shelf")
     before = set(content(tmp_path / "shelf"))
-    Pod(laptop, tmp_path / "first", tmp_path / "shelf", monkeypatch).run("lexical")
+    Pod(laptop, tmp_path / "first", tmp_path / "shelf", monkeypatch).run("bm25")
     expected = made(tmp_path / "first")
     stored = sorted(set(content(tmp_path / "shelf")) - before)
     print(f"seed {SEED}")
@@ -144,20 +144,20 @@ def test_a_damaged_file_is_found_by_its_digest_named_and_not_used(
         cache = Path(shutil.copytree(tmp_path / "shelf", place / "shelf"))
         damage(cache / name, chance)
         capsys.readouterr()
-        Pod(laptop, place, cache, monkeypatch).run("lexical")
+        Pod(laptop, place, cache, monkeypatch).run("bm25")
         assert made(place) == expected, (name, damage)
-        told = capsys.readouterr().err
+        logged = capsys.readouterr().err
         digest = "".join(name.split("/")[-2:]) if name.startswith("files/") else name.split("/")[-1]
         if is_report(tmp_path / "shelf" / name):  # this one's tells other times
-            assert "is damaged there; it is done here" in told
+            assert "is damaged there; it is done here" in logged
         elif name.startswith("files/"):
-            assert f"of it {digest} was damaged there and is replaced" in told, (name, damage, told)
+            assert f"of it {digest} was damaged there and is replaced" in logged, (name, damage, logged)
             assert (cache / name).read_bytes() == (tmp_path / "shelf" / name).read_bytes()
         else:
-            assert f"is damaged there ({digest}); it is done here" in told or is_of_no_matter(cache / name), told
+            assert f"is damaged there ({digest}); it is done here" in logged or is_of_no_matter(cache / name), logged
         capsys.readouterr()
-        again = Pod(laptop, place / "again", cache, monkeypatch).run("lexical")
-        assert "[lexical] taken from the run cache" in capsys.readouterr().err, (name, damage)
+        again = Pod(laptop, place / "again", cache, monkeypatch).run("bm25")
+        assert "[bm25] taken from the run cache" in capsys.readouterr().err, (name, damage)
         assert {output: content(again[output].path) for output in OUTPUTS} == expected
 
 

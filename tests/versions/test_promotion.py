@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from repositories import ACCEPTED, PATHS, call, candidate, dvc, make_repository, release, write_stages
+from repositories import ACCEPTED, PATHS, call, candidate, dvc, release
 
 from stillhouse import cli
 from stillhouse.errors import InputError
@@ -26,42 +26,9 @@ from stillhouse.versions.releases import Overtaken, read_history, roll_back
 REFUSED = {"accepted": False, "reason": "the challenger is worse: 0.2 against 0.5"}
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository whose dvc.yaml makes both artifacts; nothing is released yet."""
-    place = tmp_path_factory.mktemp("template")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GIT_TEMPLATE_DIR", "")
-        for role in ("AUTHOR", "COMMITTER"):
-            patch.setenv(f"GIT_{role}_NAME", "tests")
-            patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
-        folder = make_repository(place / "work", "../../shelf")
-        write_stages(folder)
-        call(folder, "git", "add", "--all")
-        call(folder, "git", "commit", "--quiet", "--message", "Stages")
-        call(folder, "git", "push", "--quiet", "origin", "main")
-    return place
-
-
-@pytest.fixture
-def place(template: Path, tmp_path: Path) -> Path:
-    """A copy of the template: `work`, its `origin` in `work.git`, data in `shelf`."""
-    shutil.copytree(template, tmp_path / "place", symlinks=True)
-    folder = tmp_path / "place" / "work"
-    call(folder, "git", "remote", "set-url", "origin", str(tmp_path / "place" / "work.git"))
-    return tmp_path / "place"
-
-
 def clone(place: Path, name: str) -> Path:
     call(place, "git", "clone", "--quiet", str(place / "work.git"), str(place / name))
     return place / name
-
-
-@pytest.fixture
-def git_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves DVC's part out, for what is about git's."""
-    monkeypatch.setattr(data, "push", lambda folder: None)
-    monkeypatch.setattr(data, "record", lambda folder: None)
 
 
 def refs(place: Path) -> set[str]:
@@ -193,7 +160,7 @@ def test_an_unknown_release_is_refused_with_those_there_are(place: Path) -> None
 
 @pytest.mark.usefixtures("git_alone")
 def test_of_two_that_race_one_is_released(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have compared with v1 when the first pushes; the second is told, and compares anew when it is repeated."""
+    """Both have compared with v1 when the first pushes; the second is logged, and compares anew when it is repeated."""
     release(place / "work")
     slow = candidate(clone(place, "slow"), 5, "slow")
     judged: list[str] = []

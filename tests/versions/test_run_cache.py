@@ -83,7 +83,7 @@ def test_every_file_that_shows_in_outputs_is_counted() -> None:
     assert {path.suffix for path in files if "__pycache__" not in path.parts} == set(environment.CODE)
 
 
-def test_every_library_that_computes_is_installed_and_told() -> None:
+def test_every_library_that_computes_is_installed_and_reported() -> None:
     found = describe_environment()["libraries"]
     assert "jinja2" in found, "it writes the reports"
     assert list(found) == list(LIBRARIES) and all(found.values()), found

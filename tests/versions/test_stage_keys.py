@@ -27,11 +27,11 @@ def test_stages_have_the_keys_that_they_have_in_a_workspace(tmp_path: Path) -> N
     from dvc.stage.cache import _get_stage_hash
 
     folder = tmp_path / "workspace"
-    make_workspace(folder, None, "002-msmarco")
+    make_workspace(folder, None, "bow-msmarco")
     text = (folder / "params.yaml").read_text()
-    (folder / "params.yaml").write_text(text.replace("retriever_1:", "retriever_1:\n  warmup: 1e-1", 1))
+    (folder / "params.yaml").write_text(text.replace("retriever_1:", "retriever_1:\n  warmup_ratio: 1e-1", 1))
     recipe = load_recipe(folder / "params.yaml")
-    assert recipe["retriever_1"]["warmup"] == "1e-1", "text for this reader of YAML, a number for DVC's"
+    assert recipe["retriever_1"]["warmup_ratio"] == "1e-1", "text for this reader of YAML, a number for DVC's"
     for use in USES.values():
         for path in use.output_paths(folder / ARTIFACTS).values():
             path.mkdir(parents=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -27,7 +27,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Article:
-    """An article file of a tree: its name in messages, its path below the tree, its id, and all ids by path.
+    """An article file of a tree: its name in messages, its path below the tree, and its id.
 
     Links lead to files that end in one of `suffixes`.
     """
@@ -36,12 +36,12 @@ class Article:
     name: str
     relative: str
     id: str
-    ids: Mapping[str, str]
     suffixes: tuple[str, ...]
 
     def rows(self, blocks: Iterable[Block], named: str, title: str = "") -> Iterator[Row]:
-        """The passages and links. The title is `title`, else the first heading of level 1, else `named`.
+        """The passages and links, to paths below the tree.
 
+        The title is `title`, else the first heading of level 1, else `named`.
         The heading that the title stands in is no section.
         """
         blocks = list(blocks)
@@ -63,8 +63,7 @@ class Article:
             for target in block.targets:
                 link = link_target(target, self.relative, self.suffixes)
                 if link is not None:
-                    # A target outside the tree keeps its path, so that cleaning can say what it pointed to.
-                    yield Link(self.id, self.ids.get(link, link), where)
+                    yield Link(self.id, link, where)
         if position == 0:
             yield self.rejected("article without a paragraph", title)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,23 @@ from stillhouse.corpus.sources.lines import (
     shown_id,
     text_field,
 )
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import (
+    CONTENT_LENGTH,
+    Begins,
+    Each,
+    Link,
+    Part,
+    Passage,
+    Rejected,
+    Row,
+    Source,
+)
+from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.errors import InputError
 
 ARTICLE_JSONL = "article-jsonl"
 ARTICLE_ID = ("_id", "id")
+DUPLICATE = "duplicate article id"
 
 
 def open_article_jsonl(location: Path) -> Source:
@@ -36,24 +49,32 @@ def open_article_jsonl(location: Path) -> Source:
         yield from _read_articles(path)
         yield from read_labels(labels)
 
-    return Source(ARTICLE_JSONL, {path.name: path} | labels, rows)
+    def parts(size: int, each: Each) -> list[Part]:
+        spans = divide(path, size, each)
+        return [*(Part(partial(_read_articles, path, span)) for span in spans), Part(partial(read_labels, labels))]
+
+    return Source(ARTICLE_JSONL, {path.name: path} | labels, rows, parts=parts)
 
 
-def _read_articles(path: Path) -> Iterator[Row]:
+def _read_articles(path: Path, span: Span = WHOLE) -> Iterator[Row]:
     seen: set[str] = set()
-    for fields in read_objects(path, path.name):
+    for fields in read_objects(path, path.name, span):
         if isinstance(fields, Rejected):
             yield fields
             continue
+        sound, begun = True, ""
         try:
             id = identifier(fields, ARTICLE_ID)
             if id in seen:
-                raise IllTyped("duplicate article id")
+                raise IllTyped(DUPLICATE)
+            begun = id
             rows = list(_article_rows(id, fields))
+            seen.add(id)
         except IllTyped as reason:
-            yield Rejected("passage", shown_id(fields, ARTICLE_ID), str(reason), fields.where, fields.content)
-            continue
-        seen.add(id)
+            sound = False
+            rows = [Rejected("passage", shown_id(fields, ARTICLE_ID), str(reason), fields.where, fields.content)]
+        if begun and span != WHOLE:
+            yield Begins(begun, len(rows), sound, DUPLICATE, fields.where, fields.content)
         yield from rows
 
 

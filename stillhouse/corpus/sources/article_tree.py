@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from stillhouse.corpus.sources.article import Article
@@ -11,7 +12,7 @@ from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.plain_article import plain_blocks
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Rejected, Row, Source
 from stillhouse.corpus.sources.text_encoding import NotText, read_lines_of_text
 from stillhouse.corpus.sources.tree_files import leads_out, tree_files
 from stillhouse.errors import InputError
@@ -19,6 +20,8 @@ from stillhouse.errors import InputError
 ARTICLE_TREE = "article-tree"
 PLAIN = (".txt",)
 SUFFIXES = (".md", ".markdown", *PLAIN)
+MOST_TOGETHER = 10_000
+"""Files that one process reads in a row, where several read a tree."""
 
 ReadArticle = Callable[[Article, bytes], Iterator[Row]]
 """The rows of an article by what is in its file. Raises `NotText`."""
@@ -47,30 +50,60 @@ def open_tree(folder: Path, format: str, suffixes: tuple[str, ...], read: ReadAr
     ids = {relative: spaceless(Path(relative).with_suffix("").as_posix()) for relative in found.paths}
     files = {path.relative_to(folder).as_posix(): path for path in found.paths.values()}
 
-    def rows() -> Iterator[Row]:
-        yield from found.rejected
+    def articles() -> Iterator[tuple[Article, bool]]:
         seen: set[str] = set()
         for (name, path), (relative, id) in zip(files.items(), ids.items()):
-            article = Article(path, name, relative, id, ids, suffixes)
-            if id in seen:
-                yield article.rejected("duplicate article id")
-                continue
+            yield Article(path, name, relative, id, suffixes), id in seen
             seen.add(id)
-            if path.stat().st_size > LONGEST:
-                yield article.rejected(TOO_LONG)
-                continue
-            try:
-                data = path.read_bytes()
-            except PermissionError as error:
-                yield article.rejected(f"cannot be read: {error.strerror}")
-                continue
-            try:
-                yield from read(article, data)
-            except NotText as reason:
-                yield article.rejected(str(reason), data[:CONTENT_LENGTH].decode("utf-8", errors="replace"))
+
+    def linked(row: Row) -> Row:
+        # A target outside the tree keeps its path, so that cleaning can say what it pointed to.
+        return row._replace(target=ids.get(row.target, row.target)) if isinstance(row, Link) else row
+
+    def rows() -> Iterator[Row]:
+        yield from found.rejected
+        yield from map(linked, _read_articles(articles(), read))
         yield from read_labels(labels)
 
-    return Source(format, files | labels, rows)
+    def parts(size: int, each: Each) -> list[Part]:
+        of_articles = [Part(partial(_read_articles, some, read), linked) for some in _together(articles(), size)]
+        return [Part(partial(list, found.rejected)), *of_articles, Part(partial(read_labels, labels))]
+
+    return Source(format, files | labels, rows, parts=parts)
+
+
+def _read_articles(articles: Iterable[tuple[Article, bool]], read: ReadArticle) -> Iterator[Row]:
+    """The rows of articles, of each of which is given whether one before has its id; links lead to paths."""
+    for article, repeated in articles:
+        if repeated:
+            yield article.rejected("duplicate article id")
+            continue
+        if article.path.stat().st_size > LONGEST:
+            yield article.rejected(TOO_LONG)
+            continue
+        try:
+            data = article.path.read_bytes()
+        except PermissionError as error:
+            yield article.rejected(f"cannot be read: {error.strerror}")
+            continue
+        try:
+            yield from read(article, data)
+        except NotText as reason:
+            yield article.rejected(str(reason), data[:CONTENT_LENGTH].decode("utf-8", errors="replace"))
+
+
+def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[list[tuple[Article, bool]]]:
+    """The articles, some at a time whose files have `size` bytes together, at most `MOST_TOGETHER`."""
+    some: list[tuple[Article, bool]] = []
+    total = 0
+    for article, repeated in articles:
+        some.append((article, repeated))
+        total += article.path.stat().st_size
+        if total >= size or len(some) == MOST_TOGETHER:
+            yield some
+            some, total = [], 0
+    if some:
+        yield some
 
 
 def _read_article(article: Article, data: bytes) -> Iterator[Row]:

@@ -14,22 +14,29 @@ from pathlib import Path
 
 from stillhouse.corpus.sources.lines import LONGEST, read_lines
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
+from stillhouse.corpus.sources.spans import WHOLE, Span
 
 TAB = "\t"
 LONGEST_CELL = 200
-"""Lines of a tab-separated cell beyond which its quote is none."""
+"""Lines of a tab-separated cell beyond which its quote is taken as text."""
 Line = tuple[int, str]
 Cells = tuple[int, list[str]]
 
 
-def read_cells(path: Path, name: str, delimiter: str) -> Iterator[Cells | Rejected]:
-    """The rows of a delimited file, as (number of the last line, cells); no blank rows.
+def read_cells(path: Path, name: str, delimiter: str, span: Span = WHOLE) -> Iterator[Cells | Rejected]:
+    """The rows of a delimited file, as (number of the last line, cells); no blank rows. Tab-separated ones have spans.
 
     A quoted cell may hold line ends. In a comma-separated file a row that breaks the rules of quoting becomes a
     `Rejected`. In a tab-separated one such a row is cut at its tabs and keeps its quotes; so is one whose quoted cell
     would hold a tab and a line end.
     """
-    yield from _read_tab_separated(path, name) if delimiter == TAB else _read_quoted(path, name, delimiter)
+    assert delimiter == TAB or span == WHOLE, "a quoted cell may hold any line"
+    yield from _read_tab_separated(path, name, span) if delimiter == TAB else _read_quoted(path, name, delimiter)
+
+
+def is_row_by_itself(line: bytes) -> bool:
+    """Whether a line of a tab-separated file is a row whatever stands before it: the file may be divided there."""
+    return b"\t" in line and b'"' not in line
 
 
 def _read_quoted(path: Path, name: str, delimiter: str) -> Iterator[Cells | Rejected]:
@@ -74,9 +81,9 @@ def _reader(lines: Iterable[str], delimiter: str, *, strict: bool) -> Iterator[l
     return csv.reader(lines, delimiter=delimiter, strict=strict)
 
 
-def _read_tab_separated(path: Path, name: str) -> Iterator[Cells | Rejected]:
+def _read_tab_separated(path: Path, name: str, span: Span) -> Iterator[Cells | Rejected]:
     unread: list[Line] = []
-    for line in read_lines(path, name, blank=True):
+    for line in read_lines(path, name, blank=True, span=span):
         if isinstance(line, Rejected):
             yield from _as_they_stand(unread)
             yield line

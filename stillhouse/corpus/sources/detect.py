@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from stillhouse.corpus.sources import article_jsonl, article_tree, html_tree, passage_jsonl
@@ -21,7 +21,7 @@ from stillhouse.corpus.sources.msmarco import COLLECTIONS, MSMARCO, find_collect
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
-from stillhouse.corpus.sources.rows import Rejected, Source
+from stillhouse.corpus.sources.rows import Each, Part, Rejected, Row, Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_names import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_names import find_tables
@@ -85,7 +85,20 @@ def _open(source: str, format: str, options: Options) -> Source:
     opened = OPENERS[detect(location) if format == AUTO else format](location, options)
     # Trees reject such files themselves, however deep they lie.
     unread = [] if location.is_file() or opened.format in TREES else list(misnamed(location))
-    return dataclasses.replace(opened, rows=lambda: chain(unread, opened.rows())) if unread else opened
+    if not unread:
+        return opened
+
+    def parts(size: int, each: Each) -> list[Part]:
+        assert opened.parts is not None
+        return [Part(partial(list, unread)), *opened.parts(size, each)]
+
+    rows = partial(_after, unread, opened)
+    return dataclasses.replace(opened, rows=rows, parts=parts if opened.parts else None)
+
+
+def _after(unread: list[Rejected], source: Source) -> Iterator[Row]:
+    yield from unread
+    yield from source.rows()
 
 
 def detect(location: Path) -> str:

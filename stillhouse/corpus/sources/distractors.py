@@ -1,4 +1,4 @@
-"""Passages of another source as distractors: they can be found and answer no query (004 §4.4, Table 6)."""
+"""Passages of another source as distractors: they can be found and answer no query (Chang et al. §4.4, Table 6)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_distractors(source: Source, other: Source, most: int, seed: int, langua
 
     files = source.files | {f"{PLACE}/{name}": path for name, path in other.files.items()}
     identity = "+".join(filter(None, (source.identity, other.identity)))
-    return dataclasses.replace(source, files=files, rows=rows, identity=identity)
+    return dataclasses.replace(source, files=files, rows=rows, identity=identity, parts=None)
 
 
 def _distractors(other: Source, texts: set[bytes], by_sentence: bool, language: str) -> Iterator[Row]:
@@ -52,7 +52,7 @@ def _distractors(other: Source, texts: set[bytes], by_sentence: bool, language: 
         else:
             article = PREFIX + row.article_id if row.article_id else ""
             named = row._replace(id=PREFIX + row.id, article_id=article, where=f"{PLACE}/{row.where}")
-            # A passage without text has no sentence; it goes on as it is and is rejected as empty.
+            # A passage without text has no sentence; it goes on unchanged and is rejected as empty.
             yield from candidates_of(named, language) if by_sentence and row.text.strip() else (named,)
 
 

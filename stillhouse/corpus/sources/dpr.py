@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from stillhouse.corpus.answers import REGEX, TEXT
-from stillhouse.corpus.sources.cells import read_cells
+from stillhouse.corpus.sources.cells import is_row_by_itself, read_cells
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_elements
 from stillhouse.corpus.sources.lines import IllTyped, identifier, placed, spaceless, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import (
+    CONTENT_LENGTH,
+    Answer,
+    Each,
+    LeftOut,
+    Part,
+    Passage,
+    Qrel,
+    Query,
+    Rejected,
+    Row,
+    Source,
+)
+from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.errors import InputError
 
@@ -46,7 +60,9 @@ def open_dpr(folder: Path, options: Options) -> Source:
     questions = [path for path in others if _QUESTIONS.fullmatch(path.name)]
     for path in (*training, *questions):
         if split_in(path.name) is None:
-            raise InputError(f"{path}: its name tells no split; put train, dev or test into it, or move it away")
+            raise InputError(
+                f"{path}: its name does not say which split it is; put train, dev or test into it, or move it away"
+            )
 
     def rows() -> Iterator[Row]:
         # The positives without an id: the text that each must have → the qrels that wait for its passage.
@@ -61,7 +77,25 @@ def open_dpr(folder: Path, options: Options) -> Source:
             for row in qrels:
                 yield Rejected("qrel", row.query_id, "no passage has the text of its positive", row.where, "")
 
-    return Source(DPR, {path.name: path for path in (*passages, *training, *questions)}, rows)
+    def parts(size: int, each: Each) -> list[Part]:
+        waiting: dict[str, list[Qrel]] = {}
+        for path in training:
+            for _ in _read_training(path, options, waiting, set()):
+                if waiting:  # any passage may be the one that a positive without an id has the text of
+                    return [Part(rows)]
+        spans = divide(passages[0], size, each, is_row_by_itself)
+        asking = Part(partial(_read_asked, training, questions, options))
+        return [asking, *(Part(partial(_read_passages, passages[0], {}, span)) for span in spans)]
+
+    return Source(DPR, {path.name: path for path in (*passages, *training, *questions)}, rows, parts=parts)
+
+
+def _read_asked(training: Sequence[Path], questions: Sequence[Path], options: Options) -> Iterator[Row]:
+    asked: set[tuple[str, str]] = set()
+    for path in training:
+        yield from _read_training(path, options, {}, asked)
+    for path in questions:
+        yield from _read_questions(path, options, asked)
 
 
 def passage_files(folder: Path) -> list[Path]:
@@ -69,9 +103,9 @@ def passage_files(folder: Path) -> list[Path]:
     return [path for path in entries(folder) if path.is_file() and _PASSAGES.fullmatch(path.name)]
 
 
-def _read_passages(path: Path, waiting: dict[str, list[Qrel]]) -> Iterator[Row]:
-    first = True
-    for row in read_cells(path, path.name, "\t"):
+def _read_passages(path: Path, waiting: dict[str, list[Qrel]], span: Span = WHOLE) -> Iterator[Row]:
+    first = span.is_first
+    for row in read_cells(path, path.name, "\t", span):
         if isinstance(row, Rejected):
             yield row
             continue

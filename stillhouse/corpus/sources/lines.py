@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
+from stillhouse.corpus.sources.spans import WHOLE, Span
 from stillhouse.errors import InputError
 
 _decoder = json.JSONDecoder()
@@ -70,19 +71,28 @@ DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 """What reading a damaged gzip raises."""
 
 
-def read_lines(path: Path, name: str, *, blank: bool = False) -> Iterator[tuple[int, str] | Rejected]:
+def read_lines(
+    path: Path, name: str, *, blank: bool = False, span: Span = WHOLE
+) -> Iterator[tuple[int, str] | Rejected]:
     """The lines of a file, as (1-based number, text without its line end); without `blank`, those that are not blank.
+    Of a span those alone that begin in it.
 
     A line that is not UTF-8, or longer than `LONGEST`, becomes a `Rejected`; no more than that of it is in memory.
     Raises `InputError` for an empty file and a damaged gzip.
     """
     number, any_line = 0, False
+    place, end = span.begin, span.end
     try:
         with open_binary(path) as file:
-            for number, raw in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=1):
+            if place:
+                file.seek(place)
+            for number, raw in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=span.line):
+                if place >= end:
+                    return
+                place += len(raw)
                 if len(raw) > LONGEST:
                     any_line, content = True, raw[:CONTENT_LENGTH].decode("utf-8", errors="replace")
-                    _skip_line(file, raw)
+                    place += _skip_line(file, raw)
                     yield Rejected("line", "", TOO_LONG, f"{name}:{number}", content)
                     continue
                 if number == 1:
@@ -99,19 +109,22 @@ def read_lines(path: Path, name: str, *, blank: bool = False) -> Iterator[tuple[
                     yield Rejected("line", "", "not UTF-8", f"{name}:{number}", content)
     except DAMAGED as error:
         raise InputError(f"{path} is cut off or damaged after line {number} ({error}); fetch the file again") from None
-    if not any_line:
+    if not any_line and span == WHOLE:  # a file is divided only where it has a line
         raise InputError(f"{path} is empty; fill it or remove it")
 
 
-def _skip_line(file: BinaryIO, raw: bytes) -> None:
-    """Reads on to the end of a line that begins with `raw`."""
+def _skip_line(file: BinaryIO, raw: bytes) -> int:
+    """Reads on to the end of a line that begins with `raw`. Returns the bytes that it read."""
+    skipped = 0
     while raw and not raw.endswith(b"\n"):
         raw = file.readline(_SKIPPED_AT_ONCE)
+        skipped += len(raw)
+    return skipped
 
 
-def read_objects(path: Path, name: str) -> Iterator[Fields | Rejected]:
-    """The JSON objects of a file, one a line; a line that is none becomes a `Rejected`."""
-    for line in read_lines(path, name):
+def read_objects(path: Path, name: str, span: Span = WHOLE) -> Iterator[Fields | Rejected]:
+    """The JSON objects of a file or a span of it, one a line; a line that is not one becomes a `Rejected`."""
+    for line in read_lines(path, name, span=span):
         if isinstance(line, Rejected):
             yield line
             continue

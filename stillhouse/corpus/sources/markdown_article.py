@@ -163,7 +163,7 @@ def _without_blank_lines(code: str) -> str:
 
 
 def _words_of_html(content: str) -> tuple[str, str]:
-    """What a block of HTML says, and the kind of passage that it is: the elements in it tell of tables and code."""
+    """What a block of HTML says, and the kind of passage that it is: the elements in it show tables and code."""
     content = _UNSEEN.sub(" ", content)
     kind = TABLE if _CELLS.search(content) else CODE if _PRE.search(content) else ""
     words = html.unescape(_TAG.sub(lambda tag: "" if (tag[1] or "").lower() in _PHRASES else " ", content))

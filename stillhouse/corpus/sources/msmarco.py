@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Each, LeftOut, Part, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.errors import InputError
 
@@ -40,7 +42,7 @@ def find_collection(folder: Path) -> Path | None:
 def open_msmarco(folder: Path, options: Options) -> Source:
     """A folder with one of `COLLECTIONS`, files `*queries*` and `*qrels*`, and optionally one of `TITLES`.
 
-    A file's name tells its split (`qrels.train.tsv`, `msmarco-docdev-queries.tsv`); the year of a Deep Learning track
+    A file's name says its split (`qrels.train.tsv`, `msmarco-docdev-queries.tsv`); the year of a Deep Learning track
     means test. Of `dev.small` and `dev` the small one is read, files named `eval` are not. Queries that no qrel of
     their split names are left out.
     """
@@ -55,18 +57,30 @@ def open_msmarco(folder: Path, options: Options) -> Source:
         for path in titles:
             yield from _read_titles(path, names)
         yield from _read_passages(collection, names)
-        judged: dict[str, set[str]] = {}
-        for path, split in labels["qrels"]:
-            yield from _read_qrels(path, split, judged.setdefault(split, set()))
-        for path, split in labels["queries"]:
-            yield from _read_queries(path, judged.get(split, set()))
+        yield from _read_labels(labels)
+
+    def parts(size: int, each: Each) -> list[Part]:
+        if titles:  # any passage may have any title
+            return [Part(rows)]
+        spans = divide(collection, size, each)
+        passages = [Part(partial(_read_passages, collection, {}, span)) for span in spans]
+        return [*passages, Part(partial(_read_labels, labels))]
 
     paths = [collection, *titles, *(path for kind in ("queries", "qrels") for path, _ in labels[kind])]
-    return Source(MSMARCO, {path.name: path for path in paths}, rows)
+    return Source(MSMARCO, {path.name: path for path in paths}, rows, parts=parts)
+
+
+def _read_labels(labels: Mapping[str, Sequence[tuple[Path, str]]]) -> Iterator[Row]:
+    judged: dict[str, set[str]] = {}
+    for path, split in labels["qrels"]:
+        yield from _read_qrels(path, split, judged.setdefault(split, set()))
+    for path, split in labels["queries"]:
+        yield from _read_queries(path, judged.get(split, set()))
 
 
 def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
-    """`queries` and `qrels` → (file, split). Raises `InputError` for a file that tells no split, and two test sets."""
+    """`queries` and `qrels` → (file, split). Raises `InputError` for a file without a known split, and two test
+    sets."""
     found: dict[str, list[tuple[Path, str]]] = {"queries": [], "qrels": []}
     for path in entries(folder):
         match = _LABELS.fullmatch(path.name)
@@ -74,7 +88,9 @@ def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
             continue
         split = "test" if _DEEP_LEARNING.search(path.name) else split_in(path.name)
         if split is None:
-            raise InputError(f"{path}: its name tells no split; put train, dev or test into it, or move it away")
+            raise InputError(
+                f"{path}: its name does not say which split it is; put train, dev or test into it, or move it away"
+            )
         found[match.group(1)].append((path, split))
     for kind, files in found.items():
         small = {split for path, split in files if ".small." in path.name}
@@ -101,10 +117,12 @@ def _of(name: str) -> str:
     return found.group()[-2:] if found else ""
 
 
-def _read_rows(path: Path, separator: str | None = "\t", most: int = -1) -> Iterator[tuple[str, list[str]] | Rejected]:
-    """The lines of a file as (where, cells), without a heading."""
-    first = True
-    for line in read_lines(path, path.name):
+def _read_rows(
+    path: Path, separator: str | None = "\t", most: int = -1, span: Span = WHOLE
+) -> Iterator[tuple[str, list[str]] | Rejected]:
+    """The lines of a file or a span of it as (where, cells), without a heading."""
+    first = span.is_first
+    for line in read_lines(path, path.name, span=span):
         if isinstance(line, Rejected):
             yield line
             continue
@@ -127,17 +145,17 @@ def _read_titles(path: Path, titles: dict[str, str]) -> Iterator[Rejected]:
             yield Rejected("line", cells[0], "not two columns (id, title)", where, "\t".join(cells))
 
 
-def _read_passages(path: Path, titles: dict[str, str]) -> Iterator[Row]:
+def _read_passages(path: Path, titles: dict[str, str], span: Span = WHOLE) -> Iterator[Row]:
     forms = {len(form): form for form in COLLECTIONS[path.name.removesuffix(".gz")]}
-    told = " or ".join(", ".join(form) for form in forms.values())
-    for row in _read_rows(path):
+    known = " or ".join(", ".join(form) for form in forms.values())
+    for row in _read_rows(path, span=span):
         if isinstance(row, Rejected):
             yield row
             continue
         where, cells = row
         form = forms.get(len(cells))
         if form is None:
-            yield Rejected("passage", cells[0], f"columns are not {told}", where, "\t".join(cells))
+            yield Rejected("passage", cells[0], f"columns are not {known}", where, "\t".join(cells))
             continue
         values = dict(zip(form, cells))
         id, title = values["id"], titles.get(values["id"], values.get("title", ""))

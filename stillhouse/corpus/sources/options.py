@@ -1,4 +1,4 @@
-"""What a reader may be told beside the place of its source; each field is a setting of `ingest`."""
+"""What a reader takes beside the place of its source; each field is a setting of `ingest`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The defaults are those of `ingest`, where the meaning of each is told."""
+    """The defaults are those of `ingest`, which explains each."""
 
     columns: str = ""
     answer_kind: str = AUTO

@@ -1,4 +1,4 @@
-"""How much memory the values of a Parquet file may take, told by the headers of their pages before one is decoded.
+"""How much memory the values of a Parquet file may take, from the headers of their pages before one is decoded.
 
 A few bytes of a page may stand for any number of long values: a value of a dictionary is written once and counted from
 then on, and with `DELTA_BYTE_ARRAY` one may repeat the one before it. The format and its numbers are those of
@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from stillhouse.corpus.sources.thrift_compact import NO_STRUCT, Compact
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
-_TOLD = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
-"""The field of a page's header that tells more of each kind of page."""
+_DETAILS = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
+"""The field of a page's header that says more of each kind of page."""
 _DELTA_BYTE_ARRAY = 7
 _OF_DICTIONARY = (2, 8)
 """Encodings of a data page whose values are numbers of a dictionary's."""
@@ -52,7 +52,7 @@ class Page:
 
 
 def row_bytes(pages: list[Page], column: pq.ColumnSchema) -> int:
-    """How many bytes a row of a column takes: so many rows take so many times this and two pages at most."""
+    """How many bytes a row of a column takes: n rows take at most n times this and two pages."""
     if column.physical_type != "BYTE_ARRAY":
         return max(column.length or 0, _WIDEST_NUMBER)  # nulls take the width of a value too
     return max((page.row for page in pages), default=0)
@@ -96,11 +96,11 @@ def read_pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
         header, length = _read_header(file, place)
         place += length
         kind, unpacked, packed = (_number(header, name) for name in (1, 2, 3))
-        told, size, row, values = header.get(_TOLD.get(kind, 0)), max(unpacked, packed), 0, 0
+        details, size, row, values = header.get(_DETAILS.get(kind, 0)), max(unpacked, packed), 0, 0
         if kind == _DICTIONARY:
             row = _longest_value(file, place, packed, unpacked, chunk.codec)
         elif kind in (_DATA, _DATA_V2):
-            values, encoding = _number(told, 1), _number(told, 4 if kind == _DATA_V2 else 2)
+            values, encoding = _number(details, 1), _number(details, 4 if kind == _DATA_V2 else 2)
             if encoding not in _OF_DICTIONARY:
                 row = size if encoding == _DELTA_BYTE_ARRAY else -(-size // max(values, 1))
         yield Page(size, row)

@@ -24,23 +24,30 @@ _BUFFER = 1 << 20
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Raises what `pyarrow` does for a file that is none."""
+    """Raises what `pyarrow` does for a file that is not Parquet."""
     return pq.ParquetFile(path, buffer_size=_BUFFER)
 
 
-def read_batches(opened: pq.ParquetFile, path: Path, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    opened: pq.ParquetFile, path: Path, columns: Collection[str], groups: range | None = None
+) -> Iterator[pa.RecordBatch]:
     """The rows of some columns in their order, at most `MOST_ROWS` and `HANDED_OVER`, or one row, at once.
+    Of some row groups alone where they are given.
 
     Raises `InputError` for a column whose rows hold lists and for pages beyond `LARGEST_PAGES`, and `ValueError`, or
     what `pyarrow` raises, for damage.
     """
-    return _joined(_small_batches(opened, path, columns))
+    return _joined(_small_batches(opened, path, columns, groups))
 
 
-def _small_batches(opened: pq.ParquetFile, path: Path, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+def _small_batches(
+    opened: pq.ParquetFile, path: Path, columns: Collection[str], groups: range | None
+) -> Iterator[pa.RecordBatch]:
     leaves = _leaves(opened, path, columns)
     with path.open("rb", buffering=0) as file:
         for group, chunks in enumerate(read_chunks(file)):
+            if groups is not None and group not in groups:
+                continue
             pages = [list(read_pages(file, chunks[place])) for place in leaves]
             largest = sum(max((page.size for page in of_column), default=0) for of_column in pages)
             if largest > LARGEST_PAGES:
@@ -73,13 +80,19 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of batches in larger or smaller ones: large, as each costs time, and none beyond `HANDED_OVER`."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in batches:
-        for piece in _pieces(_plain(batch)):
-            if waiting and (rows + len(piece) > MOST_ROWS or size + piece.nbytes > HANDED_OVER):
-                yield _one(waiting)
-                waiting, rows, size = [], 0, 0
-            waiting.append(piece)
-            rows, size = rows + len(piece), size + piece.nbytes
+    try:
+        for batch in batches:
+            for piece in _pieces(_plain(batch)):
+                if waiting and (rows + len(piece) > MOST_ROWS or size + piece.nbytes > HANDED_OVER):
+                    yield _one(waiting)
+                    waiting, rows, size = [], 0, 0
+                waiting.append(piece)
+                rows, size = rows + len(piece), size + piece.nbytes
+    except (pa.ArrowException, OSError, ValueError, LookupError):
+        # What is said of the damage names the row that it begins behind.
+        if waiting:
+            yield _one(waiting)
+        raise
     if waiting:
         yield _one(waiting)
 

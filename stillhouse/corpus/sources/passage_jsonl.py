@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
-from stillhouse.corpus.sources.rows import Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Each, Part, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.errors import InputError
 
 BEIR = "beir"
@@ -39,11 +41,15 @@ def _open(format: str, path: Path) -> Source:
         yield from _read_passages(path)
         yield from read_labels(labels)
 
-    return Source(format, {path.name: path} | labels, rows)
+    def parts(size: int, each: Each) -> list[Part]:
+        spans = divide(path, size, each)
+        return [*(Part(partial(_read_passages, path, span)) for span in spans), Part(partial(read_labels, labels))]
+
+    return Source(format, {path.name: path} | labels, rows, parts=parts)
 
 
-def _read_passages(path: Path) -> Iterator[Row]:
-    for fields in read_objects(path, path.name):
+def _read_passages(path: Path, span: Span = WHOLE) -> Iterator[Row]:
+    for fields in read_objects(path, path.name, span):
         if isinstance(fields, Rejected):
             yield fields
             continue

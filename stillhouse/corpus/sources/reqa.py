@@ -1,8 +1,8 @@
-"""ReQA: retrieval of a sentence together with the passage that it stands in (004 §4.1).
+"""ReQA: retrieval of a sentence together with the passage that it stands in (Chang et al. 2020 §4.1).
 
 A candidate is a passage of the corpus whose title is the sentence and whose text is the passage around it. So every
-model reads the sentence first and then its passage, as pre-training reads a title and its passage (004: "a pair of
-article title and passage"), and a passage that is cut loses of its surroundings, never of its sentence.
+model reads the sentence first and then its passage, as pre-training reads a title and its passage (Chang et al.: "a
+pair of article title and passage"), and a passage that is cut loses some of its context, never of its sentence.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""Which split a name tells of, and giving a source's splits other names."""
+"""Which split a name means, and giving a source's splits other names."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from stillhouse.corpus.schemas import SPLITS
-from stillhouse.corpus.sources.rows import Answer, Qrel, Row, Source
+from stillhouse.corpus.sources.rows import Answer, Each, Part, Qrel, Row, Source
 from stillhouse.errors import InputError
 
 _WORD = re.compile(r"(?<![a-z])(?:doc)?(train|dev|validation|valid|val|test)(?![a-z])")
 
 
 def split_in(name: str) -> str | None:
-    """The split that the name of a file or dataset tells of; None when it tells of none.
+    """The split that the name of a file or dataset means; None when it means none.
 
     The first of the words train, dev, validation (valid, val) and test counts, which other letters may not touch but
     for the `doc` of MS MARCO's files: `train-v1.1.json`, `nq-dev.qa.csv`, `msmarco-doctrain-qrels.tsv`.
@@ -47,18 +47,28 @@ def with_splits(source: Source, names: Mapping[str, str]) -> Source:
     if not names:
         return source
 
-    def rows() -> Iterator[Row]:
+    def renaming() -> Callable[[Row], Row]:
         was: dict[str, str] = {}
-        for row in source.rows():
+
+        def renamed(row: Row) -> Row:
             if not isinstance(row, (Qrel, Answer)) or row.split not in SPLITS:
-                yield row
-                continue
+                return row
             old, new = row.split, names.get(row.split, row.split)
             if was.setdefault(new, old) != old:
                 raise InputError(
                     f"splits: the source's {was[new]} and {old} would both become {new}; give each a name of its own, "
                     "or read the files of one from a folder without the others"
                 )
-            yield row._replace(split=new)
+            return row._replace(split=new)
 
-    return dataclasses.replace(source, rows=rows)
+        return renamed
+
+    def rows() -> Iterator[Row]:
+        return map(renaming(), source.rows())
+
+    def parts(size: int, each: Each) -> list[Part]:
+        assert source.parts is not None
+        renamed = renaming()
+        return [part.then(renamed) for part in source.parts(size, each)]
+
+    return dataclasses.replace(source, rows=rows, parts=parts if source.parts else None)

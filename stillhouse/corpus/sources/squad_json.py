@@ -28,7 +28,7 @@ def open_squad(location: Path, options: Options) -> Source:
     """
     paths = squad_paths(location)
     if not paths:
-        raise InputError(f"{location} has no .json file whose name tells its split, as train-v1.1.json does")
+        raise InputError(f"{location} has no .json file whose name says its split, as train-v1.1.json does")
 
     def rows() -> Iterator[Row]:
         paragraphs: Counter[str] = Counter()
@@ -46,7 +46,7 @@ def open_squad(location: Path, options: Options) -> Source:
 
 
 def squad_paths(location: Path) -> list[Path]:
-    """The JSON files of a folder whose names tell a split, train first."""
+    """The JSON files of a folder whose names say a split, train first."""
     found = [location] if location.is_file() else entries(location)
     known = [path for path in found if path.is_file() and path.name.endswith(SUFFIXES) and split_in(path.name)]
     return sorted(known, key=lambda path: ("train", "dev", "test").index(split_in(path.name) or ""))

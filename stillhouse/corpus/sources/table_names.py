@@ -26,7 +26,7 @@ _PART = re.compile(r"-[0-9]+-of-[0-9]+")
 
 @dataclass(frozen=True)
 class TableOfFile:
-    """One file of a table. `split` is what its name tells."""
+    """One file of a table. `split` is what its name says."""
 
     table: str
     name: str

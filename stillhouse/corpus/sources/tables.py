@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pyarrow as pa
 
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.schemas import SOURCE, SPLITS
-from stillhouse.corpus.sources.cells import read_cells
+from stillhouse.corpus.sources.cells import TAB, is_row_by_itself, read_cells
 from stillhouse.corpus.sources.lines import (
     LONGEST,
     TOO_LONG,
@@ -29,9 +31,11 @@ from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     NOT_PROSE,
     Answer,
+    Each,
     LeftOut,
     Link,
     NotProse,
+    Part,
     Passage,
     Qrel,
     Query,
@@ -39,6 +43,7 @@ from stillhouse.corpus.sources.rows import (
     Row,
     Source,
 )
+from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
 from stillhouse.errors import InputError
@@ -117,17 +122,73 @@ def open_tables(location: Path, options: Options) -> Source:
     delimiters = {file.name: _delimiter_of(file, chosen) for file in files if file.path.suffix != ".parquet"}
 
     def rows() -> Iterator[Row]:
-        made: set[str] = set()
-        for file in files:
-            for fields in _read(file, chosen, delimiters.get(file.name, "")):
-                yield from _row(file, fields, options, made) if isinstance(fields, Fields) else (fields,)
+        return _read_files(files, chosen, delimiters, options)
 
     notes = [
         f"{file.name} has {DELIMITERS[delimiters[file.name]]} between its cells"
         for file in files
         if file.name in delimiters and delimiters[file.name] != _expected(file)
     ]
-    return Source(TABLES, {file.name: file.path for file in files}, rows, notes=tuple(notes))
+
+    def parts(size: int, each: Each) -> list[Part]:
+        found: list[Part] = []
+        for file in files:
+            if file.table == "passages":
+                for stretch in _stretches(file, delimiters.get(file.name, ""), chosen, size, each):
+                    found.append(Part(partial(_read_passages, file, chosen, delimiters.get(file.name, ""), stretch)))
+        others = [file for file in files if file.table != "passages"]
+        return [*found, Part(partial(_read_files, others, chosen, delimiters, options))]
+
+    return Source(TABLES, {file.name: file.path for file in files}, rows, notes=tuple(notes), parts=parts)
+
+
+Stretch = Span | range
+"""The lines, or the row groups, of a part of a file."""
+
+
+def _stretches(
+    file: TableOfFile, delimiter: str, chosen: Mapping[tuple[str, str], str], size: int, each: Each
+) -> list[Stretch | None]:
+    """The parts of a file of passages; one part, of `None`, is all of it."""
+    if delimiter == TAB:
+        spans = divide(file.path, size, each, is_row_by_itself)
+        return list(spans) if len(spans) > 1 else [None]
+    if delimiter:
+        return [None]
+    try:
+        with open_parquet(file.path) as opened:
+            of_group = [opened.metadata.row_group(group).total_byte_size for group in range(opened.num_row_groups)]
+    except (pa.ArrowException, OSError, ValueError, LookupError):
+        return [None]  # reading it will say what is wrong
+    edges, waiting = [0], 0
+    for group, group_size in enumerate(of_group):
+        waiting += group_size
+        if waiting >= size:
+            edges.append(group + 1)
+            waiting = 0
+    if edges[-1] < len(of_group):
+        edges.append(len(of_group))
+    return [range(*pair) for pair in pairwise(edges)] if len(edges) > 2 else [None]
+
+
+def _read_passages(
+    file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str, stretch: Stretch | None
+) -> Iterator[Row]:
+    """A part of a file of passages, to which no setting of the others matters."""
+    for fields in _read(file, chosen, delimiter, stretch):
+        yield from _row(file, fields, Options(), set()) if isinstance(fields, Fields) else (fields,)
+
+
+def _read_files(
+    files: Iterable[TableOfFile],
+    chosen: Mapping[tuple[str, str], str],
+    delimiters: Mapping[str, str],
+    options: Options,
+) -> Iterator[Row]:
+    made: set[str] = set()
+    for file in files:
+        for fields in _read(file, chosen, delimiters.get(file.name, "")):
+            yield from _row(file, fields, options, made) if isinstance(fields, Fields) else (fields,)
 
 
 def parse_columns(text: str) -> dict[tuple[str, str], str]:
@@ -144,14 +205,18 @@ def parse_columns(text: str) -> dict[tuple[str, str], str]:
 
 
 def _read(
-    file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str
+    file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str, stretch: Stretch | None = None
 ) -> Iterator[Fields | Passage | Rejected]:
     if not delimiter:
-        yield from _read_parquet(file, chosen)
+        yield from _read_parquet(file, chosen, stretch if isinstance(stretch, range) else None)
         return
     places: dict[str, int] = {}
     header: list[str] = []
-    for row in read_cells(file.path, file.name, delimiter):
+    span = stretch if isinstance(stretch, Span) else WHOLE
+    if not span.is_first:
+        header = _header(file, delimiter)
+        places = {column: header.index(name) for column, name in _find_columns(file, header, chosen).items()}
+    for row in read_cells(file.path, file.name, delimiter, span):
         if isinstance(row, Rejected):
             yield row
             continue
@@ -167,6 +232,11 @@ def _read(
             yield placed({column: cells[place] for column, place in places.items()}, where, content)
 
 
+def _header(file: TableOfFile, delimiter: str) -> list[str]:
+    rows = read_cells(file.path, file.name, delimiter)
+    return next((row[1] for row in rows if not isinstance(row, Rejected)), [])
+
+
 def _expected(file: TableOfFile) -> str:
     """What the name of a CSV or TSV file promises between its cells."""
     return _EXPECTED[(suffix_of(file.path) or "").removesuffix(".gz")]
@@ -180,8 +250,7 @@ def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> s
     """
     widest = 1, _expected(file)
     for delimiter in dict.fromkeys((_expected(file), *DELIMITERS)):
-        rows = (row for row in read_cells(file.path, file.name, delimiter) if not isinstance(row, Rejected))
-        _, header = next(rows, (0, []))
+        header = _header(file, delimiter)
         try:
             _find_columns(file, header, chosen)
         except InputError:
@@ -191,17 +260,21 @@ def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> s
     return widest[1]
 
 
-def _read_parquet(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> Iterator[Fields | Passage | Rejected]:
+def _read_parquet(
+    file: TableOfFile, chosen: Mapping[tuple[str, str], str], groups: range | None
+) -> Iterator[Fields | Passage | Rejected]:
     number = 0
     try:
         with open_parquet(file.path) as opened:
+            sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
+            number, end = sum(sizes[: groups.start if groups else 0]), sum(sizes[: groups.stop if groups else None])
             names = _find_columns(file, opened.schema_arrow.names, chosen)
-            for batch in read_batches(opened, file.path, dict.fromkeys(names.values())):
+            for batch in read_batches(opened, file.path, dict.fromkeys(names.values()), groups):
                 columns = {column: batch.column(name) for column, name in names.items()}
                 wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
                 yield from _rows_of(columns, wheres, file)
                 number += len(batch)
-            if number != opened.metadata.num_rows:  # damage may end a column early, and nothing is said of it
+            if number != end:  # damage may end a column early, and nothing is said of it
                 raise ValueError(f"it should have {opened.metadata.num_rows:,}")
     except InputError:
         raise
@@ -316,14 +389,14 @@ def _position(fields: Fields) -> int:
 
 
 def _split(file: TableOfFile, fields: Fields) -> str:
-    told = _optional(fields, "split") or file.split
-    split = told if told in SPLITS else split_in(told)
+    named = _optional(fields, "split") or file.split
+    split = named if named in SPLITS else split_in(named)
     if split is None:
-        if not told and file.table == "answers":
+        if not named and file.table == "answers":
             return ""
-        if not told:
+        if not named:
             raise InputError(
-                f"{file.path} tells no split: give it a column `split` (train, dev, test), or a name like "
+                f"{file.path} names no split: give it a column `split` (train, dev, test), or a name like "
                 f"{file.table}.test{suffix_of(file.path)}"
             )
         raise IllTyped("split is not train, dev or test")

@@ -1,6 +1,6 @@
-"""Thrift's compact protocol as far as it tells of structs, by the numbers of their fields: what Parquet's headers are.
+"""Thrift's compact protocol as far as structs need it, by the numbers of their fields: what Parquet's headers are.
 
-`pyarrow` tells of a file too, and ends the process where its footer is damaged.
+`pyarrow` reads these of a file too, and ends the process where its footer is damaged.
 """
 
 from __future__ import annotations

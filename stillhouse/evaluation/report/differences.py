@@ -13,7 +13,7 @@ from stillhouse.evaluation.report.curves import difference_plot
 from stillhouse.evaluation.report.examples import Example, examples_of_queries
 
 BARS = 200
-"""At most so many bars are drawn; with more queries a bar is the mean of neighbours."""
+"""At most this many bars are drawn; with more queries a bar is the mean of neighbours."""
 
 
 def differences_part(

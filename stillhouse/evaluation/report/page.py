@@ -40,7 +40,7 @@ VERBATIM = "a sentence → its own passage"
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
 """Systems whose names say what a retriever is like; other names stand by themselves."""
 SIGNIFICANT = 0.05
-NOT_A_RETRIEVER = ("lexical", "rerank")
+NOT_A_RETRIEVER = ("bm25", "rerank")
 """Steps whose runs the headline does not take for a dense retriever's."""
 
 
@@ -171,7 +171,8 @@ def _breakdown(part: Breakdown, compared: tuple[str, str] | None, test: Measured
 
 
 def cost_rows(content: Content) -> list[dict[str, Any]]:
-    """One row a system whose run tells what it cost: the index's size and, where it was timed, a query's latency."""
+    """One row for each system whose run says what it cost: the index's size and, where it was timed, a query's
+    latency."""
     passages = max(1, content.corpus.passage_count)
     return [
         {

@@ -1,1 +1,2 @@
-"""Pair tasks (004): queries and passages drawn from unlabelled articles, and the two towers that learn from them."""
+"""Pair tasks (Chang et al.): queries and passages drawn from unlabelled articles, and the two towers that learn from
+them."""

@@ -1,4 +1,4 @@
-"""The two-tower model of 004 §2 with its loss, and its folder.
+"""The two-tower model of Chang et al. (2020) §2 with its loss, and its folder.
 
 Shape suffixes: B pairs, L tokens, D width of the vectors.
 """
@@ -37,7 +37,7 @@ class PairPretraining(nn.Module):
         if not bag:
             refuse_longer(model, "the model", query_length=config.query_length, passage_length=config.passage_length)
         if bag and not config.projection:
-            raise InputError("the bow_mlp encoder ends in a layer of some width; give projection (004: 512)")
+            raise InputError("the bow_mlp encoder ends in a layer of some width; give projection (Chang et al.: 512)")
         base = model.base_model
         assert isinstance(base, PreTrainedModel)
         if bag:

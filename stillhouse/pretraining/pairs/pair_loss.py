@@ -72,7 +72,7 @@ class PairLoss:
             _texts(self._towers.passages, passages, batch.passage_ids_BL, batch.passage_attention_BL),
         ]
         parts = make_parts(
-            kinds, self._config.texts_at_once, unpadded=self._unpadded, device=self._device, training=training
+            kinds, self._config.mini_batch_size, unpadded=self._unpadded, device=self._device, training=training
         )
         return parts, torch.zeros(2 * count, self._towers.passage_tower.width, device=self._device), loss
 

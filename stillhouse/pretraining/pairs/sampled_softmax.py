@@ -1,4 +1,4 @@
-"""The sampled softmax of 004 §2 (Bengio & Senécal 2008), with the passages of the batch as the sample.
+"""The sampled softmax of Chang et al. (2020) §2 (Bengio & Senécal 2008), with the passages of the batch as the sample.
 
 Shape suffixes: B queries, Q those whose scores are computed together, C candidates, D width.
 """
@@ -17,12 +17,12 @@ SCORES_AT_ONCE = 1 << 24
 def sampled_softmax_loss(
     query_BD: Tensor, passage_BD: Tensor, log_q_B: Tensor, same_target_BB: Tensor, temperature: float = 1.0
 ) -> Tensor:
-    """-log p(d_i | q_i), the mean over the batch: 004 eq. 3 with its denominator over the batch's passages.
+    """-log p(d_i | q_i), the mean over the batch: Chang et al. eq. 3 with its denominator over the batch's passages.
 
-    A score is the inner product (004 eq. 1; the cosine for vectors of length 1) over `temperature`. From the score of
-    every candidate, the right one too, the log of its probability q to be drawn is subtracted: the sum over a sample of
-    exp(score) / q estimates the sum over all passages without bias. The number of draws is a factor that all candidates
-    share, and the softmax drops it. Zeros as `log_q_B` leave the correction out.
+    A score is the inner product (Chang et al. eq. 1; the cosine for vectors of length 1) over `temperature`. From the
+    score of every candidate, the right one too, the log of its probability q to be drawn is subtracted: the sum over a
+    sample of exp(score) / q estimates the sum over all passages without bias. The number of draws is a factor that all
+    candidates share, and the softmax drops it. Zeros as `log_q_B` leave the correction out.
 
     `same_target_BB` bool marks accidental hits, candidates that are no negatives of a query (query by candidate); they
     are left out of the denominator, the diagonal excepted. Scores and loss are float32 whatever the inputs. Of a large

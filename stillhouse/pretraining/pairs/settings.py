@@ -1,4 +1,4 @@
-"""The settings of pair tasks (004 §3, §4.1). No torch here: step modules read it to declare their flags."""
+"""The settings of pair tasks (Chang et al. §3, §4.1). No torch here: step modules read it to declare their flags."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ PAIR_OBJECTIVES = tuple("+".join(names) for size in (1, 2, 3) for names in combi
 
 @dataclass(frozen=True, kw_only=True)
 class PairConfig:
-    """Settings of the pair tasks; the defaults are those of 004 §4.1."""
+    """Settings of the pair tasks; the defaults are those of Chang et al. (2020) §4.1."""
 
     query_length: int = setting(64, "pair tasks: tokens of a query, [CLS] and [SEP] included", minimum=3)
     passage_length: int = setting(288, "pair tasks: tokens of a passage, [CLS] and [SEP] included", minimum=3)
     ict_keep: float = setting(
         0.0,
-        "pair tasks: share of the ict pairs whose sentence stays in the passage (004: none; ORQA: 0.1)",
+        "pair tasks: share of the ict pairs whose sentence stays in the passage (Chang et al. 2020: none; ORQA: 0.1)",
         minimum=0,
         maximum=1,
     )
     pair_title: str = setting(
         "sep",
-        "pair tasks: sep = title [SEP] passage (004 §4.1); space = title and passage as retrieval reads them; "
+        "pair tasks: sep = title [SEP] passage (Chang et al. §4.1); space = title and passage as retrieval reads them; "
         "none = the passage alone",
         choices=("sep", "space", "none"),
     )
     pair_encoder: str = setting(
         "transformer",
-        "pair tasks: transformer = the model to start from; bow_mlp = bag of words and two layers (004 §4.2)",
+        "pair tasks: transformer = the model to start from; bow_mlp = bag of words and two layers (Chang et al. §4.2)",
         choices=("transformer", "bow_mlp"),
     )
     towers: str = setting(
@@ -51,24 +51,24 @@ class PairConfig:
     )
     projection: int = setting(512, "pair tasks: width of the linear layer on the pooled vector; 0 = none", minimum=0)
     pair_normalize: bool = setting(
-        False, "pair tasks: cosine instead of inner product (004 eq. 1, note 1); mind the temperature"
+        False, "pair tasks: cosine instead of inner product (Chang et al. 2020 eq. 1, note 1); mind the temperature"
     )
     temperature: float = setting(1.0, "pair tasks: what scores are divided by in the softmax", minimum=0.0001)
     correction: bool = setting(
-        True, "pair tasks: subtract the log of a passage's sampling probability from its score (004 §2)"
+        True, "pair tasks: subtract the log of a passage's sampling probability from its score (Chang et al. 2020 §2)"
     )
-    texts_at_once: int = setting(
+    mini_batch_size: int = setting(
         0,
         "pair tasks: queries or passages of a batch encoded together, texts of like length; 0 = all of them, or those "
         "of like length where that is faster",
         minimum=0,
     )
     gradient_cache: bool = setting(
-        False, "pair tasks: encode every text twice, so that a batch takes the memory of texts_at_once texts"
+        False, "pair tasks: encode every text twice, so that a batch takes the memory of mini_batch_size texts"
     )
 
     def __post_init__(self) -> None:
-        require_parts(self.gradient_cache, self.texts_at_once)
+        require_parts(self.gradient_cache, self.mini_batch_size)
 
 
 def pair_tasks(objective: str) -> tuple[str, ...]:
@@ -84,5 +84,5 @@ def pair_tasks(objective: str) -> tuple[str, ...]:
 
 def describe_pairs() -> str:
     """One line an objective, for `--help`."""
-    tasks = "".join(f"\n  {name}: {summary} (004 §3)" for name, summary in TASKS.items())
-    return f"{tasks}\n  ict+bfs+wlp, ict+bfs, ict+wlp, bfs+wlp: these tasks in equal shares (004 §4.1)"
+    tasks = "".join(f"\n  {name}: {summary} (Chang et al. 2020 §3)" for name, summary in TASKS.items())
+    return f"{tasks}\n  ict+bfs+wlp, ict+bfs, ict+wlp, bfs+wlp: these tasks in equal shares (Chang et al. 2020 §4.1)"

@@ -1,4 +1,5 @@
-"""Pairs from a token cache: the training and held-out rows of a mixture of tasks, and their batches (004 §3, §4.1).
+"""Pairs from a token cache: the training and held-out rows of a mixture of tasks, and their batches (Chang et al. §3,
+§4.1).
 
 Shape suffixes: B pairs, N all passages, K stretches of a text.
 """
@@ -87,8 +88,8 @@ class PairMaker:
     def _pairs(self, rows_B: NDArray[np.int64], rng: np.random.Generator) -> PairDraw:
         """One pair a row; everything random comes from `rng`.
 
-        A pair's task is drawn uniformly (004 §4.1). Its source is the row where the task can take a query from it, else
-        a source of the task drawn uniformly from the row's side, so that uniform rows make uniform sources.
+        A pair's task is drawn uniformly (Chang et al. §4.1). Its source is the row where the task can take a query from
+        it, else a source of the task drawn uniformly from the row's side, so that uniform rows make uniform sources.
         """
         task_B = np.empty(len(rows_B), dtype=np.int64)
         source_B, target_B = rows_B.copy(), rows_B.copy()
@@ -156,7 +157,7 @@ def open_pairs(
     config: PairConfig,
     *,
     heldout_fraction: float,
-    heldout_limit: int,
+    max_eval_samples: int,
     seed: int,
     device: torch.device,
 ) -> PairMaker:
@@ -171,7 +172,7 @@ def open_pairs(
     counts_N = sentences.counts()
     usable_N = counts_N >= 1
     _require(tasks, structure, counts_N)
-    heldout_N = heldout_passages(structure.article, usable_N, heldout_fraction, heldout_limit, seed)
+    heldout_N = heldout_passages(structure.article, usable_N, heldout_fraction, max_eval_samples, seed)
     articles = Articles.of(structure.article, structure.links, usable_N, heldout_N)
     training, heldout = (
         _side(tasks, articles, structure, counts_N, usable_N & (heldout_N == held)) for held in (False, True)
@@ -185,7 +186,7 @@ def open_pairs(
     if not heldout:
         raise InputError(
             f"no pair of {'+'.join(tasks)} lies within the held-out articles; raise heldout_fraction from "
-            f"{heldout_fraction} (or heldout_limit from {heldout_limit}), or give a larger corpus"
+            f"{heldout_fraction} (or max_eval_samples from {max_eval_samples}), or give a larger corpus"
         )
     q_N = _mixture(training) + _mixture(heldout)
     rows = [np.unique(np.concatenate([pairs.sources for pairs in side.values()])) for side in (training, heldout)]

@@ -1,4 +1,5 @@
-"""The pair tasks of 004 §3 as arrays: which passages a query may come from, and how likely each target then is.
+"""The pair tasks of Chang et al. §3 as arrays: which passages a query may come from, and how likely each target then
+is.
 
 A query's passage is drawn uniformly from the task's sources, the query uniformly from that passage's sentences, and the
 target as the task says. From this the probability of every target follows in closed form.
@@ -61,9 +62,9 @@ def wlp_pairs(
 ) -> TaskPairs:
     """Sources: passages of a first section to whose article another one links.
 
-    Target: a passage of an article with a hyperlink to the query's (004 §3: "where there is a hyperlink link to the
-    page of" the query): the linking article drawn uniformly, then its passage. A passage of article b is drawn with
-    probability (1 / n_b) sum over the articles a that b links to of s_a / (S d_a): n_b passages, s_a sources, d_a
+    Target: a passage of an article with a hyperlink to the query's (Chang et al. §3: "where there is a hyperlink link
+    to the page of" the query): the linking article drawn uniformly, then its passage. A passage of article b is drawn
+    with probability (1 / n_b) sum over the articles a that b links to of s_a / (S d_a): n_b passages, s_a sources, d_a
     articles that link to a.
     """
     placed_N = among_N & lead_N & (articles.place >= 0)

@@ -88,7 +88,7 @@ def make(
     cache: TokenCache, tasks: str, config: PairConfig = CONFIG, seed: int = 0, fraction: float = 0.34
 ) -> PairMaker:
     return open_pairs(
-        cache, pair_tasks(tasks), config, heldout_fraction=fraction, heldout_limit=100, seed=seed,
+        cache, pair_tasks(tasks), config, heldout_fraction=fraction, max_eval_samples=100, seed=seed,
         device=torch.device("cpu"),
     )  # fmt: skip
 

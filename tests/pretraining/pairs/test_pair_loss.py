@@ -43,8 +43,8 @@ SETTINGS: Mapping[str, Any] = {
     "precision": "fp32",
     "seed": 3,
 }
-PARTS = {"texts_at_once": 2}
-CACHED = {"texts_at_once": 2, "gradient_cache": True}
+PARTS = {"mini_batch_size": 2}
+CACHED = {"mini_batch_size": 2, "gradient_cache": True}
 PAIRS, STEP = 7, 5
 SOURCES, TARGETS = [3, 4, 5, 6, 4, 8, 9], [3, 4, 5, 3, 7, 5, 9]
 """The passages of the pairs' queries and their targets: some targets are shared, some are another query's source."""
@@ -132,7 +132,8 @@ def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tol
 
 
 def slow_gradients(model: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Every text by itself without dropout, 004 eq. 3 pair by pair in float64, one backward pass from end to end."""
+    """Every text by itself without dropout, Chang et al. eq. 3 pair by pair in float64, one backward pass from end to
+    end."""
     _, towers, rows = open_loss(model, case)
     towers.eval()
     config, batch = towers.config, GivenPairs().draw(rows, np.random.default_rng())
@@ -259,12 +260,12 @@ def shared_cases() -> list[tuple[str, dict[str, Any], bool]]:
     return (
         whole
         + parted
-        + [("two pairs", {"texts_at_once": 8, "gradient_cache": cached}, True) for cached in (False, True)]
+        + [("two pairs", {"mini_batch_size": 8, "gradient_cache": cached}, True) for cached in (False, True)]
     )
 
 
 def test_gradient_caching_without_parts_is_refused() -> None:
-    with pytest.raises(InputError, match="saves no memory without texts_at_once; set that"):
+    with pytest.raises(InputError, match="saves no memory without mini_batch_size; set that"):
         PretrainingConfig(objective="ict", gradient_cache=True)
 
 

@@ -1,0 +1,184 @@
+"""`stillhouse serve` beside sentence-transformers and faiss behind FastAPI, and faiss alone. Writes serving.md.
+
+    python benchmarks/serving.py --folder build/serving [--seconds 3] [--passages 10000 100000 1000000]
+
+Each service is a process of its own, and so are its clients: they share the machine's cores, as on one machine. Every
+case is kept in serving.measured.json once it is measured, and a later call measures what is not there yet. `--build`
+makes the releases alone, which takes far longer than measuring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import machine
+from notes import write_page
+from serving_page import page_lines
+from sized_releases import asked, release_folders, texts_of
+
+from stillhouse.artifacts import write_whole
+from stillhouse.context import Context
+from stillhouse.retrieval.query_encoder import open_query_encoder
+
+HERE = Path(__file__).resolve().parent
+KINDS = ("flat", "hnsw", "ivfsq8", "sq8")
+SYSTEMS = ("stillhouse", "sentence-transformers", "faiss")
+CLIENTS = (1, 8, 64)
+PEER_PACKAGE = "sentence_transformers"
+EMBEDDED_TEXTS = 32
+READY_WITHIN = 300.0
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where releases go; kept from run to run")
+    parser.add_argument("--passages", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--clients", type=int, nargs="+", default=list(CLIENTS))
+    parser.add_argument("--seconds", type=float, default=3.0, help="of load at each number of clients")
+    parser.add_argument("--build", action="store_true", help="make the releases and measure nothing")
+    parser.add_argument("--built", action="store_true", help="leave out releases that are not made yet")
+    parser.add_argument("--page", type=Path, default=HERE / "serving.md")
+    arguments = parser.parse_args(argv)
+    folder = arguments.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    if not find_spec(PEER_PACKAGE):
+        print(f"skipped: sentence-transformers, as {PEER_PACKAGE} is not installed")
+        arguments.systems = [name for name in arguments.systems if name != "sentence-transformers"]
+    record = arguments.page.with_suffix(".measured.json")
+    found: dict[str, Any] = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {"cases": {}}
+    for passages in arguments.passages:
+        for kind in arguments.kinds:
+            if arguments.built and not (folder / f"{kind}-{passages}" / "index").is_dir():
+                print(f"skipped: {kind} at {passages} passages, which --build has not made")
+                continue
+            release_folders(folder, passages, kind)
+            for system in () if arguments.build else arguments.systems:
+                name = f"{system}/{kind}/{passages}"
+                if name not in found["cases"]:
+                    found["cases"][name] = measured(system, folder, passages, kind, arguments)
+                    keep(record, found)
+                    print(name, json.dumps(found["cases"][name]), flush=True)
+    for system in () if arguments.build else arguments.systems[:2]:
+        name = f"{system}/embed"
+        if system != "faiss" and name not in found["cases"]:
+            release = folder / f"{arguments.kinds[0]}-{arguments.passages[0]}"
+            found["cases"][name] = embedding(system, release, arguments)
+            keep(record, found)
+            print(name, json.dumps(found["cases"][name]), flush=True)
+    if not arguments.build:
+        found["machine"] = machine("faiss-cpu", "torch", "fastapi", "uvicorn")
+        found["seconds"] = arguments.seconds
+        keep(record, found)
+        write_page(arguments.page, page_lines(found))
+    return 0
+
+
+def keep(record: Path, found: dict[str, Any]) -> None:
+    write_whole(record, json.dumps(found, sort_keys=True, indent=1) + "\n")
+
+
+def measured(system: str, folder: Path, passages: int, kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One case: load at each number of clients, start and memory."""
+    release = folder / f"{kind}-{passages}"
+    index = json.loads((release / "index" / "index.json").read_text(encoding="utf-8"))
+    about = {"index_mb": index["bytes"] / 1e6, "recall@10": index.get("recall@10", 1.0)}
+    if system == "faiss":
+        command = [sys.executable, str(HERE / "serving_faiss.py"), str(folder), str(release), str(arguments.seconds)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        return about | json.loads(done.stdout.splitlines()[-1])
+    bodies = [{"query": text, "top": 10} for text in asked(1000)]
+    with running(system, release) as (port, found, process):
+        first = time.perf_counter()
+        post(port, "/search", bodies[-1])
+        found["first_answer"] = found["ready"] + time.perf_counter() - first
+        for clients in arguments.clients:
+            found[f"clients {clients}"] = loaded(port, clients, arguments.seconds, "/search", bodies)
+        found["memory"] = memory_of(process.pid)
+    return about | found
+
+
+def embedding(system: str, release: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Vectors of passages, some a request, from a few clients; and how alike the vectors are to the library's own."""
+    texts = texts_of(2000)
+    parts = [texts[begin : begin + EMBEDDED_TEXTS] for begin in range(0, len(texts), EMBEDDED_TEXTS)]
+    extra = {"prompt_name": "passage"} if system == "stillhouse" else {}
+    bodies = [{"inputs": part, **extra} for part in parts]
+    own = open_query_encoder(release / "retriever", Context(release, "cpu", quiet=True)).vectors(parts[0])
+    with running(system, release) as (port, found, process):
+        made = np.array(post(port, "/embed", bodies[0]), dtype=np.float32)
+        found["least_cosine"] = float((made * own).sum(axis=1).min())
+        for clients in (1, 8):
+            found[f"clients {clients}"] = loaded(port, clients, 3 * arguments.seconds, "/embed", bodies)
+        found["memory"] = memory_of(process.pid)
+    return found | {"texts": EMBEDDED_TEXTS}
+
+
+@contextmanager
+def running(system: str, release: Path) -> Iterator[tuple[int, dict[str, Any], subprocess.Popen[bytes]]]:
+    """A service in a process of its own: its port, the seconds until it was ready, the process."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    if system == "stillhouse":
+        words = ["-m", "stillhouse.cli", "serve", str(release), "--port", str(port), "--watch", "60"]
+    else:
+        words = [str(HERE / "serving_peer.py"), str(release), str(port)]
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not is_ready(port):
+            if process.poll() is not None or time.perf_counter() - began > READY_WITHIN:
+                raise RuntimeError(f"{system} did not start on {release}; run: {' '.join(words)}")
+            time.sleep(0.02)
+        yield port, {"ready": time.perf_counter() - began}, process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def post(port: int, path: str, body: Any) -> Any:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode())
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.loads(answer.read())
+
+
+def loaded(port: int, clients: int, seconds: float, path: str, bodies: list[Any]) -> dict[str, Any]:
+    command = [sys.executable, str(HERE / "serving_load.py"), str(port), str(clients), str(seconds), path]
+    lines = "\n".join(map(json.dumps, bodies))
+    done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def memory_of(process: int) -> dict[str, float]:
+    """MiB by the kernel's count: `Rss`, `Pss`, and `Anonymous`, which no mapped file can give back."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines()[1:]
+    sizes = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
+    return {name.lower(): sizes[name] for name in ("Rss", "Pss", "Anonymous")}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

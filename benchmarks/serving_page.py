@@ -1,0 +1,60 @@
+"""The page of `serving.py`, from its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+NAMES = {
+    "stillhouse": "Stillhouse",
+    "sentence-transformers": "sentence-transformers, faiss",
+    "faiss": "faiss, in process",
+}
+BATCHES = "1, 8, 64"
+COLUMNS = "per s at 1 | p50 | p99 | per s at 8 | p50 | p99 | per s at 64 | p50 | p99"
+
+
+def page_lines(found: Mapping[str, Any]) -> list[str]:
+    lines = ["# Serving", "", f"`python benchmarks/serving.py --folder build/serving --seconds {found['seconds']:g}`"]
+    lines += ["", found["machine"], ""]
+    lines += ["A question over HTTP: its text is encoded by MiniLM (6 layers of width 384), the ten nearest passages"]
+    lines += [f"are found and sent with texts. Clients ask again once they have an answer, for {found['seconds']:g} s,"]
+    lines += ["from another process on the same cores. Passages are synthetic: short texts of random words, and as"]
+    lines += ["vectors those of 2,000 encoded texts with noise. recall@10 is of the index, of exact search over the"]
+    lines += ["same vectors, on 200 questions. Milliseconds, and megabytes of 10⁶ bytes; *own* is memory that no"]
+    lines += [f"mapped file can give back. faiss in process gets vectors that were made before, {BATCHES} at once."]
+    sizes = sorted({int(name.split("/")[2]) for name in found["cases"] if name.count("/") == 2})
+    for size in sizes:
+        lines += ["", f"## {size:,} passages", "", f"| index | system | recall@10 | {COLUMNS} |", "|---" * 12 + "|"]
+        rows = [(name.split("/"), case) for name, case in found["cases"].items() if name.endswith(f"/{size}")]
+        rows.sort(key=lambda row: (row[0][1], list(NAMES).index(row[0][0])))
+        for (system, kind, _), case in rows:
+            cells = [kind, NAMES[system], f"{case['recall@10']:.3f}"]
+            for clients in (1, 8, 64):
+                cells += figures(case.get(f"clients {clients}"))
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", "| index | system | ready, s | first answer, s | index, MB | RSS, MB | PSS, MB | own, MB |"]
+        lines += ["|---" * 8 + "|"]
+        for (system, kind, _), case in rows:
+            first = f"{case['first_answer']:.1f}" if "first_answer" in case else ""
+            memory = [megabytes(case["memory"].get(name)) for name in ("rss", "pss", "anonymous")]
+            cells = [kind, NAMES[system], f"{case['ready']:.1f}", first, f"{case['index_mb']:.0f}", *memory]
+            lines.append(f"| {' | '.join(cells)} |")
+    embedded = [(system, found["cases"][f"{system}/embed"]) for system in NAMES if f"{system}/embed" in found["cases"]]
+    if embedded:
+        texts = embedded[0][1]["texts"]
+        lines += ["", "## Embeddings", "", f"Passages a second from `/embed`, {texts} in a request.", ""]
+        lines += ["| system | 1 client | 8 clients | least cosine with the library's vectors |", "|---|---|---|---|"]
+        for system, case in embedded:
+            speeds = [f"{texts * case[f'clients {clients}']['per_second']:.0f}" for clients in (1, 8)]
+            name = NAMES[system].split(",")[0]
+            lines.append(f"| {name} | {' | '.join(speeds)} | {case['least_cosine']:.6f} |")
+    return lines
+
+
+def figures(case: Mapping[str, Any] | None) -> list[str]:
+    return ["", "", ""] if case is None else [f"{case[name]:.1f}" for name in ("per_second", "p50", "p99")]
+
+
+def megabytes(mebibytes: float | None) -> str:
+    return "" if mebibytes is None else f"{mebibytes * 2**20 / 1e6:.0f}"

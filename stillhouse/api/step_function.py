@@ -1,0 +1,80 @@
+"""How a function runs a step: the same checks, manifests and outputs as the command of that name."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stillhouse.api.results import Folder, StepResult
+from stillhouse.config import build, field_types
+from stillhouse.steps.execute import execute
+from stillhouse.steps.spec import Step
+
+F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R", bound=StepResult)
+
+Setting = bool | int | float | str | os.PathLike[str]
+"""A value of a setting; a path stands for its name."""
+
+
+def settings_of(step: Step) -> Callable[[F], F]:
+    """Shows the settings of a step in a function's signature and help, in the place of `**settings`."""
+
+    def shown(function: F) -> F:
+        signature = inspect.signature(function)
+        named = [
+            parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        known, kinds = {parameter.name for parameter in named}, field_types(step.config)
+        left = [setting for setting in fields(step.config) if setting.name not in known]
+        keywords = [
+            inspect.Parameter(
+                setting.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=setting.default,
+                annotation=kinds[setting.name].__name__,
+            )
+            for setting in left
+        ]
+        function.__signature__ = signature.replace(parameters=[*named, *keywords])  # type: ignore[attr-defined]
+        lines = [f"    {setting.name}: {setting.metadata['help']}" for setting in left]
+        wrapped = [textwrap.fill(line, 100, subsequent_indent="        ") for line in lines]
+        function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", f"Settings of `{step.name}`:", *wrapped])
+        return function
+
+    return shown
+
+
+def run_step(
+    kind: type[R],
+    step: Step,
+    caller: str,
+    inputs: Mapping[str, Folder | None],
+    output: Folder,
+    settings: Mapping[str, Setting],
+    main: str = "",
+) -> R:
+    """Runs a step and returns what it made; the outputs lie below `output`, each in a folder of its name.
+
+    `inputs` may leave an optional one at None. `main` names the output that the result stands for, without it the
+    first. Raises what `execute` does, and `InputError` for an unknown setting or a value that it may not have, with
+    the name of the function `caller`.
+    """
+    plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
+    config: Any = build(step.config, plain, f"{caller}()")
+    folders = {port.name: Path(output) / port.name for port in step.outputs}
+    report = execute(
+        step, config, {name: Path(folder) for name, folder in inputs.items() if folder is not None}, folders
+    )
+    folder = folders[main or step.outputs[0].name]
+    return kind(folder, folders, report.summary, report.metrics, report.facts)
+
+
+def named(port: str, folders: Mapping[str, Folder]) -> dict[str, Folder]:
+    """The inputs of a port that takes many folders, each with a name."""
+    return {f"{port}/{name}": folder for name, folder in folders.items()}

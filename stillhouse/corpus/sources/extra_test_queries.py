@@ -1,0 +1,44 @@
+"""A handful of labelled test queries beside a source that has none, or fewer: `queries.jsonl` and `qrels/test.tsv`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.rows import Each, Part, Row, Source
+from stillhouse.errors import InputError
+
+PLACE = "test_queries"
+"""What stands before the file names of these queries in `rejected.parquet`."""
+
+
+def with_test_queries(source: Source, folder: Path) -> Source:
+    """The source with the labelled test queries of `folder` (BEIR layout) after its own rows.
+
+    Raises `InputError` when the folder lacks one of the two files.
+    """
+    labels = {name: path for name, path in find_labels(folder).items() if name[:6] != "qrels/" or "test.tsv" in name}
+    if len(labels) < 2:
+        raise InputError(
+            f"test_queries: {folder} must be a folder with queries.jsonl (_id, text) and qrels/test.tsv (query-id, "
+            "corpus-id, score), each also with .gz"
+        )
+
+    def rows() -> Iterator[Row]:
+        yield from source.rows()
+        yield from _read(labels)
+
+    def parts(size: int, each: Each) -> list[Part]:
+        assert source.parts is not None
+        return [*source.parts(size, each), Part(partial(_read, labels))]
+
+    files = source.files | {f"{PLACE}/{name}": path for name, path in labels.items()}
+    return dataclasses.replace(source, files=files, rows=rows, parts=parts if source.parts else None)
+
+
+def _read(labels: dict[str, Path]) -> Iterator[Row]:
+    for row in read_labels(labels):
+        yield row._replace(where=f"{PLACE}/{row.where}")

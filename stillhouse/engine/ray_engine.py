@@ -1,0 +1,135 @@
+"""Ray as the engine: its own processes on this machine, or those of a cluster whose machines see the same files."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from stillhouse.errors import CrashElsewhere, InputError
+
+RETRIES = 3
+"""How often a call is tried again whose process was killed."""
+AT_ONCE = 3
+"""Calls a process that are handed over: one at work, and others so that it need not wait."""
+OBJECT_STORE = 80 << 20
+"""Bytes of Ray's shared memory on this machine, nearly its least: data goes by way of files."""
+
+
+class RayEngine:
+    def __init__(self, processes: int, name: str) -> None:
+        self._at_once = AT_ONCE * processes
+        self.sentence = f"{processes} processes of Ray share the work ({name})"
+        self.elsewhere = bool(_address(name))
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        import ray
+
+        call = ray.remote(_call).options(num_cpus=1, max_retries=RETRIES)
+        called, folder = ray.put(function), str(Path.cwd())
+        left = iter(items)
+        waiting = deque(call.remote(called, item, folder) for item in islice(left, self._at_once))
+        try:
+            while waiting:
+                yield _result(waiting[0])
+                waiting.popleft()
+                waiting.extend(call.remote(called, item, folder) for item in islice(left, 1))
+        finally:
+            for reference in waiting:
+                ray.cancel(reference)
+
+
+def _call(function: Callable[[Any], Any], item: Any, folder: str) -> Any:
+    if Path(folder).is_dir():
+        os.chdir(folder)  # paths may be relative, and are so in what is said of them
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one processor a process
+    return function(item)
+
+
+def _result(reference: Any) -> Any:
+    import ray
+    from ray.exceptions import NodeDiedError, OutOfMemoryError, RayTaskError, WorkerCrashedError
+
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        if isinstance(error.cause, (InputError, OSError)):
+            raise error.cause from None
+        raise
+    except OutOfMemoryError:
+        raise CrashElsewhere(
+            f"Ray ended a process {RETRIES + 1} times because its machine was out of memory; give its workers more "
+            "memory, or fewer processors"
+        ) from None
+    except (NodeDiedError, WorkerCrashedError):
+        raise CrashElsewhere(
+            f"a process of Ray was killed {RETRIES + 1} times over the same part; its node's events and Ray's logs say "
+            "why. Run the step again: it goes on with the parts that are finished"
+        ) from None
+
+
+@contextmanager
+def open_ray(name: str) -> Iterator[RayEngine]:
+    """Ray by its name (`stillhouse.engine.choice`): `ray` is the cluster of `$RAY_ADDRESS`, or this machine.
+
+    Raises `InputError` where Ray is not installed and where a cluster does not answer.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to Ray's makers
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 starves them where others work too
+    try:
+        import ray
+    except ImportError:
+        raise InputError("engine: ray needs the package ray; `pip install 'stillhouse[ray]'` gets it") from None
+    begun = not ray.is_initialized()
+    if begun:
+        _begin(name)
+    try:
+        processes = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        yield RayEngine(processes, name)
+    finally:
+        if begun:
+            ray.shutdown()
+
+
+def _address(name: str) -> str:
+    """That of a cluster, or "" for Ray of this machine alone."""
+    return name if name.startswith("ray://") else os.environ.get("RAY_ADDRESS", "") if name == "ray" else ""
+
+
+def _begin(name: str) -> None:
+    import ray
+
+    quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    address = _address(name)
+    if not address:
+        count = int(name.partition(":")[2] or os.cpu_count() or 1)
+        settings: dict[str, Any] = {
+            "num_cpus": count,
+            "num_gpus": 0,
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE,
+        }
+        for tries_left in (1, 0):
+            try:
+                ray.init("local", **settings, **quietly)
+                return
+            except Exception as error:  # Ray raises no other kind where its parts do not start within its 30 seconds
+                ray.shutdown()
+                if not tries_left:
+                    raise CrashElsewhere(
+                        f"Ray did not start on this machine ({str(error).splitlines()[0]}); run the step again when "
+                        "the machine is less busy, or without an engine"
+                    ) from error
+        return
+    try:
+        ray.init(address, **quietly)
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"Ray at {address} does not answer ({str(error).splitlines()[0]}); look at the RayCluster and its head's "
+            "service, or leave the engine out"
+        ) from None

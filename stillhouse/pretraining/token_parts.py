@@ -1,0 +1,128 @@
+"""The token arrays of a corpus made by several processes: each cuts some passages, and their files are put together."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import DTypeLike
+from transformers import PreTrainedTokenizerBase
+
+from stillhouse.artifacts import digest_json, write_json
+from stillhouse.corpus.part_folder import part_folder
+from stillhouse.corpus.sources.rows import Each
+from stillhouse.corpus.store import Corpus
+from stillhouse.monitoring.activity import doing
+from stillhouse.pretraining.array_file import ArrayFile
+from stillhouse.pretraining.token_files import write_tokens
+from stillhouse.retrieval.tokenizer_files import load_tokenizer
+
+TEXTS_AT_ONCE = 2048
+FILES: dict[str, DTypeLike] = {
+    "ids": np.int32,
+    "word_starts": np.bool_,
+    "sentence_starts": np.bool_,
+    "offsets": np.int64,
+    "title_lengths": np.int32,
+}
+_COPIED = 1 << 20
+
+
+@dataclass(frozen=True)
+class TokenSettings:
+    """What of, by which tokenizer and how a process makes tokens."""
+
+    corpus: Path
+    tokenizer: Path
+    max_length: int
+    language: str
+
+
+def blocks_of(corpus: Corpus, rows: range | None = None) -> Iterator[pd.DataFrame]:
+    """What `write_tokens` reads of all passages, or of some rows."""
+    columns = ("title", "text", *(("passage_id",) if corpus.not_prose else ()))
+    return corpus.passage_blocks(*columns, rows=TEXTS_AT_ONCE, among=None if rows is None else np.array(rows))
+
+
+def write_token_parts(
+    folder: Path,
+    settings: TokenSettings,
+    work: Path,
+    each: Each,
+    rows: int,
+    watch: Callable[[Iterator[Any], int], Iterator[Any]] = lambda results, count: results,
+) -> dict[str, int]:
+    """Writes the files of `write_tokens` for a whole corpus, and returns its counts; `rows` passages are a part.
+
+    Parts lie in `work`, which all processes see; those that an earlier run finished are taken unchanged. One block of
+    tokens is in memory, here and in each process.
+    """
+    count = Corpus.open(settings.corpus).passage_count
+    root = work / f"tokens-{digest_json([rows, count])[:20]}"
+    root.mkdir(parents=True, exist_ok=True)
+    parts = [(f"{begin:010}", range(begin, min(begin + rows, count))) for begin in range(0, count, rows)]
+    counts: dict[str, int] = dict.fromkeys(("passages", "tokens", "truncated", "sentences"), 0)
+    for found in watch(each(partial(_write_part, root, settings), parts), len(parts)):
+        counts = {name: counts[name] + found[name] for name in counts}
+    with doing("putting the tokens together"):
+        _join(folder, [root / name for name, _ in parts])
+    return counts
+
+
+def copied(settings: TokenSettings, work: Path) -> TokenSettings:
+    """The same with a copy of the corpus and the tokenizer in `work`, where processes of other machines see them."""
+    found = {"corpus": settings.corpus, "tokenizer": settings.tokenizer}
+    with doing("copying the corpus to the work area"):
+        for name, folder in found.items():
+            if not (work / name).is_dir():
+                with part_folder(work / name) as staging:
+                    shutil.copytree(folder, staging, dirs_exist_ok=True)
+    return replace(settings, corpus=work / "corpus", tokenizer=work / "tokenizer")
+
+
+def _write_part(root: Path, settings: TokenSettings, part: tuple[str, range]) -> dict[str, int]:
+    name, rows = part
+    folder = root / name
+    if not folder.is_dir():
+        with part_folder(folder) as staging:
+            corpus = Corpus.open(settings.corpus)
+            counts = write_tokens(
+                staging,
+                blocks_of(corpus, rows),
+                _tokenizer(settings.tokenizer),
+                settings.max_length,
+                settings.language,
+                corpus.titles,
+                corpus.not_prose.keys(),
+            )
+            write_json(staging / "counts.json", counts)
+    found: dict[str, int] = json.loads((folder / "counts.json").read_text(encoding="utf-8"))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    return load_tokenizer(folder)
+
+
+def _join(folder: Path, parts: list[Path]) -> None:
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", kind)) for name, kind in FILES.items()}
+        files["offsets"].append(np.zeros(1, np.int64))
+        for part in parts:
+            before = files["ids"].length
+            for name, file in files.items():
+                array = np.load(part / f"{name}.npy", mmap_mode="r")
+                if name == "offsets":
+                    array = array[1:]
+                for begin in range(0, len(array), _COPIED):
+                    piece = array[begin : begin + _COPIED]
+                    file.append(piece + before if name == "offsets" else piece)

@@ -1,0 +1,17 @@
+"""What a step reports at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Report:
+    """Scalars for dashboards, facts for the manifests, one line for a person."""
+
+    summary: str
+    metrics: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    html: str = ""
+    """File name, inside the first output, of a page that a person would open."""

@@ -1,0 +1,51 @@
+"""The application: every address, and what stands before them."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from stillhouse import __version__
+from stillhouse.serving import documents_api, embeddings_api, inference_api, page, search_api, status_api
+from stillhouse.serving.batcher import Batcher
+from stillhouse.serving.errors import Problem, error_response, on_http, on_invalid, on_problem
+from stillhouse.serving.guard import Guard
+from stillhouse.serving.metrics import Metrics
+from stillhouse.serving.service import Service
+from stillhouse.serving.settings import Limits
+from stillhouse.serving.shelf import Shelf
+
+DESCRIPTION = "Search in one release: model, index and corpus of one making. Each answer names its release."
+
+
+def make_service(shelf: Shelf, limits: Limits, **settings: object) -> Service:
+    """The service on a shelf, with its queue and metrics. `settings` are those of `Service`: log, token, model, …"""
+    metrics = Metrics()
+    batcher = Batcher(limits, metrics.batch)
+    metrics.gauge("waiting", "Texts in the queue", lambda: batcher.waiting)
+    metrics.gauge("swaps", "Releases that took another's place since the start", lambda: shelf.swaps)
+    metrics.gauge("refusals", "Releases that were refused since the start", lambda: shelf.refusals)
+    return Service(shelf, batcher, limits, metrics, **settings)  # type: ignore[arg-type]
+
+
+def make_app(service: Service) -> ASGIApp:
+    """The ASGI application of a service."""
+    app = FastAPI(
+        title="Stillhouse search", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
+    )
+    app.state.service = service
+    for router in (search_api, documents_api, embeddings_api, inference_api, status_api, page):
+        app.include_router(router.router)
+    app.add_exception_handler(Problem, on_problem)
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(Exception, _on_crash)
+    log = service.log if service.log_requests else lambda line: None
+    return Guard(app, service.limits, service.token, service.metrics, log, service.log)
+
+
+async def _on_crash(request: Request, error: Exception) -> JSONResponse:
+    return error_response(request.url.path, 500, "the service failed here; its log says where")

@@ -1,0 +1,179 @@
+"""Vectors of several texts at once: all tokens in one row for the linear layers, attention within each text.
+
+No text is padded, so a batch of short and long texts costs what its tokens cost. The row is filled up to a multiple of
+eight tokens, and the weights are packed for the processor once.
+
+Shape suffixes: Q texts, T tokens of all texts, L tokens of a text, B texts of one length, H heads, K width of a head,
+D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
+
+from stillhouse.retrieval.exact_search import EVEN
+from stillhouse.retrieval.packed_linears import can_pack, packed_forward
+from stillhouse.retrieval.pooling import normalized, pool
+from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert
+
+Linear = Callable[[Tensor], Tensor]
+FEW_TOKENS = 16
+"""Up to this many tokens are computed on one thread: several would wait for each other longer than they compute."""
+
+
+class BatchEncoder(Protocol):
+    """Makes vectors of texts whose tokens were counted before, so that a batch can be as large as its tokens allow."""
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each text, special tokens included, cut to the length that the model reads."""
+
+    def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Float32 [Q, D]."""
+
+
+def batch_encoder(encoder: PlainBert | AnyEncoder) -> BatchEncoder:
+    """The batched form of a query encoder."""
+    return PackedBert(encoder) if isinstance(encoder, PlainBert) else TowerEncoder(encoder, "query")
+
+
+@dataclass(frozen=True)
+class _Layer:
+    into: Linear
+    out: Linear
+    up: Linear
+    down: Linear
+    heads: int
+    activation: Linear
+    norm1: nn.LayerNorm
+    norm2: nn.LayerNorm
+
+
+class PackedBert:
+    """The model of a `PlainBert`, for several texts at once. Vectors are the same but for rounding."""
+
+    def __init__(self, plain: PlainBert) -> None:
+        self._plain = plain
+        self._layers = [_layer(layer, plain.device) for layer in plain.layers]
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        prompted = [self._plain.prompt + text for text in texts]
+        return [encoding.ids for encoding in self._plain.tokenizer.encode_batch(prompted)]
+
+    @torch.inference_mode()
+    def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        plain = self._plain
+        vectors_QD = np.empty((len(ids), plain.width), dtype=np.float32)
+        order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
+        groups: list[tuple[int, int, int]] = []
+        begin = 0
+        for length, members in groupby(order, key=lambda number: len(ids[number])):
+            count = len(list(members))
+            groups.append((begin, count, length))
+            begin += count * length
+        tokens = [token for number in order for token in ids[number]]
+        with threads_for(len(tokens)):
+            states_TD = self._states(tokens, groups)
+        first = 0
+        for begin, count, length in groups:
+            hidden_BLD = states_TD[begin : begin + count * length].view(count, length, plain.width)
+            vector_BD = pool(hidden_BLD, torch.ones(count, length, device=plain.device), plain.pooling)
+            made_BD = normalized(vector_BD) if plain.normalize else vector_BD
+            vectors_QD[order[first : first + count]] = made_BD.cpu().numpy()
+            first += count
+        return vectors_QD
+
+    def _states(self, tokens: list[int], groups: Sequence[tuple[int, int, int]]) -> Tensor:
+        """Hidden states [T, D]; `groups` are first token, texts and length of texts of one length."""
+        plain = self._plain
+        places = [place for _, count, length in groups for _ in range(count) for place in range(length)]
+        filling = [0] * (-len(tokens) % EVEN)
+        ids_T = torch.tensor(tokens + filling, device=plain.device)
+        places_T = torch.tensor(places + filling, device=plain.device)
+        states = plain.words[ids_T] + plain.kinds[0] + plain.positions[places_T]
+        states = layer_norm(states, (plain.width,), plain.scale, plain.shift, plain.eps)
+        for layer in self._layers:
+            states = layer.norm1(states + layer.out(_attended(layer.into(states), groups, layer.heads)))
+            states = layer.norm2(states + layer.down(layer.activation(layer.up(states))))
+        return states
+
+
+@contextmanager
+def threads_for(tokens: int) -> Iterator[None]:
+    """Computes on one thread until the block ends where there are few tokens.
+
+    Threads meet after every layer and spin until the last is there. Where a core is busy with something else, as with
+    the clients, that costs more than the second thread brings.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if tokens <= FEW_TOKENS else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _attended(three_TE: Tensor, groups: Sequence[tuple[int, int, int]], heads: int) -> Tensor:
+    """Attention of every text within itself, [T, D]; `three_TE` holds queries, keys and values side by side."""
+    width = three_TE.shape[1] // 3
+    result_TD = torch.zeros(len(three_TE), width, device=three_TE.device)
+    for begin, count, length in groups:
+        part = three_TE[begin : begin + count * length].view(count, length, 3, heads, width // heads)
+        query, key, value = part.permute(2, 0, 3, 1, 4)
+        seen_BHLK = scaled_dot_product_attention(query, key, value)
+        result_TD[begin : begin + count * length] = seen_BHLK.transpose(1, 2).reshape(count * length, width)
+    return result_TD
+
+
+def _layer(layer: nn.Module, device: torch.device) -> _Layer:
+    assert isinstance(layer, nn.TransformerEncoderLayer)
+    attention = layer.self_attn
+    into = nn.Linear(attention.embed_dim, 3 * attention.embed_dim, device="meta")
+    into.load_state_dict({"weight": attention.in_proj_weight, "bias": attention.in_proj_bias}, assign=True)
+    return _Layer(
+        into=_ready(into, device),
+        out=_ready(attention.out_proj, device),
+        up=_ready(layer.linear1, device),
+        down=_ready(layer.linear2, device),
+        heads=attention.num_heads,
+        activation=layer.activation,
+        norm1=layer.norm1,
+        norm2=layer.norm2,
+    )
+
+
+def _ready(layer: nn.Linear, device: torch.device) -> Linear:
+    """The layer with packed weights where the processor has a use for them."""
+    if can_pack(torch.float32, device):
+        return packed_forward(layer, torch.float32)
+    return lambda input: linear(input, layer.weight, layer.bias)
+
+
+class TowerEncoder:
+    """The tower of any retriever that reads texts of a role, through the encoder that the steps use."""
+
+    def __init__(self, encoder: AnyEncoder, role: str) -> None:
+        self._encoder, self._role = encoder, role
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        model = self._encoder.encoder
+        return (model.queries(texts) if self._role == "query" else model.passages(texts)).ids
+
+    def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        from stillhouse.retrieval.encoder import EncoderTexts, encode
+        from stillhouse.retrieval.query_encoder import EXACT
+
+        model = self._encoder.encoder
+        empty = model.queries([]) if self._role == "query" else model.passages([])
+        texts = EncoderTexts([list(each) for each in ids], empty.padding_id, empty.role, empty.max_length)
+        made: NDArray[np.float32] = encode(model, texts, self._encoder.context, "texts", EXACT)
+        return made

@@ -1,0 +1,197 @@
+"""The thread that computes: it takes what waits in the queue, as much at once as a batch of tokens may hold.
+
+Whoever asks alone waits for nobody: a batch is what has come while the one before was computed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.serving.release import Found, Ranked, Release
+from stillhouse.serving.settings import Limits
+
+
+class QueueFull(Exception):
+    """So much waits already that more would not be answered in time; `seconds` is when to come again."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class TooLate(Exception):
+    """The deadline passed before the answer was there."""
+
+
+class Ended(Exception):
+    """The service is ending and takes no more work."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors float32 [Q, D], and how many tokens were read."""
+
+    vectors: NDArray[np.float32]
+    tokens: int
+
+
+@dataclass(eq=False)
+class Job:
+    """Texts that one client asked about, to be answered by one release.
+
+    The result is `Embedded`, with `asked` a list of `Found`, with `pairs_with` the scores of a cross-encoder.
+    """
+
+    release: Release
+    texts: Sequence[str]
+    role: str = "query"
+    asked: Sequence[Ranked] | None = None
+    pairs_with: str | None = None
+    result: Future[Any] = field(default_factory=Future)
+    until: float = 0.0
+    ids: list[list[int]] = field(default_factory=list)
+
+    def finish(self, value: Any) -> None:
+        with suppress(InvalidStateError):  # whoever asked has gone
+            self.result.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        with suppress(InvalidStateError):
+            self.result.set_exception(error)
+
+
+class Batcher:
+    """Computes jobs in the order in which they came, those of one release and role together.
+
+    `seen(texts, tokens)` hears of every batch.
+    """
+
+    def __init__(self, limits: Limits, seen: Callable[[int, int], None] = lambda texts, tokens: None) -> None:
+        self._limits, self._seen = limits, seen
+        self._queue: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._over = False
+        self._rate = 50.0  # texts a second; a first guess, replaced by what is measured
+        self.waiting = 0
+        self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> Future[Any]:
+        """Puts a job into the queue. Raises `QueueFull` where it has no room, `Ended` after `end`.
+
+        The future raises `TooLate`, or the `InputError` of the release.
+        """
+        with self._changed:
+            if self._over:
+                raise Ended
+            if self.waiting and self.waiting + len(job.texts) > self._limits.waiting:
+                raise QueueFull(max(1, min(60, round(self.waiting / self._rate))))
+            job.until = time.monotonic() + self._limits.deadline
+            self.waiting += len(job.texts)
+            self._queue.append(job)
+            self._changed.notify()
+        return job.result
+
+    def end(self) -> None:
+        """Answers what waits, and ends the thread."""
+        with self._changed:
+            self._over = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while jobs := self._take():
+            began = time.monotonic()
+            try:
+                self._compute(jobs)
+            except Exception as error:
+                for job in jobs:
+                    job.fail(error)
+            finally:
+                texts = sum(len(job.texts) for job in jobs)
+                with self._changed:
+                    self.waiting -= texts
+                    self._rate = 0.8 * self._rate + 0.2 * texts / max(1e-4, time.monotonic() - began)
+
+    def _take(self) -> list[Job]:
+        """The jobs of the next batch: as many as its tokens allow, at least one. Empty at the end."""
+        with self._changed:
+            while not self._queue and not self._over:
+                self._changed.wait()
+            waiting = list(self._queue)
+        jobs: list[Job] = []
+        tokens = 0
+        for job in waiting:  # tokenized outside of the lock, so that nobody waits to hand in a job
+            if jobs and not _together(jobs[0], job):
+                break
+            if job.result.done() or time.monotonic() > job.until:
+                job.fail(TooLate())
+            elif job.pairs_with is None and not job.ids:
+                try:
+                    job.ids = job.release.tokenize(job.texts, job.role)
+                except Exception as error:
+                    job.fail(error)
+            tokens += sum(map(len, job.ids))
+            if jobs and tokens > self._limits.batch_tokens:
+                break
+            jobs.append(job)
+        with self._changed:
+            for _ in jobs:
+                self._queue.popleft()
+        return jobs
+
+    def _compute(self, jobs: Sequence[Job]) -> None:
+        live = [job for job in jobs if not job.result.done()]
+        if not live:
+            return
+        first = live[0]
+        if first.pairs_with is not None:
+            self._seen(len(first.texts), 0)
+            first.finish(first.release.score_pairs(first.pairs_with, first.texts))
+            return
+        ids = [each for job in live for each in job.ids]
+        vectors_QD = np.concatenate([first.release.encode(part, first.role) for part in self._parts(ids)])
+        begin, ranking = 0, []
+        for job in live:
+            part_QD = vectors_QD[begin : begin + len(job.texts)]
+            begin += len(job.texts)
+            if job.asked is None:
+                job.finish(Embedded(part_QD, sum(map(len, job.ids))))
+            else:
+                ranking.append((job, part_QD))
+        if ranking:
+            texts = [text for job, _ in ranking for text in job.texts]
+            asked = [how for job, _ in ranking for how in job.asked or ()]
+            found: list[Found] = first.release.rank(texts, np.concatenate([part for _, part in ranking]), asked)
+            for job, _ in ranking:
+                job.finish([found.pop(0) for _ in job.texts])
+
+    def _parts(self, ids: Sequence[list[int]]) -> list[list[list[int]]]:
+        """The texts of one large job in parts of at most a batch's tokens."""
+        parts: list[list[list[int]]] = [[]]
+        tokens = 0
+        for each in ids:
+            if parts[-1] and tokens + len(each) > self._limits.batch_tokens:
+                parts.append([])
+                tokens = 0
+            parts[-1].append(each)
+            tokens += len(each)
+        for part in parts:
+            self._seen(len(part), sum(map(len, part)))
+        return parts
+
+
+def _together(first: Job, job: Job) -> bool:
+    """Whether two jobs are computed at once."""
+    alike = (job.release, job.role) == (first.release, first.role)
+    return alike and first.pairs_with is None and job.pairs_with is None

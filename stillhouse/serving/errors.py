@@ -1,0 +1,72 @@
+"""What a client gets when there is no answer: a code, and one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from stillhouse.terminal import visible
+
+CODES = {
+    400: "bad_request",
+    401: "unauthorized",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "slow_request",
+    413: "too_large",
+    422: "invalid_request",
+    429: "queue_full",
+    500: "internal_error",
+    503: "unavailable",
+    504: "deadline_exceeded",
+    507: "insufficient_storage",
+}
+PLAIN = ("/embed", "/rerank", "/v2")
+"""Paths of protocols whose errors are a sentence and not an object."""
+
+
+class Problem(Exception):
+    """A request that gets no answer: an HTTP status and a sentence with the remedy."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, dict(headers or {})
+
+
+def error_body(path: str, status: int, message: str) -> dict[str, Any]:
+    """The error as the protocol of a path wants it: OpenAI's object, or TEI's and V2's sentence."""
+    code, message = CODES.get(status, "error"), visible(message)
+    if path.startswith(PLAIN):
+        return {"error": message, "error_type": code}
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "code": code}}
+
+
+def error_response(path: str, status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(error_body(path, status, message), status, dict(headers or {}))
+
+
+async def on_problem(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Problem)
+    return error_response(request.url.path, error.status, error.message, error.headers)
+
+
+async def on_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    said = {404: "there is no such address; see /docs", 405: "this address takes another method; see /docs"}
+    message = said.get(error.status_code, str(error.detail))
+    return error_response(request.url.path, error.status_code, message, error.headers)
+
+
+async def on_invalid(request: Request, error: Exception) -> JSONResponse:
+    """The first thing that is wrong with a body: where, and what was expected. The body itself is not repeated."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:])
+    message = f"{where or 'the body'}: {first['msg'].removeprefix('Value error, ')}; see /docs"
+    return error_response(request.url.path, 422, message)

@@ -1,0 +1,66 @@
+"""Search among some passages of an index: exact, at a cost that grows with how many they are.
+
+Shape suffixes: Q queries, K depth, F passages that the filter lets through, B of them at once, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.retrieval.bm25 import BM25
+from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
+from stillhouse.retrieval.rankings import order_by_score
+from stillhouse.retrieval.vector_index import VectorIndex
+
+Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
+
+
+class FilteredIndex:
+    """The passages `rows_F` (ascending) of a vector index, searched as `VectorIndex` is; rows are those of the corpus.
+
+    Vectors are compared one by one as the index holds them, so an approximate kind finds all that its vectors allow.
+    """
+
+    def __init__(self, index: VectorIndex, rows_F: NDArray[np.int32]) -> None:
+        self._index, self._rows_F = index, rows_F
+
+    def __len__(self) -> int:
+        return len(self._rows_F)
+
+    def _blocks(self) -> Iterator[Block]:
+        for start in range(0, len(self), BLOCK):
+            yield start, self._index.vectors(self._rows_F[start : start + BLOCK])
+
+    def search(self, queries_QD: NDArray[np.float32], depth: int, gpu: bool = False) -> Ranked:
+        """Rows int32 [Q, K] and inner products float32 [Q, K], best first. `gpu` is not used: few passages are left."""
+        depth = min(depth, len(self))
+        if not depth:
+            return np.empty((len(queries_QD), 0), np.int32), np.empty((len(queries_QD), 0), np.float32)
+        places_QK, scores_QK = exact_search(np.ascontiguousarray(queries_QD), self._blocks(), depth)
+        return self._rows_F[places_QK], scores_QK
+
+    def vectors(self, rows_P: NDArray[np.int32]) -> NDArray[np.float32]:
+        return self._index.vectors(rows_P)
+
+
+class FilteredBM25:
+    """The passages `rows_F` (ascending) of a BM25 index, scored with the whole corpus's word frequencies."""
+
+    def __init__(self, bm25: BM25, rows_F: NDArray[np.int32]) -> None:
+        self._bm25, self._rows_F = bm25, rows_F
+
+    def __len__(self) -> int:
+        return len(self._rows_F)
+
+    def search(self, queries: Sequence[str], depth: int) -> Ranked:
+        """Rows int32 [Q, K], padded with -1, and scores float32 [Q, K]. A passage without a word is no result."""
+        rows_QF = np.tile(self._rows_F, (len(queries), 1))
+        scores_QF = self._bm25.scores_of(queries, rows_QF)
+        scores_QF, rows_QF = order_by_score(scores_QF, np.where(scores_QF > 0, rows_QF, np.int32(-1)))
+        return rows_QF[:, :depth], scores_QF[:, :depth]
+
+    def scores_of(self, queries: Sequence[str], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
+        return self._bm25.scores_of(queries, rows_QK)

@@ -1,0 +1,111 @@
+"""The Open Inference Protocol V2 over HTTP: texts in, vectors out, for the clients of KServe and Triton."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from stillhouse import __version__
+from stillhouse.serving.errors import Problem
+from stillhouse.serving.search_api import answer_json
+from stillhouse.serving.service import Service, service_of
+
+router = APIRouter(prefix="/v2")
+BINARY = "inference-header-content-length"
+"""The header of a body with binary tensors behind its JSON, which is an extension."""
+
+
+class Tensor(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[str]
+
+
+class Wanted(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    name: str
+
+
+class InferRequest(BaseModel):
+    """One tensor `text` of type BYTES with one dimension; `parameters.input_type` is `query` or `passage`."""
+
+    model_config = ConfigDict(extra="ignore")
+    id: str | None = None
+    inputs: list[Tensor]
+    outputs: list[Wanted] | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+@router.get("", summary="The server, its version and extensions")
+async def server(request: Request) -> dict[str, Any]:
+    return {"name": "stillhouse", "version": __version__, "extensions": []}
+
+
+@router.get("/health/live", summary="Whether the service lives")
+async def live(request: Request) -> dict[str, bool]:
+    return {"live": True}
+
+
+@router.get("/health/ready", summary="Whether it answers")
+async def ready(request: Request) -> dict[str, bool]:
+    return {"ready": service_of(request).release() is not None}
+
+
+def named(request: Request, name: str) -> Service:
+    service = service_of(request)
+    service.check_model(name)
+    return service
+
+
+@router.get("/models/{name}", summary="What the model takes and gives")
+async def model(name: str, request: Request) -> Response:
+    service = named(request, name)
+    release = service.release()
+    content = {
+        "name": service.model,
+        "versions": [one.name for one in (release, *service.shelf.kept)],
+        "platform": "stillhouse",
+        "inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1]}],
+        "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, release.index.width]}],
+    }
+    return answer_json(content, release)
+
+
+@router.get("/models/{name}/ready", summary="Whether the model answers")
+async def model_ready(name: str, request: Request) -> dict[str, Any]:
+    return {"name": named(request, name).model, "ready": True}
+
+
+@router.post("/models/{name}/infer", summary="Vectors of texts")
+async def infer(name: str, body: InferRequest, request: Request) -> Response:
+    service = named(request, name)
+    if BINARY in request.headers:
+        raise Problem(400, "tensors are taken as JSON alone; switch your client's binary data off")
+    if len(body.inputs) != 1 or body.inputs[0].name != "text" or body.inputs[0].datatype != "BYTES":
+        raise Problem(422, "give one input named `text` of the datatype BYTES")
+    [tensor] = body.inputs
+    size = 1
+    for length in tensor.shape:
+        size *= length
+    if size != len(tensor.data) or len(tensor.shape) not in (1, 2) or min(tensor.shape) < 0:
+        raise Problem(422, f"the shape {tensor.shape[:8]} does not fit the {len(tensor.data)} texts of `data`")
+    for wanted in body.outputs or ():
+        if wanted.name != "embedding":
+            raise Problem(422, f"there is no output {wanted.name[:80]!r}; the one output is `embedding`")
+    role = body.parameters.get("input_type", "query")
+    if role not in ("query", "passage"):
+        raise Problem(422, "parameters.input_type must be `query` or `passage`")
+    release = service.release()
+    made = await service.embed(release, tensor.data, role, "text")
+    output = {
+        "name": "embedding",
+        "datatype": "FP32",
+        "shape": list(made.vectors.shape),
+        "data": made.vectors.reshape(-1).tolist(),
+    }
+    content = {"model_name": service.model, "model_version": release.name, "outputs": [output]}
+    return answer_json(content | ({"id": body.id} if body.id is not None else {}), release)

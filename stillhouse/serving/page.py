@@ -1,0 +1,126 @@
+"""The page for people, and the list of addresses: HTML made here, without scripts and without requests elsewhere."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
+
+from stillhouse.serving.errors import Problem
+from stillhouse.serving.guard import COOKIE, cookie_token, same_token
+from stillhouse.serving.release import Ranked
+from stillhouse.serving.search_api import RELEASE, hits
+from stillhouse.serving.service import Service, service_of
+
+router = APIRouter(include_in_schema=False)
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+SHORTEST_MATCH = 3
+"""Letters of a word of the query that is marked where it begins a word of the passage."""
+MOST_SHOWN = 100
+
+
+@cache
+def _templates(strict: bool) -> Environment:
+    undefined = StrictUndefined if strict else Undefined
+    return Environment(loader=PackageLoader("stillhouse", "serving"), autoescape=True, undefined=undefined)
+
+
+@router.get("/")
+async def form(request: Request) -> Response:
+    return _page(service_of(request))
+
+
+@router.post("/")
+async def answer(request: Request) -> Response:
+    service = service_of(request)
+    try:
+        text = (await request.body()).decode("utf-8")
+        fields = {name: values[0] for name, values in parse_qs(text, max_num_fields=16).items()}
+    except ValueError:
+        return _page(service, status=422, error="the form could not be read; send it again from this page")
+    token = fields.get("token", "")
+    if service.token and not (token and same_token(token, service.token)):
+        cookie = cookie_token(request.headers.get("cookie", ""))
+        bearer = request.headers.get("authorization", "").partition(" ")[2]
+        if token or not (same_token(cookie, service.token) or same_token(bearer, service.token)):
+            return _page(service, status=401, error="the token is wrong, or there is none; type it and ask again")
+    query, top = fields.get("query", ""), fields.get("top", "")
+    shown: dict[str, Any] = {"query": query, "release": fields.get("release", ""), "beside": fields.get("beside", "")}
+    try:
+        columns = await _columns(service, query, top, [shown["release"] or None, shown["beside"] or None])
+    except Problem as problem:
+        return _page(service, status=problem.status, error=problem.message, **shown)
+    response = _page(service, columns=columns, top=top or 10, **shown)
+    if token:
+        response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
+    return response
+
+
+async def _columns(service: Service, query: str, top: str, names: list[str | None]) -> list[dict[str, Any]]:
+    """What each of the releases finds; the second, where there is one, stands beside the first."""
+    if not re.fullmatch(r"[0-9]{0,4}", top) or not 1 <= int(top or 10) <= MOST_SHOWN:
+        raise Problem(422, f"ask for 1 to {MOST_SHOWN} passages")
+    columns: list[dict[str, Any]] = []
+    for name in (names[0], *filter(None, names[1:])):
+        release = service.release(name)
+        [found] = await service.search(release, [query], Ranked(int(top or 10)))
+        columns.append({"release": release.name, "hits": hits(release, found, texts=True)})
+    ranks = [{hit["passage_id"]: hit["rank"] for hit in column["hits"]} for column in columns]
+    for number, column in enumerate(columns):
+        for hit in column["hits"]:
+            hit["parts"] = matches(hit["text"], query)
+            hit["other"] = ""
+            if len(columns) == 2:
+                there = ranks[1 - number].get(hit["passage_id"])
+                hit["other"] = f"there: {there}" if there else "not there"
+    return columns
+
+
+def matches(text: str, query: str) -> list[tuple[bool, str]]:
+    """The text in parts, with whether each is a word that begins with a word of the query."""
+    words = sorted({word for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_MATCH}, key=len, reverse=True)
+    if not words:
+        return [(False, text)]
+    pattern = re.compile(rf"\b((?:{'|'.join(map(re.escape, words))})\w*)", re.IGNORECASE)
+    parts = [(number % 2 == 1, part) for number, part in enumerate(pattern.split(text))]
+    return [part for part in parts if part[1]]
+
+
+def _page(service: Service, status: int = 200, **shown: Any) -> HTMLResponse:
+    current = service.shelf.current
+    defaults = {
+        "query": "",
+        "top": 10,
+        "release": current.name,
+        "beside": "",
+        "columns": [],
+        "error": "",
+        "releases": [current.name, *(one.name for one in service.shelf.kept)],
+        "in_use": current.name,
+        "passages": len(current.passages),
+        "longest": service.limits.characters,
+        "most": MOST_SHOWN,
+        "token_wanted": bool(service.token),
+    }
+    text = _templates(True).get_template("page.html").render(defaults | shown)
+    # What a client sent may hold halves of characters.
+    content = text.encode("utf-8", errors="replace")
+    return HTMLResponse(content, status, HEADERS | {RELEASE: current.name})
+
+
+@router.get("/docs")
+async def addresses(request: Request) -> Response:
+    about = request.app.openapi()
+    page = _templates(False).get_template("docs.html")
+    return HTMLResponse(page.render(about=about, schemas=about["components"]["schemas"]), headers=HEADERS)

@@ -1,0 +1,223 @@
+"""One release, opened: a model, its index, the corpus and the lexical index, whose digests agree.
+
+Shape suffixes: Q queries, K ranks, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.open_folders import OpenFolders
+from stillhouse.retrieval.bm25 import BM25
+from stillhouse.retrieval.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.retrieval.hybrid import Fusion, HybridIndex, read_hybrid
+from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert, open_query_encoder
+from stillhouse.retrieval.search import refuse_unfit
+from stillhouse.retrieval.vector_index import VectorIndex, cut
+from stillhouse.serving.batch_encoder import BatchEncoder, TowerEncoder, batch_encoder
+from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
+from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
+from stillhouse.serving.passages import Passages
+from stillhouse.versions.releases import identity_of
+
+NAME_LENGTH = 12
+"""Hexadecimal digits of a release's name: those that its identity begins with."""
+MAPPED = ("retriever", "index", "hybrid", "reranker")
+"""Folders whose files are mapped into memory and read while requests are answered. `Passages` copies the corpus."""
+WARMED_WITH = "what is this about"
+
+
+@dataclass(frozen=True, order=True)
+class Ranked:
+    """How a query is to be ranked. `bm25` is BM25's share of a convex combination; -1 = as the release chose.
+
+    `id_prefix` and `article` let some passages through, "" all.
+    """
+
+    top: int = 10
+    bm25: float = -1.0
+    id_prefix: str = ""
+    article: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of passages, best first, and their scores."""
+
+    rows: list[int]
+    scores: list[float]
+
+
+class Release:
+    """What answers. Its files are opened once and stay open, so that it answers alike after they were replaced.
+
+    `folders` are `retriever`, `index` and `corpus`, and where there are any `hybrid` and `reranker`. `digest` gives the
+    SHA-256 of a file. Raises `InputError` for a folder that is missing or damaged, and where one was made from another
+    than those beside it. Only one thread may call `encode` and `rank` at a time.
+    """
+
+    def __init__(self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file) -> None:
+        self._held, self._context = OpenFolders(folders), context
+        with self._held.named():
+            refuse_unfit(self._held, digest, "hybrid" in folders)
+            if "reranker" in folders:
+                refuse_foreign_reranker(self._held, digest)
+            self._held.keep_copies(*(name for name in folders if name in MAPPED))
+            self.digests = {name: self._digest_of(name, digest) for name in folders}
+            self.identity = identity_of({name: {"digest": value} for name, value in self.digests.items()})
+            self.name = self.identity[:NAME_LENGTH]
+            corpus = Corpus.open(self._held["corpus"])
+            encoder = open_query_encoder(self._held["retriever"], context)
+            self.index = VectorIndex(self._held["index"])
+            check_index(self.index, corpus)
+            check_width(encoder, self.index)
+            self.normalize = encoder.normalize
+            self._encoder = cast("PlainBert | AnyEncoder", encoder)
+            self._queries = batch_encoder(self._encoder)
+            hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
+            self.fusion = hybrid.fusion if hybrid else Fusion()
+            self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
+            self.titles = corpus.titles
+            self.passages = Passages(self._held["corpus"])
+            self._held.refuse_changed()
+        self.reranks = "reranker" in folders
+        self.live: Release | None = None
+        self.live_vectors: dict[str, tuple[dict[str, str], NDArray[np.float32]]] = {}
+        self.live_ids: frozenset[str] = frozenset()
+        self.mean_length: float | None = None
+
+    def _digest_of(self, name: str, digest: Digest) -> str:
+        folder = self._held[name]
+        if (folder / MANIFEST).is_file():
+            return read_manifest(folder, verify=False).digest
+        return foreign_manifest(folder, digest).digest
+
+    def beside(self, index: LiveIndex, bm25: LiveBM25 | None, passages: LivePassages) -> Release:
+        """This release, with what is searched replaced: the same with live documents."""
+        view = copy(self)
+        view.index, view.passages = cast(VectorIndex, index), cast(Passages, passages)
+        view._bm25 = cast("BM25 | None", bm25)
+        return view
+
+    @property
+    def bm25(self) -> BM25 | None:
+        return self._bm25
+
+    @property
+    def has_bm25(self) -> bool:
+        return self._bm25 is not None
+
+    @cached_property
+    def _passage_encoder(self) -> BatchEncoder:
+        """Opened by `warm`, apart from the queries' encoder, which need not import transformers."""
+        encoder = self._encoder
+        with self._held.named():
+            if not isinstance(encoder, AnyEncoder):
+                encoder = AnyEncoder(self._held["retriever"], self._context)
+            return TowerEncoder(encoder, "passage")
+
+    @cached_property
+    def _reranker(self) -> Any:
+        from stillhouse.serving.pair_scores import PairScores
+
+        with self._held.named():
+            return PairScores(self._held["reranker"], self._context)
+
+    def warm(self) -> None:
+        """Answers once in every way, so that the first client need not wait for what is done once."""
+        self.rank([WARMED_WITH], self.encode(self.tokenize([WARMED_WITH], "query"), "query"), [Ranked()])
+        self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")  # imports transformers, which takes seconds
+        if self.reranks:
+            self.score_pairs(WARMED_WITH, [WARMED_WITH])
+
+    def refuse_changed(self) -> None:
+        """Raises `InputError` where a file of the release was overwritten in its place."""
+        self._held.refuse_changed()
+
+    def _encoder_of(self, role: str) -> BatchEncoder:
+        return self._queries if role == "query" else self._passage_encoder
+
+    def tokenize(self, texts: Sequence[str], role: str) -> list[list[int]]:
+        """The token ids of texts of a role, `query` or `passage`, cut to the length that the model reads."""
+        return self._encoder_of(role).tokenize(texts)
+
+    def encode(self, ids: Sequence[Sequence[int]], role: str) -> NDArray[np.float32]:
+        """Vectors float32 [Q, D] of tokenized texts as the index compares them.
+
+        Raises `InputError` where one is not a number, or a file of the release was overwritten in its place.
+        """
+        self._held.refuse_changed()
+        vectors_QD = self._encoder_of(role).vectors(ids)
+        refuse_not_finite(vectors_QD, ["(not shown)"] * len(ids))
+        return cut(vectors_QD, self.index.width, self.normalize)
+
+    def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
+        """The best passages of each query, as `Searcher.search` finds them where nothing else is asked for."""
+        found: list[Found] = [Found([], [])] * len(texts)
+        order = sorted(range(len(texts)), key=lambda number: asked[number])
+        for how, group in groupby(order, key=lambda number: asked[number]):
+            members = list(group)
+            rows_QK, scores_QK = self._ranked([texts[number] for number in members], vectors_QD[members], how)
+            for number, rows, scores in zip(members, rows_QK.tolist(), scores_QK.tolist()):
+                kept = [place for place, row in enumerate(rows) if row >= 0]
+                found[number] = Found([rows[place] for place in kept], [scores[place] for place in kept])
+        return found
+
+    def _ranked(
+        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], how: Ranked
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        index: VectorIndex | FilteredIndex = self.index
+        bm25: BM25 | FilteredBM25 | None = self._bm25
+        if how.id_prefix or how.article:
+            rows_F = self.passages.rows_within(how.id_prefix, how.article)
+            index = FilteredIndex(self.index, rows_F)
+            bm25 = FilteredBM25(self._bm25, rows_F) if self._bm25 else None
+        fusion = self.fusion if how.bm25 < 0 else Fusion("convex", how.bm25, 1.0 - how.bm25, self.fusion.depth)
+        gpu = isinstance(index, VectorIndex) and searches_on_gpu(index, how.top, self._context)
+        if bm25 is None or how.bm25 == 0 or fusion.method == "dense" or not len(index):
+            return index.search(vectors_QD, how.top, gpu=gpu)
+        both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
+        return both.search(fusion, texts, vectors_QD, min(how.top, len(index)), gpu)
+
+    def score_pairs(self, query: str, texts: Sequence[str]) -> list[float]:
+        """The cross-encoder's score of the query with each text. Only where `reranks`."""
+        self._held.refuse_changed()
+        scores: list[float] = self._reranker(query, texts)
+        return scores
+
+    def about(self) -> dict[str, Any]:
+        """What `/info` says of it."""
+        return {
+            "release": self.name,
+            "identity": self.identity,
+            "digests": self.digests,
+            "passages": len(self.passages),
+            "width": self.index.width,
+            "index": {"kind": self.index.kind, "recall@10": self.index.recall(10)},
+            "ranking": str(self.fusion),
+            "bm25": self.has_bm25,
+            "reranker": self.reranks,
+        }
+
+
+def refuse_foreign_reranker(held: OpenFolders, digest: Digest) -> None:
+    """Refuses a damaged cross-encoder, and one that was trained for another corpus."""
+    made_from = read_manifest(held["reranker"], digest=digest).inputs.get("corpus")
+    if made_from != read_manifest(held["corpus"], verify=False).digest:
+        raise InputError(
+            f"{held['reranker']} was trained on another corpus than {held['corpus']}; run `stillhouse train-reranker` "
+            "with this one, or leave the folder out of the release"
+        )

@@ -1,0 +1,95 @@
+"""`POST /search`: queries in, ranked passages out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from stillhouse.serving.errors import Problem
+from stillhouse.serving.release import Found, Ranked, Release
+from stillhouse.serving.service import service_of
+
+router = APIRouter()
+RELEASE = "X-Stillhouse-Release"
+"""The header of every answer that says which release gave it."""
+
+
+class Filter(BaseModel):
+    """Which passages may be found."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    id_prefix: str = Field("", description="passages whose id begins with this", max_length=1024)
+    article: str = Field("", description="passages of the article with this id", max_length=1024)
+
+
+class SearchRequest(BaseModel):
+    """Give `query`, or `queries` for several at once."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    query: str | None = Field(None, description="one question")
+    queries: list[str] | None = Field(None, description="several questions")
+    top: int = Field(10, ge=1, description="how many passages")
+    filter: Filter = Field(default_factory=lambda: Filter.model_validate({}))
+    bm25: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="the share of BM25 in the ranking: 0 the retriever alone, 1 BM25 alone; default: as the release "
+        "was found to rank best",
+    )
+    texts: bool = Field(True, description="false: ids and scores alone")
+    release: str | None = Field(None, description="a release that is still open; default: the one in use")
+
+
+class Hit(BaseModel):
+    rank: int
+    score: float
+    passage_id: str
+    title: str | None = None
+    text: str | None = None
+
+
+class Answer(BaseModel):
+    query: str
+    hits: list[Hit]
+
+
+class SearchAnswer(BaseModel):
+    release: str
+    answers: list[Answer]
+
+
+@router.post("/search", summary="Ranked passages for queries", response_model=SearchAnswer)
+async def search(body: SearchRequest, request: Request, response: Response) -> Any:
+    service = service_of(request)
+    if (body.query is None) == (body.queries is None):
+        raise Problem(422, "give either `query` or `queries`")
+    queries = body.queries if body.queries is not None else [body.query or ""]
+    release = service.release(body.release)
+    for text in (body.filter.id_prefix, body.filter.article):
+        if text:
+            service.check_texts([text], "filter")
+    how = Ranked(body.top, -1.0 if body.bm25 is None else body.bm25, body.filter.id_prefix, body.filter.article)
+    found = await service.search(release, queries, how)
+    answers = [{"query": query, "hits": hits(release, each, body.texts)} for query, each in zip(queries, found)]
+    return answer_json({"release": release.name, "answers": answers}, release)
+
+
+def hits(release: Release, found: Found, texts: bool) -> list[dict[str, Any]]:
+    """The passages of a ranking with what is shown of them, best first."""
+    columns = ("passage_id", "title", "text") if texts else ("passage_id",)
+    passages = release.passages.at(found.rows, *columns)
+    return [
+        {"rank": rank, "score": score, **passage}
+        for rank, (score, passage) in enumerate(zip(found.scores, passages), 1)
+    ]
+
+
+def answer_json(content: Any, release: Release) -> Response:
+    """A JSON answer that names its release in a header too."""
+    from fastapi.responses import JSONResponse
+
+    return JSONResponse(content, headers={RELEASE: release.name})

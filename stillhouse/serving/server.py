@@ -1,0 +1,75 @@
+"""The process: opens the release, listens, and ends when it is asked to, once every client has its answer."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from stillhouse.errors import InputError
+from stillhouse.serving.app import make_app
+from stillhouse.serving.service import Service
+from stillhouse.serving.slow_heads import bounded_heads
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which ends quietly: it does not raise the signal again that it was ended by."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises `InputError` where the address cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"cannot listen at {host}:{port} ({reason}); name another place with --host and --port"
+        ) from None
+    # Connections inherit it. asyncio sets it only where it made the socket itself, and without it the body of an answer
+    # waits until the client has acknowledged the headers: 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def configured(service: Service, grace: float) -> uvicorn.Config:
+    """uvicorn's settings for a service."""
+    return uvicorn.Config(
+        make_app(service),
+        http=bounded_heads(service.limits.head_seconds),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=round(grace),
+        ws="none",
+    )
+
+
+def run(service: Service, listening: socket.socket, grace: float, watch: float, log: Callable[[str], None]) -> None:
+    """Answers until SIGTERM or Ctrl-C, takes no more then, and answers what is in flight within `grace` seconds."""
+    config = configured(service, grace)
+    host, port = listening.getsockname()[:2]
+    current = service.shelf.current
+    service.shelf.watch(watch)
+    log(f"release {current.name}, {len(current.passages):,} passages: http://{host}:{port}/")
+    try:
+        _Server(config).run(sockets=[listening])
+    finally:
+        service.shelf.end()
+        service.batcher.end()
+    log("ended; every request that had come was answered")

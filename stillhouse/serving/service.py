@@ -1,0 +1,124 @@
+"""What the addresses share: the releases, the queue, the limits, and how a client's question becomes a job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from fastapi import Request
+from numpy.typing import NDArray
+
+from stillhouse.errors import InputError
+from stillhouse.retrieval.vector_index import cut
+from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
+from stillhouse.serving.errors import Problem
+from stillhouse.serving.live_documents import LiveDocuments
+from stillhouse.serving.metrics import Metrics
+from stillhouse.serving.release import Found, Ranked, Release
+from stillhouse.serving.settings import Limits
+from stillhouse.serving.shelf import Shelf
+from stillhouse.terminal import visible
+
+Role = Literal["query", "passage"]
+
+
+@dataclass(frozen=True)
+class Service:
+    """What one process serves, and how.
+
+    `log_requests` logs a line for each request. `log_texts` logs what was asked, which nothing else does.
+    """
+
+    shelf: Shelf
+    batcher: Batcher
+    limits: Limits
+    metrics: Metrics
+    log: Callable[[str], None]
+    token: str = ""
+    model: str = "retriever"
+    log_requests: bool = False
+    log_texts: bool = False
+    live: LiveDocuments | None = None
+
+    def release(self, name: str | None = None) -> Release:
+        """The release in use, or another that is open. Raises `Problem` for one that is not."""
+        found = self.shelf.find(name)
+        if found is None:
+            there = ", ".join(one.name for one in (self.shelf.current, *self.shelf.kept))
+            raise Problem(404, f"the release {str(name)[:40]!r} is not open here; these are: {there}")
+        return found.live or found
+
+    def check_texts(self, texts: Sequence[str], what: str) -> None:
+        """Raises `Problem` for texts that are too many, too long, empty, or no valid Unicode."""
+        limits = self.limits
+        if not texts:
+            raise Problem(422, f"{what} is empty; give at least one text")
+        if len(texts) > limits.texts:
+            raise Problem(413, f"{what} has {len(texts)} texts and at most {limits.texts} go at once; send several")
+        for text in texts:
+            if len(text) > limits.characters:
+                raise Problem(413, f"a text of {what} has more than {limits.characters:,} characters; send less of it")
+            if not text.strip():
+                raise Problem(422, f"a text of {what} is empty; leave it out")
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise Problem(422, f"a text of {what} is no valid Unicode: it has half of a surrogate pair")
+
+    def check_model(self, name: str) -> None:
+        """Raises `Problem` for another model's name, so that no client takes these vectors for another's."""
+        if name not in (self.model, self.shelf.current.name):
+            raise Problem(404, f"the model {name[:80]!r} is not served here; its name is {self.model!r}")
+
+    async def embed(self, release: Release, texts: Sequence[str], role: str, what: str) -> Embedded:
+        """Vectors of texts, once their turn has come."""
+        self.check_texts(texts, what)
+        return cast(Embedded, await self._answer(Job(release, texts, role)))
+
+    async def search(self, release: Release, texts: Sequence[str], how: Ranked) -> list[Found]:
+        """The passages of each query."""
+        self.check_texts(texts, "queries")
+        if how.top > self.limits.top:
+            raise Problem(422, f"top is {how.top} and may be at most {self.limits.top}")
+        if how.bm25 > 0 and not release.has_bm25:
+            raise Problem(422, f"release {release.name} holds no BM25 index; leave `bm25` out, or give 0")
+        if self.log_texts:
+            for text in texts:
+                self.log(f"asked of {release.name}: {visible(text)}")
+        return cast("list[Found]", await self._answer(Job(release, texts, "query", [how] * len(texts))))
+
+    async def rerank(self, release: Release, query: str, texts: Sequence[str]) -> list[float]:
+        if not release.reranks:
+            raise Problem(404, f"release {release.name} holds no cross-encoder, which `/rerank` needs; ask `/search`")
+        self.check_texts([query], "query")
+        self.check_texts(texts, "texts")
+        return cast("list[float]", await self._answer(Job(release, texts, pairs_with=query)))
+
+    async def _answer(self, job: Job) -> Any:
+        deadline = self.limits.deadline
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self.batcher.submit(job)), deadline)
+        except QueueFull as full:
+            message = f"the queue is full; try again in {full.seconds} s"
+            raise Problem(429, message, {"Retry-After": str(full.seconds)}) from None
+        except (TooLate, TimeoutError):
+            raise Problem(504, f"there was no answer within {deadline:g} s; send less at once, or later") from None
+        except Ended:
+            raise Problem(503, "the service is ending; ask another one", {"Retry-After": "1"}) from None
+        except InputError as error:
+            self.log(f"release {job.release.name} cannot answer: {error}")  # with a path, which clients need not know
+            raise Problem(503, f"release {job.release.name} cannot answer; the service's log says why") from error
+
+
+def service_of(request: Request) -> Service:
+    return cast(Service, request.app.state.service)
+
+
+def resized(vectors_QD: NDArray[np.float32], width: int | None, normalize: bool) -> NDArray[np.float32]:
+    """The first `width` dimensions, of length 1 with `normalize`. Raises `Problem` where there are fewer."""
+    if width is None:
+        return vectors_QD
+    if not 1 <= width <= vectors_QD.shape[1]:
+        raise Problem(422, f"dimensions is {width} and must be between 1 and {vectors_QD.shape[1]}")
+    return cut(vectors_QD, width, normalize)

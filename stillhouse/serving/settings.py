@@ -1,0 +1,22 @@
+"""What a service allows: how much at once, how long, how large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """`waiting`: texts in the queue. `batch_tokens`: tokens computed at once. Times are seconds, `body` is bytes."""
+
+    waiting: int = 1024
+    batch_tokens: int = 2048
+    deadline: float = 10.0
+    texts: int = 256
+    characters: int = 8192
+    top: int = 1000
+    body: int = 4 << 20
+    body_seconds: float = 10.0
+    head_seconds: float = 10.0
+    documents: int = 10_000
+    documents_bytes: int = 64 << 20

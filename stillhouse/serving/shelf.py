@@ -1,0 +1,133 @@
+"""The release that answers, those before it, and the thread that puts the next one in its place."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from stillhouse.errors import InputError
+from stillhouse.serving.release import Release
+from stillhouse.serving.source import Source
+
+Opener = Callable[[Source], Release]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A release that was not put to use, why, and when (seconds since 1970)."""
+
+    reason: str
+    at: float
+
+
+class Shelf:
+    """`current` answers, and `kept` releases before it are still open, so that going back takes no loading.
+
+    `opener` opens, checks and warms what a source holds; `log` gets a line for each change. A release takes another's
+    place within `placing`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        opener: Opener,
+        keep: int,
+        log: Callable[[str], None],
+        first: Release | None = None,
+        placing: Callable[[Release], AbstractContextManager[None]] | None = None,
+    ) -> None:
+        self._source, self._opener, self._keep, self._log = source, opener, keep, log
+        self._placing = placing or (lambda release: nullcontext())
+        self._seen: Hashable = source.state()
+        self._states: dict[str, Hashable] = {}
+        self.current = first or opener(source)
+        self._states[self.current.name] = self._seen
+        self.kept: list[Release] = []
+        self.refused: Refused | None = None
+        self.swaps = self.refusals = 0
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open_releases(self) -> tuple[Release, ...]:
+        """The release in use, and those that are kept."""
+        return (self.current, *self.kept)
+
+    def find(self, name: str | None) -> Release | None:
+        """The release of a name among those that are open; the current one for None."""
+        current, kept = self.current, self.kept
+        return current if name is None else next((one for one in (current, *kept) if one.name == name), None)
+
+    def look(self) -> bool:
+        """Opens what the source holds if that has changed, and says whether another release answers now.
+
+        What cannot be opened is refused, and the current release goes on answering.
+        """
+        state = self._source.state()
+        if state == self._seen:
+            return False
+        known = self._open_in(state)
+        if known is not None:
+            self._seen, self.refused = state, None
+            if known is self.current:
+                return False
+            self._put(known)
+            return True
+        try:
+            release = self._opener(self._source)
+        except (InputError, OSError) as error:
+            if self._source.state() != state:
+                return False  # it is being replaced, part by part: the next look finds it whole
+            self._seen = state
+            self.refusals += 1
+            self.refused = Refused(" ".join(str(error).split()), time.time())
+            self._log(f"a new release was refused, and {self.current.name} goes on answering: {self.refused.reason}")
+            return False
+        self._seen, self.refused = state, None
+        self._states[release.name] = state
+        if release.name == self.current.name:
+            return False
+        self._put(release)
+        return True
+
+    def _open_in(self, state: Hashable) -> Release | None:
+        """The release that was opened when the source was in this state, if it is still open and as it was."""
+        for release in (self.current, *self.kept):
+            if self._states.get(release.name) == state:
+                try:
+                    release.refuse_changed()
+                except InputError:
+                    return None
+                return release
+        return None
+
+    def _put(self, release: Release) -> None:
+        before = self.current
+        known = next((one for one in self.kept if one.name == release.name), release)
+        others = [one for one in self.kept if one is not known]
+        with self._placing(known):
+            self.current = known
+            self.kept = [before, *others][: self._keep]
+        still_open = {one.name for one in (known, *self.kept)}
+        self._states = {name: state for name, state in self._states.items() if name in still_open}
+        self.swaps += 1
+        self._log(f"release {known.name} answers now, in the place of {before.name}")
+
+    def watch(self, seconds: float) -> None:
+        """Looks at intervals, on a thread of its own, until `end`."""
+        self._thread = threading.Thread(target=self._run, args=(seconds,), name="releases", daemon=True)
+        self._thread.start()
+
+    def _run(self, seconds: float) -> None:
+        while not self._over.wait(seconds):
+            try:
+                self.look()
+            except Exception as error:  # the thread must outlive what nobody thought of
+                self._log(f"looking for a new release failed, and {self.current.name} goes on answering: {error}")
+
+    def end(self) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join(timeout=5)

@@ -1,0 +1,65 @@
+"""Where releases come from: a folder whose content is replaced. Other sources need two methods."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Protocol
+
+from stillhouse.artifacts import MANIFEST
+from stillhouse.errors import InputError
+
+PARTS = ("retriever", "index", "corpus")
+OPTIONAL = ("hybrid", "reranker")
+BESIDE = Path("ingest") / "corpus"
+"""Where a run leaves the corpus, beside the folder of what it chose as best."""
+
+
+class Source(Protocol):
+    """Where the release lies that is to be served."""
+
+    def state(self) -> Hashable:
+        """Cheap to ask for, and another whenever another release may be there."""
+
+    def folders(self) -> dict[str, Path]:
+        """The folders of the release by name, here on the disk. Raises `InputError` where one is missing."""
+
+
+class FolderSource:
+    """A folder that holds `retriever/`, `index/` and `corpus/`, and perhaps `hybrid/` and `reranker/`.
+
+    `stillhouse release fetch` writes such a folder, and a run leaves one in `artifacts/best`, whose corpus lies in
+    `artifacts/ingest/corpus`. It may be a link. `corpus` names another place for the corpus.
+    """
+
+    def __init__(self, folder: Path, corpus: Path | None = None) -> None:
+        self._folder, self._corpus = folder, corpus
+
+    def state(self) -> Hashable:
+        """The folder itself, and the manifest or whatever else each part begins with."""
+        seen = []
+        for path in (self._folder, *self._places().values()):
+            for each in (path, path / MANIFEST):
+                try:
+                    found = each.stat()
+                    seen.append((found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size))
+                except OSError as error:
+                    seen.append((error.errno or 0, 0, 0, 0))
+        return tuple(seen)
+
+    def folders(self) -> dict[str, Path]:
+        found = {name: place for name, place in self._places().items() if name in PARTS or place.is_dir()}
+        for name in PARTS:
+            if not found[name].is_dir():
+                remedy = "`stillhouse release fetch` or a run writes one; --corpus names a corpus that lies elsewhere"
+                raise InputError(f"{self._folder} is no release: {found[name]} does not exist; {remedy}")
+        return found
+
+    def _places(self) -> dict[str, Path]:
+        # Through a link to one folder, so that no part is taken from the release that the link leads to next.
+        folder = self._folder.resolve()
+        corpus = self._corpus or folder / "corpus"
+        beside = folder.parent / BESIDE
+        if self._corpus is None and not corpus.is_dir() and beside.is_dir():
+            corpus = beside
+        return {name: folder / name for name in (*PARTS, *OPTIONAL)} | {"corpus": corpus}

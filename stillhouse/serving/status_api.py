@@ -1,0 +1,55 @@
+"""What operators ask: is it alive, what does it serve, how does it do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from stillhouse import __version__
+from stillhouse.serving.metrics import KIND
+from stillhouse.serving.search_api import answer_json
+from stillhouse.serving.service import service_of
+
+router = APIRouter()
+
+
+@router.get("/health", summary="Whether the process lives")
+async def health() -> dict[str, str]:
+    return {"status": "alive"}
+
+
+@router.get("/ready", summary="Whether a release is loaded and answers")
+async def ready(request: Request) -> Response:
+    release = service_of(request).release()
+    return answer_json({"status": "ready", "release": release.name}, release)
+
+
+@router.get("/info", summary="The release, its digests and figures, and the limits")
+async def info(request: Request) -> Response:
+    service = service_of(request)
+    shelf = service.shelf
+    release = shelf.current
+    refused = shelf.refused
+    content: dict[str, Any] = {
+        "service": f"stillhouse {__version__}",
+        "model": service.model,
+        **release.about(),
+        "kept": [one.name for one in shelf.kept],
+        "swaps": shelf.swaps,
+        "refused": None,
+        "live": service.live.counts() if service.live else None,
+        "limits": asdict(service.limits),
+    }
+    if refused:
+        at = datetime.fromtimestamp(refused.at, UTC).isoformat(timespec="seconds")
+        content["refused"] = {"reason": refused.reason, "at": at}
+    return answer_json(content, release)
+
+
+@router.get("/metrics", summary="Figures for Prometheus")
+async def metrics(request: Request) -> Response:
+    service = service_of(request)
+    return Response(service.metrics.text(service.release().name), media_type=KIND)

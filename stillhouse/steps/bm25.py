@@ -1,0 +1,67 @@
+"""Step `bm25`: BM25's index and run, and hard negatives for the first retriever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.config import setting
+from stillhouse.context import Context
+from stillhouse.retrieval.settings import NegativesConfig
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(NegativesConfig):
+    """BM25's parameters and depths."""
+
+    k1: float = setting(1.5, "BM25's saturation of term frequency", minimum=0)
+    b: float = setting(0.75, "BM25's length normalisation", minimum=0, maximum=1)
+    depth: int = setting(200, "passages in the run of a query", minimum=1)
+    negatives_depth: int = setting(200, "hard negatives of a query (SimLM Table 13; K1 of CDMAE §3.4)", minimum=1)
+    range_min: int = setting(
+        0, "leave out this many of the best wrong passages: they may be right after all", minimum=0
+    )
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.corpus.store import Corpus, read_passage_texts
+    from stillhouse.retrieval.bm25 import BM25
+    from stillhouse.retrieval.mining import MiningQueries, ranked
+    from stillhouse.retrieval.negatives import Negatives, describe
+    from stillhouse.retrieval.runs import write_run
+
+    corpus = Corpus.open(inputs["corpus"])
+    bm25 = BM25.of(read_passage_texts(corpus), config.k1, config.b)
+    bm25.save(outputs["bm25"])
+    for split in ("dev", "test"):
+        queries = corpus.queries_of(split)
+        rows_QK, scores_QK = bm25.search(list(queries["text"]), config.depth)
+        path = outputs["run"] / f"{split}.trec"
+        write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, "bm25")
+    asked = MiningQueries(corpus, config.negatives_among, config.without_answers)
+    texts_Q = asked.queries["text"].to_numpy(dtype=object)
+    rows_QD, _ = ranked(
+        asked,
+        lambda queries_B, depth: bm25.search(list(texts_Q[queries_B]), depth),
+        config.negatives_depth,
+        config.range_min,
+    )
+    negatives = Negatives(asked.queries[["query_id", "split"]], rows_QD)
+    negatives.write(outputs["negatives"])
+    return Report(
+        f"BM25 over {corpus.passage_count} passages, {describe(negatives)}",
+        facts={"queries_without_negatives": int((negatives.counts() == 0).sum())},
+    )
+
+
+STEP = Step(
+    "bm25",
+    "retrieves with BM25: its index, a run, and negatives for the first retriever",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("validation", "the verdict that lets the run go on", optional=True),
+    ),
+    outputs=(Port("run", "BM25's run"), Port("negatives", "BM25's hard negatives"), Port("bm25", "its index")),
+    run=run,
+)

@@ -1,0 +1,180 @@
+"""`stillhouse serve`: one release behind HTTP, replaced while it answers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse import context
+from stillhouse.errors import InputError
+from stillhouse.file_stamps import FILE, FileStamps
+from stillhouse.graph import ARTIFACTS
+from stillhouse.surfaces.parser import Parser
+from stillhouse.surfaces.step_command import add_context_flags, environment
+
+if TYPE_CHECKING:
+    from stillhouse.serving.release import Release
+    from stillhouse.serving.settings import Limits
+    from stillhouse.serving.source import Source
+
+TOKEN = "STILLHOUSE_SERVE_TOKEN"
+NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+EXAMPLES = f"""\
+FOLDER holds one release: retriever/, index/, corpus/ and, where the release has them, hybrid/ and reranker/, as
+`stillhouse release fetch` writes it. In a folder of `stillhouse new` it is artifacts/best, whose corpus lies in
+artifacts/ingest/corpus. What was not made from one another is refused: the service does not start.
+
+The folder is watched. A new release that is put in its place is checked, warmed and then answers; a damaged one is
+refused, and the old one goes on answering. FOLDER may be a link.
+
+examples:
+  stillhouse serve
+  stillhouse release fetch --target in-use && stillhouse serve in-use --port 8080
+  {TOKEN}=secret stillhouse serve in-use --host 0.0.0.0
+
+  curl localhost:8000/search -H 'Content-Type: application/json' -d '{{"query": "why do bats hunt at night", "top": 3}}'
+
+addresses:
+  /             a page for people            /search         ranked passages for queries
+  /docs         every address                /v1/embeddings  vectors, for the clients of OpenAI
+  /info         release, digests, limits     /embed /rerank  as text-embeddings-inference
+  /metrics      for Prometheus               /v2/...         the Open Inference Protocol V2 of KServe
+  /health /ready                             for probes
+  /documents    live documents, with --documents FOLDER
+
+docs/serve.md says more.
+"""
+LIMITS = {
+    "waiting": ("N", "texts that may wait; more get 429 and when to come again"),
+    "batch_tokens": ("N", "tokens that are computed at once"),
+    "deadline": ("SECONDS", "how long a request may take; then it gets 504"),
+    "texts": ("N", "texts of one request"),
+    "characters": ("N", "characters of one text"),
+    "top": ("N", "passages that one query may ask for"),
+    "body": ("BYTES", "size of a request"),
+    "body_seconds": ("SECONDS", "how long a request's body may take to arrive"),
+    "documents": ("N", "live documents and deletions that are kept"),
+    "documents_bytes": ("BYTES", "size of the log of live documents"),
+    "head_seconds": ("SECONDS", "how long a request's line and headers may take to arrive"),
+}
+
+
+def serve_parser() -> Parser:
+    from stillhouse.serving.settings import Limits
+
+    parser = Parser("serve", "Answers searches over HTTP from one release of model, index and corpus.", EXAMPLES)
+    parser.add_argument(
+        "folder", nargs="?", metavar="FOLDER", type=Path, default=ARTIFACTS / "best", help="default: artifacts/best"
+    )
+    parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, where it lies elsewhere")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
+    parser.add_argument("--port", metavar="N", type=int, default=8000, help="default: 8000; 0 takes a free one")
+    parser.add_argument("--model", metavar="NAME", default="retriever", help="the model's name (default: retriever)")
+    parser.add_argument("--keep", metavar="N", type=int, default=1, help="old releases that stay open (default: 1)")
+    parser.add_argument(
+        "--watch", metavar="SECONDS", type=float, default=1.0, help="how often to look for a new release (default: 1)"
+    )
+    parser.add_argument(
+        "--grace", metavar="SECONDS", type=float, default=30.0, help="for requests in flight at the end (default: 30)"
+    )
+    parser.add_argument(
+        "--documents",
+        dest="documents_in",
+        metavar="FOLDER",
+        type=Path,
+        help="take documents at /documents, and keep their log in this folder",
+    )
+    parser.add_argument("--log-requests", action="store_true", help="log a line for each request, without its text")
+    parser.add_argument(
+        "--log-texts", action="store_true", help="log what is searched for; people's questions are theirs"
+    )
+    parser.add_argument("--verify", action="store_true", help="check also files that have not changed since checked")
+    group = parser.add_argument_group("limits")
+    for field in fields(Limits):
+        metavar, text = LIMITS[field.name]
+        flag = f"--most-{field.name.replace('_', '-')}" if metavar != "SECONDS" else f"--{field.name.replace('_', '-')}"
+        kind = float if metavar == "SECONDS" else int
+        group.add_argument(
+            flag, dest=field.name, metavar=metavar, type=kind, default=field.default, help=f"{text} ({field.default:g})"
+        )
+    add_context_flags(parser.add_argument_group("how it runs"))
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = serve_parser().parse(argv)
+    limits = check(arguments)
+    for package in NEEDED:
+        if find_spec(package) is None:
+            raise InputError(f"`stillhouse serve` needs {package}: pip install 'stillhouse[serve]'")
+    with environment(arguments):
+        serve(arguments, limits)
+    return 0
+
+
+def check(arguments: argparse.Namespace) -> Limits:
+    from stillhouse.serving.settings import Limits
+
+    for name in (*LIMITS, "watch", "grace"):
+        if not 0 < getattr(arguments, name) < 1e12:
+            raise InputError(f"--{name.replace('_', '-')} must be above 0, not {getattr(arguments, name)}")
+    if arguments.keep < 0:
+        raise InputError(f"--keep must be 0 or more, not {arguments.keep}")
+    if not 0 <= arguments.port < 1 << 16:
+        raise InputError(f"--port must be between 0 and 65535, not {arguments.port}")
+    return Limits(**{name: getattr(arguments, name) for name in LIMITS})
+
+
+def serve(arguments: argparse.Namespace, limits: Limits) -> None:
+    context.hush_libraries()
+    from stillhouse.serving.app import make_service
+    from stillhouse.serving.live_documents import LiveDocuments
+    from stillhouse.serving.server import listen, run
+    from stillhouse.serving.shelf import Shelf
+    from stillhouse.serving.source import FolderSource
+
+    with listen(arguments.host, arguments.port) as listening:
+        live = LiveDocuments(arguments.documents_in, limits) if arguments.documents_in else None
+        if live and live.torn:
+            context.say(f"dropped {live.torn} bytes of a last record of documents that was never acknowledged")
+
+        def opened(source: Source) -> Release:
+            release = open_release(source, arguments.verify)
+            return live.prepare(release) if live else release
+
+        shelf = Shelf(
+            FolderSource(arguments.folder, arguments.corpus),
+            opened,
+            arguments.keep,
+            context.say,
+            placing=live.placing if live else None,
+        )
+        service = make_service(
+            shelf,
+            limits,
+            log=context.say,
+            token=os.environ.get(TOKEN, ""),
+            model=arguments.model,
+            log_requests=arguments.log_requests,
+            log_texts=arguments.log_texts,
+            live=live,
+        )
+        run(service, listening, arguments.grace, arguments.watch, context.say)
+
+
+def open_release(source: Source, verify: bool = False) -> Release:
+    """Opens, checks and warms what a source holds; digests of files that did not change are remembered."""
+    from stillhouse.serving.release import Release
+
+    stamps = FileStamps(context.work_root() / FILE, verify)
+    # Files of a service stay open for long, and nothing of it goes into the work folder.
+    how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
+    release = Release(source.folders(), how, stamps.digest)
+    stamps.save()
+    release.warm()
+    return release

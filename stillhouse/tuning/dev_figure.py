@@ -1,0 +1,47 @@
+"""What a trial is judged by: how its retriever ranks the dev questions among all passages. Test is never read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.judged_queries import JudgedQueries
+from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.retrieval.vector_index import VectorIndex
+
+MEASURE = "RR@10"
+SPLIT = "dev"
+DEPTH = 100
+"""Passages that are searched: more than 10, as those that are neither right nor wrong are skipped."""
+
+
+@dataclass(frozen=True)
+class DevFigure:
+    """RR@10 of each dev question, float64 [Q], in the order of `query_ids`."""
+
+    query_ids: tuple[str, ...]
+    ranks_Q: NDArray[np.float64]
+
+    @property
+    def mean(self) -> float:
+        return float(self.ranks_Q.mean())
+
+
+def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) -> DevFigure:
+    """Ranks the judged dev questions. Raises `InputError` where there is none."""
+    opened, encoder, vectors = Corpus.open(corpus), BiEncoder.load(retriever), VectorIndex(index)
+    check_index(vectors, opened)
+    judged = JudgedQueries(opened, SPLIT)
+    if not len(judged):
+        raise InputError(f"{corpus} has no judged dev questions to search by; ingest with a dev_fraction above 0")
+    vectors_QD = query_vectors(encoder, vectors, judged.texts, context, InferenceConfig())
+    rows_QK, _ = vectors.search(vectors_QD, DEPTH, gpu=searches_on_gpu(vectors, DEPTH, context))
+    return DevFigure(tuple(judged.query_ids), judged.reciprocal_ranks(rows_QK))

@@ -1,0 +1,99 @@
+"""The lines of params.yaml that a setting changes: the file's text with new values in it, all else as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from stillhouse.errors import InputError
+from stillhouse.graph import STAGES, known_uses
+from stillhouse.surfaces.compare_plan import merged
+from stillhouse.surfaces.recipes import Recipe
+from stillhouse.tuning.space import Settings, Value
+from stillhouse.yaml_file import parse_yaml
+
+
+def with_settings(text: str, settings: Settings, where: str) -> tuple[str, Settings]:
+    """A recipe's text with `section.setting` values put in, and all values that were put in; it else says the same.
+
+    A section that would take a changed value from another one, by a merge key, gets its old value as a line of its own.
+    Raises `InputError` for a file that is written in a way that this cannot change.
+    """
+    wanted = merged(_recipe(text, where), settings)
+    edits = dict(settings)
+    for key, value in settings.items():
+        section, _, field = key.partition(".")
+        text = _put(text, section, field, value)
+    for section, values in _recipe(text, where).items():
+        for field, value in values.items():
+            before = wanted.get(section, {}).get(field, _default(wanted, section, field))
+            if value != before and before is not None:
+                edits[f"{section}.{field}"] = before
+                text = _put(text, section, field, before)
+    if _recipe(text, where) != merged(wanted, edits):
+        lines = ", ".join(f"{key}: {_written(value)}" for key, value in settings.items())
+        raise InputError(f"{where} is written in a way that cannot be changed here; set {lines} by hand")
+    return text, edits
+
+
+def _default(recipe: Recipe, section: str, field: str) -> Value | None:
+    """What a setting is where its section leaves it out; None for a section that is no use's."""
+    if section == STAGES:
+        return None
+    configs = (use.step.config for use in known_uses(recipe).values() if use.section == section)
+    return next((getattr(config(), field, None) for config in configs), None)
+
+
+def _recipe(text: str, where: str) -> Recipe:
+    content = parse_yaml(text, where) or {}
+    return {name: dict(values or {}) for name, values in content.items()}
+
+
+def _put(text: str, section: str, field: str, value: Any) -> str:
+    """The text with one value replaced, or written as the first line of its section."""
+    top = yaml.compose(text, Loader=yaml.SafeLoader)
+    written = _written(value)
+    node = _child(top, section)
+    if node is None:
+        return f"{text.rstrip()}\n{section}:\n  {field}: {written}\n".lstrip()
+    if isinstance(node, yaml.MappingNode):
+        found = _child(node, field)
+        if found is not None:
+            return text[: found.start_mark.index] + written + text[found.end_mark.index :]
+        if node.flow_style:
+            place = text.index("{", node.start_mark.index) + 1
+            comma = ", " if node.value else ""
+            return f"{text[:place]}{field}: {written}{comma}{text[place:]}"
+        first = node.value[0][0].start_mark
+        return f"{text[: first.index]}{field}: {written}\n{' ' * first.column}{text[first.index :]}"
+    return text  # an alias of a whole section, or nothing: refused by who compares
+
+
+def _child(node: yaml.Node | None, name: str) -> yaml.Node | None:
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    return next((value for key, value in node.value if key.value == name), None)
+
+
+def _written(value: Any) -> str:
+    """A value as this project writes it: a number with a dot, so that YAML reads it as one."""
+    if isinstance(value, float):
+        text = repr(value)
+        mantissa, e, power = text.partition("e")
+        return (mantissa if "." in mantissa else f"{mantissa}.0") + (f"e{int(power)}" if e else "")
+    return yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
+
+
+def as_lines(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as lines of a recipe, section by section."""
+    lines: list[str] = []
+    for section in dict.fromkeys(key.split(".")[0] for key in settings):
+        lines.append(f"{section}:")
+        lines += [
+            f"  {key.split('.')[1]}: {_written(value)}"
+            for key, value in settings.items()
+            if key.startswith(f"{section}.")
+        ]
+    return lines

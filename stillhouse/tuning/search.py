@@ -1,0 +1,205 @@
+"""The search on this machine: trials one after another, the hopeless ones given up early, within a time budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.errors import InputError
+from stillhouse.monitoring.duration import in_words
+from stillhouse.tuning.clock import Clock
+from stillhouse.tuning.pruning import is_behind
+from stillhouse.tuning.space import Settings
+from stillhouse.tuning.study import FIGURE, NUMBER, SECONDS, SETTINGS, distributions, nearest_within, proposed, sampler
+from stillhouse.tuning.trial import Place, read_figure, run_trial
+from stillhouse.tuning.trial_graph import TrialGraph, differing, remove_trial
+
+if TYPE_CHECKING:
+    import optuna
+
+    from stillhouse.tuning.dev_figure import DevFigure
+
+DRAWS = 100
+"""Proposals in a row that were tried before, after which every setting counts as tried."""
+Log = Callable[[str], None]
+
+
+class _GivenUp(Exception):
+    """The trial is behind the others."""
+
+
+class _OutOfTime(Exception):
+    """The search's time is over."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A trial that came to its end: its number (0 = the recipe's own settings), settings that differ, and figure."""
+
+    number: int
+    settings: Settings
+    figure: DevFigure
+
+
+@dataclass
+class Search:
+    """Runs trials of `graph` in `place` and keeps account of them in `study`.
+
+    `seconds` of `clock` are what all trials together may take, those of earlier runs of the search included.
+    """
+
+    graph: TrialGraph
+    place: Place
+    study: optuna.Study
+    clock: Clock
+    seconds: float
+    seed: int = 42
+    log: Log = lambda line: None
+    default: Settings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.default = self.graph.default()
+
+    def run(self, most: int = 0) -> None:
+        """Tries the recipe's own settings, then others until the time is over or all are tried; `most` at most."""
+        self._take_up()
+        while not most or self.tried() <= most:
+            if self.tried() and self.left() <= self._least():
+                return
+            trial = self._next()
+            if trial is None:
+                self.log("every setting of the space has been tried")
+                return
+            if not self._try(trial):
+                return
+
+    def tried(self) -> int:
+        """The trials that came to an end or were given up."""
+        return len(self._in_states("COMPLETE", "PRUNED"))
+
+    def given_up(self) -> int:
+        return len(self._in_states("PRUNED"))
+
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self.seconds - sum(trial.user_attrs.get(SECONDS, 0.0) for trial in self.study.trials)
+
+    def finished(self) -> list[Finished]:
+        """The trials that came to their end, the recipe's own settings first."""
+        return [
+            Finished(attrs[NUMBER], attrs[SETTINGS], read_figure(self.place.folder / attrs[FIGURE]))
+            for attrs in (trial.user_attrs for trial in self._in_states("COMPLETE"))
+        ]
+
+    def best(self) -> Finished | None:
+        """The finished trial with the highest figure, of equal ones the first."""
+        return max(self.finished(), key=lambda one: (one.figure.mean, -one.number), default=None)
+
+    def _take_up(self) -> None:
+        """Puts what a killed run of the search was trying first."""
+        states = _states()
+        for trial in self._in_states("RUNNING"):
+            self.study.tell(trial.number, state=states.FAIL)
+            self.study.enqueue_trial(trial.params, user_attrs={SETTINGS: trial.user_attrs.get(SETTINGS)})
+        if not self.study.trials:
+            own = {one.key: nearest_within(one, self.default[one.key]) for one in self.graph.space.parameters}
+            self.study.enqueue_trial(own, user_attrs={SETTINGS: {}})
+
+    def _next(self) -> optuna.Trial | None:
+        """The next trial, whose settings were not tried before; None where there is none."""
+        known = [trial.user_attrs.get(SETTINGS) for trial in self._in_states("COMPLETE", "PRUNED")]
+        for draw in range(DRAWS):
+            number = self.tried()
+            self.study.sampler = _random(self.seed, number, draw) if draw else sampler(self.seed, number)
+            trial = self.study.ask(distributions(self.graph.space))
+            settings = trial.user_attrs.get(SETTINGS)
+            if settings is None:
+                settings = differing(proposed(self.graph.space, trial.params), self.default)
+                settings |= self.graph.space.always
+                trial.set_user_attr(SETTINGS, settings)
+            trial.set_user_attr(NUMBER, number)
+            if settings not in known:
+                return trial
+            self.study.tell(trial, state=_states().FAIL)
+        return None
+
+    def _try(self, trial: optuna.Trial) -> bool:
+        """Runs a trial; False once the time is over."""
+        settings: Settings = trial.user_attrs[SETTINGS]
+        curve: dict[int, float] = {}
+        others = [one.intermediate_values for one in self._in_states("COMPLETE") if one.intermediate_values]
+        begun = self.clock()
+
+        def note() -> None:
+            nonlocal begun
+            now = self.clock()
+            trial.set_user_attr(SECONDS, trial.user_attrs.get(SECONDS, 0.0) + now - begun)
+            begun = now
+
+        def report(part: float, gain: float) -> None:
+            note()
+            curve[round(100 * part)] = gain
+            trial.report(gain, round(100 * part))
+            if settings and is_behind(curve, others):
+                raise _GivenUp
+            if settings and self.left() <= 0:
+                raise _OutOfTime
+
+        states = _states()
+        before = self.best()
+        try:
+            figure = run_trial(self.graph, self.place, settings, report)
+        except _GivenUp:
+            self.study.tell(trial, state=states.PRUNED)
+            remove_trial(self.place.trial(settings))
+            self._say(trial, settings, f"given up after {max(curve)} % of its training")
+        except _OutOfTime:
+            note()
+            self.study.tell(trial, state=states.FAIL)
+            self.study.enqueue_trial(trial.params, user_attrs={SETTINGS: settings})
+            self._say(trial, settings, "stopped, as the time is over; more --minutes go on with it")
+            return False
+        except (InputError, FloatingPointError) as error:
+            if not settings:
+                raise
+            note()
+            self.study.tell(trial, state=states.PRUNED)
+            remove_trial(self.place.trial(settings))
+            self._say(trial, settings, f"failed: {error}")
+        else:
+            note()
+            trial.set_user_attr(FIGURE, self.place.figure(settings).relative_to(self.place.folder).as_posix())
+            self.study.tell(trial, figure.mean)
+            best = self.best()
+            assert best is not None
+            if before is not None:
+                remove_trial(self.place.trial(settings if best.number == before.number else before.settings))
+            self._say(trial, settings, f"dev {figure.mean:.4f}")
+        return True
+
+    def _say(self, trial: optuna.Trial, settings: Settings, what: str) -> None:
+        named = ", ".join(f"{key} {value}" for key, value in settings.items()) or "the default"
+        best = self.best()
+        so_far = f"best so far {best.figure.mean:.4f} (trial {best.number})" if best else "none finished yet"
+        self.log(f"trial {trial.user_attrs[NUMBER]}: {named}: {what}; {so_far}, {in_words(max(0.0, self.left()))} left")
+
+    def _least(self) -> float:
+        """The seconds below which no other trial is begun: a third of what a finished one took on average."""
+        took = [trial.user_attrs.get(SECONDS, 0.0) for trial in self._in_states("COMPLETE")]
+        return sum(took) / len(took) / 3 if took else 0.0
+
+    def _in_states(self, *names: str) -> list[Any]:
+        return [trial for trial in self.study.trials if trial.state.name in names]
+
+
+def _states() -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState
+
+
+def _random(seed: int, number: int, draw: int) -> optuna.samplers.BaseSampler:
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=seed * 100_003 + number * DRAWS + draw)

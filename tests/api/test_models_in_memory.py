@@ -1,0 +1,72 @@
+"""Vectors and scores of texts in memory are those of sentence-transformers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import CrossEncoder as PeerCrossEncoder
+from sentence_transformers import SentenceTransformer
+
+import stillhouse
+
+TEXTS = ["the red bird sings", "a fish", "where does the green tree one grow in the tree"]
+SETTINGS = {"query_length": 16, "passage_length": 24, "pooling": "mean"}
+
+
+@pytest.mark.parametrize("role", ["query", "passage"])
+def test_vectors(tiny_model: Path, tmp_path: Path, role: str) -> None:
+    model = stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS)
+    vectors_ND = stillhouse.encode(stillhouse.BiEncoder.load(str(model.folder)), TEXTS, role)  # type: ignore[arg-type]
+    peer = SentenceTransformer(str(model.folder), device="cpu")
+    assert vectors_ND.dtype == np.float32 and vectors_ND.shape == (3, 32)
+    np.testing.assert_allclose(vectors_ND, peer.encode(TEXTS, normalize_embeddings=True), atol=1e-2)
+    np.testing.assert_allclose(np.linalg.norm(vectors_ND, axis=1), 1, atol=1e-5)
+
+
+def test_a_query_is_cut_to_its_own_length(tiny_model: Path, tmp_path: Path) -> None:
+    encoder = stillhouse.BiEncoder.load(stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS))
+    beginning, whole = ("red bird " * 7).strip(), ("red bird " * 9).strip()  # 14 and 18 tokens, [CLS] and [SEP] apart
+    as_query, as_passage = (stillhouse.encode(encoder, [beginning, whole], role) for role in ("query", "passage"))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(as_query[0], as_query[1])
+    assert not np.array_equal(as_passage[0], as_passage[1])
+
+
+def test_scores(tiny_model: Path, small_corpus: Path, tmp_path: Path) -> None:
+    model = stillhouse.fetch_model(tiny_model, tmp_path / "model", **SETTINGS)
+    negatives = stillhouse.bm25(small_corpus, tmp_path / "bm25", negatives_depth=4).negatives
+    reranker = stillhouse.train_reranker(
+        small_corpus, negatives, model, tmp_path / "reranker", max_steps=1, batch_size=2, negatives_per_query=1,
+        negatives_depth=4, eval_steps=100, max_length=32,
+    )  # fmt: skip
+    pairs = [(TEXTS[2], TEXTS[0]), (TEXTS[1], TEXTS[2]), (TEXTS[0], TEXTS[1])]
+    scores_P = stillhouse.predict(stillhouse.CrossEncoder.load(str(reranker.folder)), pairs)
+    peer = PeerCrossEncoder(str(reranker.folder), device="cpu")
+    assert scores_P.dtype == np.float32 and scores_P.shape == (3,)
+    np.testing.assert_allclose(scores_P, peer.predict(pairs), atol=1e-2)
+    turned = peer.predict([(passage, query) for query, passage in pairs])
+    assert np.abs(scores_P - peer.predict(pairs)).max() < np.abs(scores_P - turned).max()
+
+
+def test_other_libraries_keep_silent(tiny_model: Path, tmp_path: Path) -> None:
+    """Also where they were imported first, as a notebook does that names a model of theirs or ours."""
+    code = "from stillhouse import BiEncoder, fetch_model; import sys, transformers\n"
+    code += "BiEncoder.load(fetch_model(sys.argv[1], sys.argv[2], layers=1, query_length=8, passage_length=8))"
+    loud = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSFORMERS", "HF_HUB_DIS"))}
+    command = [sys.executable, "-c", code, str(tiny_model), str(tmp_path)]
+    done = subprocess.run(command, env=loud, capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
+
+
+def test_a_wrong_call_is_one_sentence(tiny_model: Path, tmp_path: Path) -> None:
+    encoder = stillhouse.BiEncoder.load(stillhouse.fetch_model(tiny_model, tmp_path, **SETTINGS))
+    with pytest.raises(stillhouse.InputError, match="role is 'document'; write query or passage"):
+        stillhouse.encode(encoder, TEXTS, "document")  # type: ignore[arg-type]
+    with pytest.raises(stillhouse.InputError, match="texts must be a list"):
+        stillhouse.encode(encoder, "one", "query")
+    with pytest.raises(stillhouse.InputError, match="pair 0 is not a query and a passage"):
+        stillhouse.predict(encoder, ["ab"])  # type: ignore[arg-type, list-item]

@@ -1,0 +1,285 @@
+"""A source that is read in parts gives the corpus of one reading, byte for byte, wherever it is divided."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sources_to_damage import SOURCES, needs_parser
+
+from stillhouse.corpus import repeats
+from stillhouse.corpus.cleaning_parts import Several
+from stillhouse.corpus.digest_numbers import digests_of
+from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.part_files import Keys
+from stillhouse.corpus.part_folder import part_folder
+from stillhouse.corpus.sources.detect import open_source
+from stillhouse.corpus.sources.extra_test_queries import with_test_queries
+from stillhouse.corpus.sources.rows import Source
+from stillhouse.corpus.sources.split_names import with_splits
+from stillhouse.errors import InputError
+
+CHOICES = Choices(max_queries={}, seed=0, queries="source")
+FEW = settings(max_examples=40, deadline=None)
+SIZES = st.integers(1, 120)
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def corpus_of(source: Source, work: Path | None = None, part_bytes: int = 1) -> tuple[Any, dict[str, bytes]]:
+    """The facts and the tables; with `work`, from parts."""
+    with tempfile.TemporaryDirectory() as folder:
+        several = Several(map, work, part_bytes=part_bytes) if work else None
+        facts = ingest_source(source, CHOICES, Path(folder), several=several)
+        return facts, {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def refused_or(source: Source, *where: Any) -> Any:
+    try:
+        return corpus_of(source, *where)
+    except InputError as error:
+        return str(error)
+
+
+def hold(location: Path, part_bytes: int, format: str = "auto") -> int:
+    """Fails where parts give another corpus, or another sentence, than one reading. Returns how many there are."""
+    with tempfile.TemporaryDirectory() as work:
+        parts = refused_or(open_source(str(location), format), Path(work), part_bytes)
+        assert parts == refused_or(open_source(str(location), format))
+        return len(list(Path(work).glob("*/[0-9]*")))
+
+
+@pytest.mark.parametrize("format", SOURCES)
+@pytest.mark.parametrize("part_bytes", [1, 50, 1 << 20])
+def test_every_format(format: str, part_bytes: int, tmp_path: Path) -> None:
+    needs_parser(format)
+    hold(write(tmp_path / "source", SOURCES[format]), part_bytes)
+
+
+@pytest.mark.parametrize("part_bytes", [1, 700, 5000])
+def test_articles_with_links_and_labels(part_bytes: int) -> None:
+    from stillhouse.corpus.sources.built_in import sample_folder
+
+    assert hold(sample_folder(), part_bytes) > 3
+
+
+def passage(id: str, text: str) -> bytes:
+    return json.dumps({"_id": id, "text": text}).encode()
+
+
+PASSAGE = st.builds(passage, st.sampled_from("abcde"), st.sampled_from("xyz \ud800"))
+ODD = [b"", b"  ", b"oops", b"\xff\xfe", b"\xef\xbb\xbf", b'{"_id": 1}', b"[]", b'{"_id": "a b", "text": "t"}']
+LINE = PASSAGE | st.sampled_from(ODD)
+ENDS = st.sampled_from([b"\n", b"\r\n"])
+
+
+def joined(lines: list[bytes], end: bytes, ended: bool) -> bytes:
+    return end.join(lines) + (end if ended else b"")
+
+
+@FEW
+@given(st.lists(LINE, max_size=12), ENDS, st.booleans(), SIZES)
+@example([b"", b"", b"", b""], b"\n", True, 1)
+def test_lines_of_passages(lines: list[bytes], end: bytes, ended: bool, part_bytes: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"corpus.jsonl": joined(lines, end, ended), "queries.jsonl": b'{"_id": "q", "text": "?"}\n'}
+        hold(write(Path(folder), files | {"qrels/test.tsv": b"q\ta\t1\nq\te\t1\n"}), part_bytes)
+
+
+TSV = st.sampled_from([b"id\ttext", b"1\tx", b"1\ty", b"2\tz", b"3", b"4\ta\tb\tc", b"\xff\t1", b"", b" \t ", b'5\t"q'])
+
+
+@FEW
+@given(st.lists(TSV, max_size=12), ENDS, st.booleans(), SIZES)
+def test_lines_of_ms_marco(lines: list[bytes], end: bytes, ended: bool, part_bytes: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold(write(Path(folder), {"collection.tsv": joined(lines, end, ended)}), part_bytes)
+
+
+QUOTED = st.sampled_from(
+    [
+        b"id\ttext\ttitle",
+        b'1\t"a ""b"""\tt',
+        b'2\t"open\tt',
+        b"goes on",
+        b'ends"\tt',
+        b"3\tplain\tt",
+        b'"',
+        b"",
+        b'4\tx"y\tt',
+        b'5\t"a\tb"\tt',
+        b"\xff",
+    ]
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(QUOTED, max_size=12), SIZES, st.sampled_from(["psgs_w100.tsv", "passages.tsv"]))
+@example([b"id\ttext\ttitle", b'2\t"open\tt', b"goes on", b'ends"\tt', b"3\tplain\tt"], 1, "psgs_w100.tsv")
+def test_tab_separated_rows_over_several_lines(lines: list[bytes], part_bytes: int, name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold(write(Path(folder), {name: joined([b"id\ttext\ttitle", *lines], b"\n", True)}), part_bytes)
+
+
+ARTICLE = st.builds(
+    lambda id, texts, links: json.dumps({"_id": id, "sections": [{"paragraphs": texts}], "links": links}).encode(),
+    st.sampled_from("ab"),
+    st.lists(st.sampled_from(["x", "y", " ", 7]), max_size=3),
+    st.lists(st.sampled_from("abc"), max_size=2),
+)
+SOUND = b'{"_id": "a", "sections": [{"paragraphs": ["x"]}]}'
+FIRST, LACKING = SOUND.replace(b'"a"', b'"b"'), b'{"_id": "a"}'
+BROKEN = st.sampled_from([LACKING, b'{"_id": "b", "sections": 1}', b"no", b'{"title": "t"}', b""])
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(ARTICLE | BROKEN, max_size=9), SIZES)
+@example([FIRST, LACKING, SOUND, SOUND, LACKING], 1)
+def test_articles_that_come_again_in_another_part(lines: list[bytes], part_bytes: int) -> None:
+    """All of a repeated article is one reject, whatever it holds; a broken one is no first."""
+    with tempfile.TemporaryDirectory() as folder:
+        hold(write(Path(folder), {"articles.jsonl": joined(lines, b"\n", True)}), part_bytes)
+
+
+@FEW
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from(["x", "", None]), st.sampled_from("abxy")), max_size=20
+    ),
+    st.integers(1, 4),
+    SIZES,
+)
+def test_row_groups(rows: list[tuple[str, str | None, str]], group: int, part_bytes: int) -> None:
+    """Articles here are passages' own, others', and both."""
+    with tempfile.TemporaryDirectory() as folder:
+        ids, texts, articles = (list(column) for column in zip(*rows)) if rows else ([], [], [])
+        columns = {"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())}
+        table = pa.table(columns | {"article_id": pa.array(articles, pa.string())})
+        pq.write_table(table, Path(folder) / "passages.parquet", row_group_size=group)
+        pq.write_table(pa.table({"source": list("abcx"), "target": list("bxyz")}), Path(folder) / "links.parquet")
+        hold(Path(folder), part_bytes)
+
+
+def test_a_damaged_row_group_is_the_same_sentence(tmp_path: Path) -> None:
+    table = pa.table({"id": [f"p{n}" for n in range(4000)], "text": [f"{n} {n * 7919}" for n in range(4000)]})
+    path = tmp_path / "source" / "passages.parquet"
+    path.parent.mkdir()
+    pq.write_table(table, path, row_group_size=1000, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    place = pq.read_metadata(path).row_group(2).column(1).data_page_offset
+    data[place : place + 40] = b"\xff" * 40
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="is damaged after row 2,000"):
+        corpus_of(open_source(str(path.parent)))
+    assert hold(path.parent, 1) < 6
+
+
+def test_settings_that_change_rows_change_those_of_parts(tmp_path: Path) -> None:
+    source = write(tmp_path / "source", SOURCES["beir"])
+    labels = {"queries.jsonl": b'{"_id": "n", "text": "new"}\n', "qrels/test.tsv": b"n\ta\t1\n"}
+    asked = write(tmp_path / "asked", labels)
+
+    def opened() -> Source:
+        return with_test_queries(with_splits(open_source(str(source)), {"test": "dev"}), asked)
+
+    facts, tables = corpus_of(opened(), tmp_path / "work", 1)
+    assert facts["queries"]["dev"] and facts["queries"]["test"] == 1
+    assert (facts, tables) == corpus_of(opened())
+
+
+def test_splits_that_would_become_one_are_refused(tmp_path: Path) -> None:
+    files = SOURCES["beir"] | {"qrels/train.tsv": b"q\ta\t1\n"}
+    source = write(tmp_path / "source", files)
+    said = {
+        refused_or(with_splits(open_source(str(source)), {"test": "train"}), *where) for where in ((), (tmp_path, 1))
+    }
+    assert len(said) == 1 and "would both become train" in said.pop()
+
+
+def test_repeats_are_found_in_any_number_of_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    lines = [{"_id": f"p{rng.integers(300)}", "text": f"t{rng.integers(2)}"} for _ in range(600)]
+    source = write(tmp_path / "source", {"passages.jsonl": "".join(json.dumps(x) + "\n" for x in lines).encode()})
+    monkeypatch.setattr(repeats, "IN_A_BUCKET", 7)
+    assert len(repeats.buckets_of(600)) == 86
+    assert hold(source, 500) > 20
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))
+def test_keys_are_found_by_both_halves(pairs: list[tuple[int, int]]) -> None:
+    digests = np.array(pairs, dtype=np.uint64).reshape(-1, 2)
+    keys = Keys.of(digests, np.arange(len(digests)))
+    asked = np.array([(high, low) for high in range(5) for low in range(5)], dtype=np.uint64)
+    places = keys.find(asked).tolist()
+    rows = [int(keys.rows[place]) if place >= 0 else -1 for place in places]
+    assert rows == [pairs.index(both) if both in pairs else -1 for both in ((h, w) for h in range(5) for w in range(5))]
+
+
+def test_lookups_are_those_of_one_table(tmp_path: Path) -> None:
+    from stillhouse.corpus.cleaning import clean
+    from stillhouse.corpus.cleaning_parts import clean_parts
+
+    lines = [{"_id": f"p{n % 37}", "text": f"t{n}"} for n in range(60)]
+    source = write(tmp_path / "source", {"passages.jsonl": "".join(json.dumps(x) + "\n" for x in lines).encode()})
+    whole = clean(open_source(str(source)).rows()).passages
+    parts = clean_parts(
+        open_source(str(source)), Several(map, tmp_path / "work", part_bytes=200), tmp_path / "p.parquet"
+    )
+    asked = ["p3", "nobody", "p36", "p0", "p3"]
+    assert parts.passages.rows_of(asked).tolist() == whole.rows_of(asked).tolist() == [3, -1, 36, 0, 3]
+    assert parts.passages.has_articles(asked).tolist() == whole.has_articles(asked).tolist()
+    assert (len(parts.passages), parts.passages.articles) == (len(whole), whole.articles) == (37, 37)
+    assert list(parts.passages.texts()) == list(whole.texts())
+    assert digests_of(list(parts.passages)).tolist() == digests_of(list(whole)).tolist()
+
+
+def test_finished_parts_are_gone_on_with_while_no_file_changed(tmp_path: Path) -> None:
+    source = write(tmp_path / "source", SOURCES["beir"])
+    read: list[str] = []
+
+    def counted(function: Any, items: Any) -> Any:
+        items = list(items)
+        read.extend(item[0] for item in items if isinstance(item, tuple) and isinstance(item[0], str))
+        return map(function, items)
+
+    several = Several(counted, tmp_path / "work", part_bytes=1)
+    first = ingest_source(open_source(str(source)), CHOICES, folder(tmp_path / "one"), several=several)
+    [root] = (tmp_path / "work").iterdir()
+    stamps = {path.name: path.stat().st_mtime_ns for path in root.iterdir()}
+    assert len(stamps) == len(read) > 2
+    assert ingest_source(open_source(str(source)), CHOICES, folder(tmp_path / "two"), several=several) == first
+    assert {path.name: path.stat().st_mtime_ns for path in root.iterdir()} == stamps
+    (source / "corpus.jsonl").write_bytes(b'{"_id": "a", "text": "new"}\n')
+    changed = ingest_source(open_source(str(source)), CHOICES, folder(tmp_path / "three"), several=several)
+    assert changed["passages"] == 1 and len(list((tmp_path / "work").iterdir())) == 2
+
+
+def folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def test_a_part_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "000001"
+    with pytest.raises(RuntimeError), part_folder(target) as staging:
+        (staging / "half").write_text("")
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    with part_folder(target) as first, part_folder(target) as second:
+        (first / "file").write_text("first")
+        (second / "file").write_text("second")
+    assert [path.name for path in tmp_path.iterdir()] == ["000001"]
+    assert [path.name for path in target.iterdir()] == ["file"]

@@ -1,0 +1,236 @@
+"""Ray's processes write what one process writes, whatever befalls them; one of its own for all tests of this file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse import context
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus import cleaning_parts
+from stillhouse.engine import ray_engine
+from stillhouse.engine.choice import open_engine
+from stillhouse.engine.ray_engine import RayEngine
+from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.steps import ingest, tokenize
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+
+pytest.importorskip("ray", reason="ray, of the extra `dev`, is not installed; `make install` gets it")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray() -> Iterator[None]:
+    """Two processes; these functions are found there by the path of this folder."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *([before] if before else [])])
+    os.environ.pop("RAY_ADDRESS", None)
+    try:
+        with open_engine("ray:2"):
+            yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(context.WORK_ROOT, str(tmp_path / "work"))
+    monkeypatch.setattr(ingest, "PART_BYTES", 9000)
+    monkeypatch.setattr(tokenize, "ROWS", 40)
+
+
+def run(step: str, inputs: dict[str, Path], outputs: dict[str, Path], **settings: Any) -> Any:
+    found = find_step(step)
+    return execute(found, found.config(**settings), inputs, outputs)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_corpus_and_its_tokens_are_those_of_one_process(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Manifests too, with their digests: the engine shows nowhere."""
+    for engine in ("local", "ray"):
+        monkeypatch.setenv(context.ENGINE, engine)
+        run("ingest", {}, {"corpus": tmp_path / engine / "corpus"}, source="sample", queries="source")
+        inputs = {"corpus": tmp_path / engine / "corpus", "tokenizer": tiny_model}
+        run("tokenize", inputs, {"tokens": tmp_path / engine / "tokens"})
+    for output in ("corpus", "tokens"):
+        assert files(tmp_path / "local" / output) == files(tmp_path / "ray" / output)
+    assert read_manifest(tmp_path / "ray" / "tokens").facts["passages"] > 200
+
+
+def test_processes_elsewhere_read_the_work_area_alone(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = passages(tmp_path / "source")
+    run("ingest", {}, {"corpus": tmp_path / "corpus"}, source=str(source))
+    inputs = {"corpus": tmp_path / "corpus", "tokenizer": tiny_model}
+    run("tokenize", inputs, {"tokens": tmp_path / "local"})
+    read: list[Path] = []
+
+    def each(engine: Any, function: Any, items: Any) -> Iterator[Any]:
+        read.extend([function.args[1].corpus, function.args[1].tokenizer])
+        return map(function, items)
+
+    monkeypatch.setattr(RayEngine, "each", each)
+    monkeypatch.setattr(ray_engine, "_address", lambda name: "ray://elsewhere:10001")
+    monkeypatch.setenv(context.ENGINE, "ray")
+    run("tokenize", inputs, {"tokens": tmp_path / "ray"})
+    assert len(read) == 2 and all(path.is_relative_to(tmp_path / "work") for path in read)
+    assert files(tmp_path / "local") == files(tmp_path / "ray")
+
+
+def passages(folder: Path, *more: str) -> Path:
+    folder.mkdir()
+    lines = [json.dumps({"_id": f"p{n}", "title": "T", "text": f"text {n} " * 20}) for n in range(300)]
+    (folder / "corpus.jsonl").write_text("\n".join([*lines, *more]) + "\n")
+    return folder
+
+
+def test_a_bad_record_is_rejected_with_the_same_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = passages(tmp_path / "source", "oops", json.dumps({"_id": "p3", "text": "again"}), '{"_id": "x"}')
+    for engine in ("local", "ray"):
+        monkeypatch.setenv(context.ENGINE, engine)
+        run("ingest", {}, {"corpus": tmp_path / engine}, source=str(source))
+    assert files(tmp_path / "local") == files(tmp_path / "ray")
+    assert sum(read_manifest(tmp_path / "ray").facts["rejected"].values()) == 3
+
+
+def test_a_damaged_file_is_the_same_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gzip
+
+    source = passages(tmp_path / "source")
+    packed = gzip.compress((source / "corpus.jsonl").read_bytes())
+    (source / "corpus.jsonl").unlink()
+    (source / "corpus.jsonl.gz").write_bytes(packed[:-20])
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for engine in ("local", "ray"):
+        monkeypatch.setenv(context.ENGINE, engine)
+        with pytest.raises(InputError) as error:
+            run("ingest", {}, {"corpus": tmp_path / engine}, source="source")
+        said.append(str(error.value))
+        assert not (tmp_path / engine).exists()
+    assert said[0] == said[1] and "source/corpus.jsonl.gz is cut off or damaged after line" in said[0]
+
+
+def kill_once(mark: Path, function: Callable[[Any], Any], item: Any) -> Any:
+    """Writes half of a part and dies, the first time."""
+    from stillhouse.corpus.part_folder import part_folder
+
+    if not mark.exists():
+        mark.touch()
+        if isinstance(item, tuple):
+            with part_folder(mark.parent / "half") as staging:
+                (staging / "passages.arrow").write_text("half")
+                os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(item)
+
+
+def test_a_killed_process_costs_its_part_alone(tmp_path: Path) -> None:
+    from functools import partial
+
+    from test_ray import kill_once  # by its name there
+
+    from stillhouse.corpus.ingestion import Choices, ingest_source
+    from stillhouse.corpus.sources.detect import open_source
+
+    source = passages(tmp_path / "source")
+    choices = Choices(max_queries={}, seed=0, queries="source")
+    (tmp_path / "calm").mkdir()
+    (tmp_path / "killed").mkdir()
+    calm = ingest_source(open_source(str(source)), choices, tmp_path / "calm")
+    with open_engine("ray") as engine:
+        assert engine is not None
+
+        def each(function: Any, items: Any) -> Any:
+            return engine.each(partial(kill_once, tmp_path / "mark", function), items)
+
+        several = cleaning_parts.Several(each, tmp_path / "work", part_bytes=9000)
+        killed = ingest_source(open_source(str(source)), choices, tmp_path / "killed", several=several)
+    assert (tmp_path / "mark").exists() and list(tmp_path.glob(".half.*"))
+    assert killed == calm and files(tmp_path / "calm") == files(tmp_path / "killed")
+
+
+def die(item: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_part_that_always_kills_ends_in_a_sentence() -> None:
+    from test_ray import die
+
+    with open_engine("ray") as engine, pytest.raises(CrashElsewhere, match=r"killed 4 times .* Run the step again"):
+        assert engine is not None
+        list(engine.each(die, [1]))
+
+
+def slow_first(item: int) -> int:
+    import time
+
+    time.sleep(0.3 if item == 0 else 0)
+    return item * item
+
+
+def test_results_come_in_order() -> None:
+    from test_ray import slow_first
+
+    with open_engine("ray") as engine:
+        assert engine is not None
+        assert list(engine.each(slow_first, range(20))) == [n * n for n in range(20)]
+
+
+ALONE = """
+import sys
+if {absent}: sys.modules["ray"] = None
+from stillhouse.cli import main
+status = main(["ingest", "--source", "sample", "--corpus", {corpus!r}, "--quiet", *{more}])
+print("ray" in sys.modules and sys.modules["ray"] is not None)
+sys.exit(status)
+"""
+
+
+def ingest_alone(tmp_path: Path, absent: bool, *more: str) -> subprocess.CompletedProcess[str]:
+    code = ALONE.format(absent=absent, corpus=str(tmp_path / "corpus"), more=more)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+
+
+def test_one_process_imports_no_engine(tmp_path: Path) -> None:
+    done = ingest_alone(tmp_path, False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "False")
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("ray", "needs the package ray; `pip install 'stillhouse[ray]'` gets it"),
+        ("spark", "engine is 'spark'; give local, ray, ray:N"),
+    ],
+)
+def test_what_cannot_be_had_is_a_sentence(engine: str, said: str, tmp_path: Path) -> None:
+    done = ingest_alone(tmp_path, True, "--engine", engine)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_the_engine_is_a_flag_of_what_is_divided_alone() -> None:
+    from stillhouse.surfaces.step_command import step_parser
+
+    having = {
+        name for name in ("ingest", "tokenize", "mine") if "--engine" in step_parser(find_step(name)).format_help()
+    }
+    assert having == {"ingest", "tokenize"}

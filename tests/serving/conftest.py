@@ -1,0 +1,5 @@
+"""The fixtures of tests that serve."""
+
+from serving_releases import served, two_releases
+
+__all__ = ["served", "two_releases"]

@@ -1,0 +1,155 @@
+"""Small releases of the tests' tiny model, and services that answer from them in a thread of their own."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+
+from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.context import Context
+from stillhouse.corpus.store import write_tables
+from stillhouse.retrieval.search import Searcher
+from stillhouse.serving.app import make_service
+from stillhouse.serving.release import Release
+from stillhouse.serving.server import configured, listen
+from stillhouse.serving.service import Service
+from stillhouse.serving.settings import Limits
+from stillhouse.serving.shelf import Shelf
+from stillhouse.serving.source import FolderSource, Source
+
+TRAP = "<script>document.title='caught'</script> & \"red\" <b>birds</b>"
+PARTS = ("corpus", "retriever", "index", "hybrid")
+
+
+def open_release(source: Source) -> Release:
+    release = Release(source.folders(), Context(Path("unused"), "cpu", quiet=True))
+    release.warm()
+    return release
+
+
+def searcher_of(folder: Path) -> Searcher:
+    """The library's own search in the same folders."""
+    corpus, retriever, index, hybrid = (folder / part for part in PARTS)
+    return Searcher(corpus, retriever, index, Context(folder / "work", "cpu", quiet=True), hybrid=hybrid)
+
+
+def write_release_corpus(folder: Path, colours: str) -> Path:
+    """A corpus of 24 passages in 8 articles; one holds what would run in a page."""
+    words = colours.split()
+    things = [
+        (words[n % len(words)], ("bird", "fish", "tree")[n % 3], ("one", "two", "three")[n // 8]) for n in range(24)
+    ]
+    passages = {
+        "passage_id": [f"{'xy'[n % 2]}/p{n}" for n in range(24)],
+        "title": [f"{colour} {thing}" for colour, thing, _ in things],
+        "text": [f"the {colour} {thing} {number} sings and grows in the tree" for colour, thing, number in things],
+        "article_id": [f"a{n // 3}" for n in range(24)],
+        "section": [""] * 24,
+        "position": [n % 3 for n in range(24)],
+    }
+    passages["text"][5] = f"{TRAP} swims"
+    texts = [f"where does the {colour} {thing} {number} sing" for colour, thing, number in things]
+    ids = [f"q{n}" for n in range(24)]
+    splits = ["train"] * 12 + ["dev"] * 6 + ["test"] * 6
+    queries = {"query_id": ids, "text": texts, "split": splits}
+    qrels = {"query_id": ids, "passage_id": passages["passage_id"], "relevance": [1] * 24, "split": splits}
+    with whole_folder(folder) as staging:
+        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
+        write_manifest(staging, "ingest", {}, {}, {"passages": 24, "of": colours})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def two_releases(
+    tiny_model: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]],
+) -> list[Path]:
+    """Two release folders of one shape: the same passage ids, and other texts, vectors and weights."""
+    from stillhouse.retrieval.encoder import BiEncoder
+
+    made = []
+    for number, colours in enumerate(("red green blue", "blue a red the green")):
+        root = tmp_path_factory.mktemp(f"release{number}")
+        run = runs_of_steps(root / "made")
+        corpus = write_release_corpus(root / "corpus", colours)
+        model = root / "model"
+        with whole_folder(model) as staging:
+            encoder = BiEncoder.load(tiny_model, query_length=24, passage_length=32)
+            for parameter in encoder.parameters():
+                if parameter.dim() == 2:  # larger weights, or all texts would have nearly the same vector
+                    parameter.data.mul_(8 + number)
+            encoder.save(staging)
+            write_manifest(staging, "train-retriever", {}, {}, {})
+        index = run("index", {"corpus": corpus, "retriever": model}, precision="fp32")["index"]
+        bm25 = run("bm25", {"corpus": corpus}, depth=5, negatives_depth=5)["bm25"]
+        inputs = {"corpus": corpus, "retriever": model, "index": index, "bm25": bm25}
+        hybrid = run("hybrid", inputs, method="convex")["hybrid"]
+        folder = root / "release"
+        for name, source in zip(PARTS, (corpus, model, index, hybrid)):
+            shutil.copytree(source, folder / name)
+        made.append(folder)
+    return made
+
+
+@dataclass
+class Running:
+    """A service that listens at `url`."""
+
+    url: str
+    service: Service
+    client: httpx2.Client
+
+    def search(self, **body: Any) -> Any:
+        answer = self.client.post("/search", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@contextmanager
+def running(
+    folder: Path, limits: Limits | None = None, keep: int = 1, watch: float = 0, **settings: Any
+) -> Iterator[Running]:
+    """Serves a folder until the block ends."""
+    lines: list[str] = settings.pop("lines", [])
+    live = settings.get("live")
+    shelf = Shelf(
+        FolderSource(folder),
+        lambda source: live.prepare(open_release(source)) if live else open_release(source),
+        keep,
+        lines.append,
+        placing=live.placing if live else nullcontext,
+    )
+    service = make_service(shelf, limits or Limits(), log=lines.append, **settings)
+    with ExitStack() as held:
+        listening = held.enter_context(closing(listen("127.0.0.1", 0)))
+        server = uvicorn.Server(configured(service, grace=30))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        if watch:
+            shelf.watch(watch)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        client = held.enter_context(httpx2.Client(base_url=url, timeout=60, trust_env=False))
+        try:
+            yield Running(url, service, client)
+        finally:
+            server.should_exit = True
+            thread.join(timeout=30)
+            shelf.end()
+            service.batcher.end()
+
+
+@pytest.fixture(scope="session")
+def served(two_releases: list[Path]) -> Iterator[Running]:
+    """The first release, served with the default limits."""
+    with running(two_releases[0]) as service:
+        yield service

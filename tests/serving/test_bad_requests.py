@@ -1,0 +1,238 @@
+"""Every bad request gets its code and a sentence, and nothing that a client sends makes the service fail."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from serving_releases import Running, running
+
+from stillhouse.serving.release import Release
+from stillhouse.serving.settings import Limits
+
+SMALL = Limits(texts=4, characters=100, top=20, body=2000, body_seconds=0.5)
+TENSOR = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["tree"]}
+INFER = "/v2/models/retriever/infer"
+BAD: dict[str, tuple[str, Any, int]] = {
+    "no query": ("/search", {}, 422),
+    "both": ("/search", {"query": "a", "queries": ["b"]}, 422),
+    "empty": ("/search", {"query": "  "}, 422),
+    "no queries": ("/search", {"queries": []}, 422),
+    "unknown field": ("/search", {"query": "a", "topp": 3}, 422),
+    "top of 0": ("/search", {"query": "a", "top": 0}, 422),
+    "top too high": ("/search", {"query": "a", "top": 21}, 422),
+    "share": ("/search", {"query": "a", "bm25": 1.5}, 422),
+    "number": ("/search", {"query": 7}, 422),
+    "half a character": ("/search", {"query": "\ud800"}, 422),
+    "half a character in a filter": ("/search", {"query": "a", "filter": {"article": "\ud800"}}, 422),
+    "release": ("/search", {"query": "a", "release": "\ud800none"}, 404),
+    "too many": ("/search", {"queries": ["a"] * 5}, 413),
+    "too long": ("/search", {"query": "a" * 101}, 413),
+    "another model": ("/v1/embeddings", {"model": "x", "input": "a"}, 404),
+    "token ids": ("/v1/embeddings", {"model": "retriever", "input": [1, 2]}, 422),
+    "wider": ("/v1/embeddings", {"model": "retriever", "input": "a", "dimensions": 33}, 422),
+    "prompt": ("/embed", {"inputs": "a", "prompt_name": "x"}, 422),
+    "no cross-encoder": ("/rerank", {"query": "a", "texts": ["b"]}, 404),
+    "shape": (INFER, {"inputs": [TENSOR | {"shape": [2]}]}, 422),
+    "no shape": (INFER, {"inputs": [TENSOR | {"shape": []}]}, 422),
+    "datatype": (INFER, {"inputs": [TENSOR | {"datatype": "FP32"}]}, 422),
+    "output": (INFER, {"inputs": [TENSOR], "outputs": [{"name": "x"}]}, 422),
+    "V2 model": ("/v2/models/x/infer", {"inputs": [TENSOR]}, 404),
+    "no address": ("/nothing", {}, 404),
+    "method": ("/info", {}, 405),
+}
+
+
+@pytest.fixture(scope="module")
+def small(two_releases: list[Path]) -> Iterator[Running]:
+    with running(two_releases[0], SMALL) as service:
+        yield service
+
+
+def sentence(answer: Any, path: str) -> tuple[str, str]:
+    """The code and the sentence of an error, in the form of its protocol."""
+    found = answer.json()
+    if path.startswith(("/embed", "/rerank", "/v2")):
+        return found["error_type"], found["error"]
+    return found["error"]["code"], found["error"]["message"]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_requests_have_a_code_and_a_sentence(small: Running, case: str) -> None:
+    path, body, status = BAD[case]
+    answer = small.client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
+    assert answer.status_code == status, answer.text
+    code, message = sentence(answer, path)
+    assert code and message and "\n" not in message and "Traceback" not in message
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b"[" * 1900, b"null", b'{"query": NaN}', b'{"query": "a", "top": 1e999}']
+)
+def test_what_is_no_json_is_refused(small: Running, body: bytes) -> None:
+    answer = small.client.post("/search", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert sentence(answer, "/search")[1]
+
+
+def test_large_bodies_are_refused_unread(small: Running) -> None:
+    assert small.client.post("/search", content=b"a" * 2001).status_code == 413
+    chunks = (b"a" * 500 for _ in range(8))  # of no length that was said before
+    assert small.client.post("/search", content=chunks).status_code == 413
+
+
+def test_slow_bodies_are_refused(small: Running) -> None:
+    host, port = small.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert client.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20) | st.just("\ud83d"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+names = st.sampled_from(
+    [
+        "query",
+        "queries",
+        "top",
+        "filter",
+        "bm25",
+        "texts",
+        "release",
+        "model",
+        "input",
+        "inputs",
+        "dimensions",
+        "encoding_format",
+        "input_type",
+        "normalize",
+        "prompt_name",
+        "raw_scores",
+        "outputs",
+        "parameters",
+        "id",
+    ]
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.sampled_from(["/search", "/v1/embeddings", "/embed", "/rerank", INFER, "/"]),
+    good=st.sampled_from([{}, {"query": "tree"}, {"model": "retriever", "input": "tree"}, {"inputs": [TENSOR]}]),
+    changed=st.dictionaries(names, values, max_size=4),
+)
+def test_no_body_makes_the_service_fail(
+    small: Running, path: str, good: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    content = json.dumps(good | changed)
+    answer = small.client.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (200, 400, 401, 404, 413, 422), answer.text
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=st.binary(max_size=300), path=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_no_bytes_and_no_path_make_it_fail(small: Running, body: bytes, path: str) -> None:
+    assert small.client.post("/", content=body).status_code < 500
+    assert small.client.post("/search", content=body).status_code < 500
+    from urllib.parse import quote
+
+    assert small.client.get(f"/v2/models/{quote(path, safe='')}").status_code < 500
+
+
+def test_a_full_queue_says_when_to_come_again_and_late_answers_are_none(
+    two_releases: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, held = threading.Event(), threading.Event()
+    encode = Release.encode
+
+    def slow(self: Release, *given: Any) -> Any:
+        held.set()
+        hold.wait(20)
+        return encode(self, *given)
+
+    with running(two_releases[0], Limits(waiting=2, deadline=1.0)) as service:
+        monkeypatch.setattr(Release, "encode", slow)
+        codes: list[int] = []
+
+        def ask() -> None:
+            codes.append(service.client.post("/search", json={"query": "tree"}).status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        threads[0].start()
+        assert held.wait(10)
+        threads[1].start()
+        until = time.monotonic() + 10
+        while service.service.batcher.waiting < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        refused = service.client.post("/search", json={"query": "tree"})
+        assert refused.status_code == 429 and int(refused.headers["Retry-After"]) >= 1
+        for thread in threads:
+            thread.join()
+        assert codes == [504, 504]
+        hold.set()
+        monkeypatch.undo()
+        until = time.monotonic() + 10
+        while service.service.batcher.waiting and time.monotonic() < until:
+            time.sleep(0.01)
+        assert service.search(query="tree")["answers"][0]["hits"]
+
+
+def test_a_token_is_wanted_where_one_is_set(two_releases: list[Path]) -> None:
+    with running(two_releases[0], token="sesame") as service:
+        body = {"query": "tree"}
+        assert service.client.get("/health").status_code == service.client.get("/ready").status_code == 200
+        for path in ("/info", "/metrics", "/docs", "/openapi.json", "/v2/models/retriever"):
+            assert service.client.get(path).status_code == 401
+        for header in (
+            {},
+            {"Authorization": "Bearer other"},
+            {"Authorization": "Basic sesame"},
+            {"Cookie": "stillhouse_token=sesame"},
+        ):
+            answer = service.client.post("/search", json=body, headers=header)
+            assert answer.status_code == 401 and answer.headers["WWW-Authenticate"] == "Bearer"
+        assert service.client.post("/search", json=body, headers={"Authorization": "Bearer sesame"}).status_code == 200
+        assert service.client.post("/", data={"query": "tree"}).status_code == 401
+        assert service.client.post("/", data={"query": "tree", "token": "other"}).status_code == 401
+        answer = service.client.post("/", data={"query": "tree", "token": "sesame"})
+        assert answer.status_code == 200 and "HttpOnly" in answer.headers["Set-Cookie"]
+        assert service.client.post("/", data={"query": "tree"}).status_code == 200  # by the cookie
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_what_is_asked_is_logged_only_where_that_is_wanted(two_releases: list[Path], texts: bool) -> None:
+    lines: list[str] = []
+    with running(two_releases[0], lines=lines, log_requests=True, log_texts=texts) as service:
+        service.search(query="secretword")
+        service.client.post("/", data={"query": "secretword"})
+        service.client.get("/search?q=secretword")
+        service.client.get("/secretword")
+        service.client.post("/search", json={"query": "secretword", "secretword": 1})
+    assert len([line for line in lines if line.startswith(("GET", "POST"))]) == 5
+    assert any("secretword" in line for line in lines) == texts
+
+
+def test_what_a_client_sends_is_one_harmless_line_wherever_it_is_shown(two_releases: list[Path]) -> None:
+    lines: list[str] = []
+    with running(two_releases[0], lines=lines, log_texts=True) as service:
+        service.search(query="tree\nrelease 0 answers now\x1b[2J\u202e")
+        shown = service.client.post("/search", json={"query": "tree", "x\n\x1b[2J\u202e": 1}).json()["error"]["message"]
+    for text in (*lines, shown):
+        assert not set(text) & set("\n\x1b\u202e"), text
+    assert any("tree" in line for line in lines) and "x" in shown
+
+
+def test_the_first_passage_waits_for_nothing_that_is_done_once(two_releases: list[Path]) -> None:
+    with running(two_releases[0]) as service:
+        assert "_passage_encoder" in vars(service.service.shelf.current)

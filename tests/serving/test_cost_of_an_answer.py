@@ -1,0 +1,64 @@
+"""What an answer costs does not grow with other passages, the client's pace, or threads."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from serving_releases import Running
+
+from stillhouse.serving.batch_encoder import FEW_TOKENS, PackedBert
+from stillhouse.serving.passages import Passages
+from stillhouse.serving.server import listen
+
+
+def test_passages_are_shown_without_a_copy_of_the_others(tmp_path: Path) -> None:
+    """The file has several parts, as every large corpus has: joining them would take 20 MB for each answer."""
+    rows = range(200_000)
+    texts = [f"{row} {'x' * 100}" for row in rows]
+    columns = {"passage_id": [f"p{row}" for row in rows], "article_id": [""] * len(rows), "title": [""] * len(rows)}
+    pq.write_table(pa.table(columns | {"text": texts}), tmp_path / "passages.parquet")
+    passages = Passages(tmp_path)
+    wanted = [199_999, 0, 70_000, 131_072, 65_535, 65_536, 0]
+    before = pa.default_memory_pool().max_memory()
+    hold = pa.allocate_buffer(before - pa.total_allocated_bytes())  # so that the peak shows what comes on top
+    found = passages.at(wanted, "passage_id", "text")
+    assert found == [{"passage_id": f"p{row}", "text": texts[row]} for row in wanted]
+    assert pa.default_memory_pool().max_memory() - before < 1 << 20
+    del hold
+
+
+def test_the_body_of_an_answer_does_not_wait_for_the_client() -> None:
+    """By Nagle's algorithm it would wait for the acknowledgement of the headers, which clients put off for 40 ms."""
+    with closing(listen("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_few_tokens_are_computed_on_one_thread(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = served.service.release()._queries
+    assert isinstance(encoder, PackedBert)
+    used: list[int] = []
+    states = encoder._states
+
+    def watched(tokens: list[int], groups: Sequence[tuple[int, int, int]]) -> torch.Tensor:
+        used.append(torch.get_num_threads())
+        return states(tokens, groups)
+
+    monkeypatch.setattr(encoder, "_states", watched)
+    short, long = encoder.tokenize(["red bird"]), encoder.tokenize(["the red bird sings"] * FEW_TOKENS)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        encoder.vectors(short)
+        encoder.vectors(long)
+        assert used == [1, 2] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,144 @@
+"""Clients that dawdle, and requests that no client library would send."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from serving_releases import Running, running
+
+from stillhouse.serving.settings import Limits
+
+
+@pytest.fixture(scope="module")
+def strict(two_releases: list[Path]) -> Iterator[Running]:
+    with running(two_releases[0], Limits(body=200_000, body_seconds=0.5, head_seconds=0.5)) as service:
+        yield service
+
+
+def connected(service: Running) -> socket.socket:
+    host, port = service.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def read_all(client: socket.socket) -> bytes:
+    """What comes until the service closes the connection, or resets it after its answer."""
+    found = b""
+    try:
+        while part := client.recv(4096):
+            found += part
+    except ConnectionError:
+        pass
+    return found
+
+
+def read_answer(client: socket.socket) -> bytes:
+    """The answer of `/health`, whose head and body may come apart."""
+    found = b""
+    while b"alive" not in found:
+        part = client.recv(4096)
+        assert part, found
+        found += part
+    return found
+
+
+def send(service: Running, data: bytes) -> bytes:
+    with connected(service) as client:
+        try:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it has answered and closed before all was sent
+        return read_all(client)
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_a_head_that_drips_in_is_ended(strict: Running, before: bytes) -> None:
+    with connected(strict) as client:
+        if before:  # a connection that was used before is bounded too
+            client.sendall(before)
+            assert read_answer(client).startswith(b"HTTP/1.1 200 ")
+        began, found = time.monotonic(), b""
+        client.settimeout(0.1)
+        client.sendall(b"GET /health HTTP/1.1\r\n")
+        while time.monotonic() - began < 8:
+            try:
+                client.sendall(b"X-Slow: 1\r\n")
+                found += client.recv(4096)
+                if b"seconds" in found:
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        assert found.startswith(b"HTTP/1.1 408 ") and b"did not come within 0.5 seconds" in found
+    assert strict.client.get("/health").status_code == 200
+
+
+def test_a_connection_that_sends_nothing_is_ended(strict: Running) -> None:
+    with connected(strict) as client:
+        assert read_all(client).startswith(b"HTTP/1.1 408 ")
+
+
+def test_slow_answers_are_not_taken_for_slow_heads(strict: Running) -> None:
+    with connected(strict) as client:
+        for _ in range(3):
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert read_answer(client).startswith(b"HTTP/1.1 200 ")
+            time.sleep(0.6)
+
+
+def test_endless_headers_are_refused(strict: Running) -> None:
+    found = send(strict, b"GET /health HTTP/1.1\r\n" + b"X-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 20_000)
+    assert not found or found.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("body", [b"[" * 150_000, b'{"query":' * 20_000, b'{"filter": {"article": ' * 5000])
+@pytest.mark.parametrize("path", ["/search", "/embed", "/v1/embeddings", "/v2/models/retriever/infer"])
+def test_deep_nesting_is_a_bad_request(strict: Running, path: str, body: bytes) -> None:
+    answer = strict.client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422) and "Traceback" not in answer.text
+    deep = b'{"query": ' + b"[" * 60_000 + b"]" * 60_000 + b"}"
+    assert strict.client.post(path, content=deep, headers={"Content-Type": "application/json"}).status_code in (
+        400,
+        422,
+    )
+
+
+parts = [b"/", b"..", b"%2f", b"%0d%0a", b"%00", b"%ff", b"v2/models", b"?q=", b"#"]
+targets = st.one_of(
+    st.sampled_from([b"/search", b"/v2/models/..%2f..%2fetc%2fpasswd", b"/..//../search"]),
+    st.just(b"/documents/a%00b%0d%0aX:1"),
+    st.lists(st.sampled_from(parts), max_size=6).map(lambda found: b"/" + b"".join(found)),
+)
+values = st.one_of(
+    st.binary(max_size=40).map(lambda each: each.replace(b"\n", b" ").replace(b"\r", b" ").replace(b"\0", b" ")),
+    st.sampled_from([b"1_0", b"-1", b"\xb2", b"99999999999999999999", b"chunked, chunked", b"a\r\nX-Injected: 1"]),
+)
+names = st.sampled_from(
+    [b"X-Request-Id", b"Content-Length", b"Transfer-Encoding", b"Authorization", b"Cookie", b"Content-Type", b"Expect"]
+)
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    method=st.sampled_from([b"GET", b"POST", b"DELETE", b"PUT", b"TRACE", b"G\xff", b"CONNECT"]),
+    target=targets,
+    headers=st.lists(st.tuples(names, values), max_size=3),
+    body=st.binary(max_size=60),
+)
+def test_no_bytes_on_the_wire_make_it_fail(
+    strict: Running, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes
+) -> None:
+    lines = [b"%s %s HTTP/1.1" % (method, target), b"Host: x", b"Connection: close"]
+    lines += [b"%s: %s" % each for each in headers]
+    found = send(strict, b"\r\n".join(lines) + b"\r\n\r\n" + body)
+    assert b" 500 " not in found.partition(b"\r\n")[0] and b"Traceback" not in found
+    head = found.partition(b"\r\n\r\n")[0].lower()
+    assert b"x-injected" not in head  # nothing that a client sent comes back as a header
+    assert strict.client.get("/health").status_code == 200

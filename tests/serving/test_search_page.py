@@ -1,0 +1,87 @@
+"""The page for people: passages are text and nothing else, matches are marked, two releases stand side by side."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from serving_releases import TRAP, Running, running
+
+from stillhouse.serving.page import matches
+
+
+class Elements(HTMLParser):
+    """The elements of a page, what they would run or fetch, and the text of marks."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.runs: list[str] = []
+        self.shown = ""
+        self.marks: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.runs += [tag] if tag in ("script", "img", "iframe", "link", "object") else []
+        self.runs += [name for name, _ in attributes if name.startswith("on") or name == "src"]
+
+    def handle_data(self, data: str) -> None:
+        self.shown += data
+        if self.tags and self.tags[-1] == "mark" and self.get_starttag_text() == "<mark>":
+            self.marks.append(data)
+
+
+def test_what_a_passage_or_a_client_writes_runs_nowhere(served: Running) -> None:
+    answer = served.client.post("/", data={"query": f"swims {TRAP}", "top": "24", "release": ""})
+    page = Elements(answer.text)
+    assert page.runs == [] and "b" not in page.tags
+    shown = re.sub(r"\s+", " ", page.shown)
+    assert TRAP.split(" &")[0] in shown
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert Elements(served.client.get("/docs").text).runs == []
+    bad = served.client.post("/", data={"query": "tree", "release": "<script>alert(1)</script>"})
+    assert bad.status_code == 404 and Elements(bad.text).runs == []
+
+
+def test_the_page_shows_what_search_finds(served: Running) -> None:
+    page = served.client.post("/", data={"query": "red bird", "top": "5"}).text
+    [answer] = served.search(query="red bird", top=5)["answers"]
+    places = [page.index(f"{hit['rank']}. {hit['title']}") for hit in answer["hits"]]
+    assert places == sorted(places) and f"release {served.service.shelf.current.name}" in page
+    assert {"red", "bird"} >= {mark.lower() for mark in re.findall("<mark>(.*?)</mark>", page)} > set()
+
+
+def test_two_releases_stand_side_by_side(two_releases: list[Path], tmp_path: Path) -> None:
+    link = tmp_path / "in-use"
+    link.symlink_to(two_releases[0])
+    with running(link) as service:
+        first = service.service.shelf.current.name
+        assert "Beside it" not in service.client.get("/").text
+        link.unlink()
+        link.symlink_to(two_releases[1])
+        assert service.service.shelf.look()
+        second = service.service.shelf.current.name
+        page = service.client.post("/", data={"query": "red", "release": second, "beside": first, "top": "3"}).text
+        assert re.findall("<h2>release ([0-9a-f]+)</h2>", page) == [second, first]
+        assert "there: " in page or "not there" in page
+
+
+@given(text=st.text(max_size=60), query=st.text(max_size=20))
+def test_marks_leave_the_text_as_it_is(text: str, query: str) -> None:
+    parts = matches(text, query)
+    assert "".join(part for _, part in parts) == text
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    assert all(any(part.lower().startswith(word[:1]) for word in words) for marked, part in parts if marked)
+
+
+def test_marks_are_words_that_begin_alike() -> None:
+    assert matches("Bats hunt; a bat, acrobats", "the bat at") == [
+        (True, "Bats"),
+        (False, " hunt; a "),
+        (True, "bat"),
+        (False, ", acrobats"),
+    ]

@@ -1,0 +1,167 @@
+"""What a service answers is what the library finds in the same folders, however many ask at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import openai
+import pytest
+from serving_releases import Running, running, searcher_of
+
+from stillhouse.corpus.store import Corpus
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.search import Hit
+from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.serving.settings import Limits
+
+QUERIES = [
+    f"where does the {colour} {thing} {number} sing"
+    for colour, thing, number in product(("red", "green", "blue"), ("bird", "fish"), ("one", "two"))
+] + ["tree", "what swims in the red tree and grows in the green tree and sings", "unknownword"]
+
+
+def same(hits: Sequence[dict[str, Any]], found: Sequence[Hit]) -> None:
+    assert [hit["passage_id"] for hit in hits] == [hit.passage_id for hit in found]
+    assert [hit["rank"] for hit in hits] == [hit.rank for hit in found]
+    np.testing.assert_allclose([hit["score"] for hit in hits], [hit.score for hit in found], atol=1e-5)
+
+
+@pytest.mark.parametrize("top", [1, 7, 24, 200])
+def test_answers_are_those_of_the_offline_search(served: Running, two_releases: list[Path], top: int) -> None:
+    offline = searcher_of(two_releases[0])
+    answer = served.search(queries=QUERIES, top=top)
+    assert answer["release"] == served.service.shelf.current.name
+    for query, each in zip(QUERIES, answer["answers"], strict=True):
+        found = offline.search(query, top)
+        same(each["hits"], found)
+        assert [(hit["title"], hit["text"]) for hit in each["hits"]] == [(hit.title, hit.text) for hit in found]
+
+
+def test_many_clients_get_what_one_gets(served: Running) -> None:
+    alone = [served.search(query=query, top=9)["answers"][0] for query in QUERIES]
+
+    def ask(number: int) -> Any:
+        with httpx2.Client(base_url=served.url, timeout=60, trust_env=False) as client:
+            body = {"query": QUERIES[number % len(QUERIES)], "top": 9}
+            return client.post("/search", json=body).json()["answers"][0]
+
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(ask, range(160)))
+    assert together == [alone[number % len(QUERIES)] for number in range(160)]  # to the last bit of the scores
+
+
+def slow_ranking(folder: Path, query: str, rows: np.ndarray) -> list[str]:
+    """The ids of some passages by the product of vectors, one after the other."""
+    encoder, index = BiEncoder.load(folder / "retriever").eval(), VectorIndex(folder / "index")
+    texts = encoder.queries([query])
+    vector = encoder(*texts.batch([0], "cpu"), "query")[0].detach().numpy()  # type: ignore[arg-type]
+    scores = index.vectors(rows.astype(np.int32)) @ vector
+    ids = Corpus.open(folder / "corpus").passage_ids[rows]
+    return [str(ids[place]) for place in np.lexsort((rows, -scores.round(6)))]
+
+
+def test_filters_leave_the_others_out_and_rank_the_rest_alike(served: Running, two_releases: list[Path]) -> None:
+    folder = two_releases[0]
+    passages = Corpus.open(folder / "corpus").passages
+    for asked, keep in (
+        ({"id_prefix": "x/"}, passages["passage_id"].str.startswith("x/")),
+        ({"article": "a3"}, passages["article_id"] == "a3"),
+        (
+            {"id_prefix": "y/", "article": "a4"},
+            passages["passage_id"].str.startswith("y/") & (passages["article_id"] == "a4"),
+        ),
+        ({"id_prefix": "absent"}, passages["passage_id"] == ""),
+    ):
+        rows = np.flatnonzero(keep.to_numpy())
+        dense = served.search(query=QUERIES[0], top=24, filter=asked, bm25=0)["answers"][0]["hits"]
+        assert [hit["passage_id"] for hit in dense] == slow_ranking(folder, QUERIES[0], rows)
+        both = served.search(query=QUERIES[0], top=24, filter=asked)["answers"][0]["hits"]
+        assert {hit["passage_id"] for hit in both} == set(passages["passage_id"][rows])
+
+
+def test_the_share_of_bm25_moves_the_ranking_from_one_to_the_other(served: Running, two_releases: list[Path]) -> None:
+    query = "where does the blue tree two sing"
+    dense = served.search(query=query, top=24, bm25=0)["answers"][0]["hits"]
+    assert [hit["passage_id"] for hit in dense] == slow_ranking(two_releases[0], query, np.arange(24))
+    lexical = served.search(query=query, top=1, bm25=1)["answers"][0]["hits"][0]
+    assert {"blue", "tree", "two"} <= set(lexical["text"].split())
+    middle = served.search(query=query, top=24, bm25=0.3)["answers"][0]["hits"]
+    # The release's own fusion is that convex combination, so both say the same.
+    assert middle == served.search(query=query, top=24)["answers"][0]["hits"]
+
+
+def test_ids_alone_are_ids_and_scores(served: Running) -> None:
+    [answer] = served.search(query="tree", top=2, texts=False)["answers"]
+    assert [sorted(hit) for hit in answer["hits"]] == [["passage_id", "rank", "score"]] * 2
+
+
+@pytest.mark.parametrize("role", ["query", "passage"])
+def test_openai_s_client_gets_the_library_s_vectors(served: Running, two_releases: list[Path], role: str) -> None:
+    texts = [*QUERIES, " ".join(["tree"] * 60)]
+    encoder = BiEncoder.load(two_releases[0] / "retriever").eval()
+    read = encoder.texts(texts, role)  # type: ignore[arg-type]
+    wanted = np.stack([encoder(*read.batch([n], "cpu"), role)[0].detach().numpy() for n in range(len(texts))])  # type: ignore[arg-type]
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none")
+    for encoding in ("float", "base64"):
+        made = client.embeddings.create(
+            model="retriever",
+            input=texts,
+            encoding_format=encoding,
+            extra_body={"input_type": role},  # type: ignore[call-overload]
+        )
+        found = [each.embedding for each in made.data]
+        if encoding == "base64":
+            import base64
+
+            found = [np.frombuffer(base64.b64decode(each), "<f4") for each in found]
+        np.testing.assert_allclose(np.array(found), wanted, atol=2e-6)
+        assert made.usage.prompt_tokens == sum(map(len, read.ids))
+    default = client.embeddings.create(model="retriever", input=texts[0], extra_body={"input_type": role})
+    np.testing.assert_allclose(default.data[0].embedding, wanted[0], atol=2e-6)
+    assert [model.id for model in client.models.list()] == ["retriever"]
+    with pytest.raises(openai.NotFoundError):
+        client.embeddings.create(model="another", input="tree")
+
+
+def test_other_protocols_give_the_same_vectors(served: Running) -> None:
+    texts = QUERIES[:3]
+    made = served.client.post("/v1/embeddings", json={"model": "retriever", "input": texts}).json()
+    wanted = [each["embedding"] for each in made["data"]]
+    assert served.client.post("/embed", json={"inputs": texts}).json() == wanted
+    assert served.client.post("/embed", json={"inputs": texts[0], "truncate": True}).json() == wanted[:1]
+    about = served.client.get("/v2/models/retriever").json()
+    assert about["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+    tensor = {"name": "text", "shape": [3], "datatype": "BYTES", "data": texts}
+    answer = served.client.post("/v2/models/retriever/infer", json={"id": "7", "inputs": [tensor]}).json()
+    [output] = answer["outputs"]
+    assert output["shape"] == [3, 32] and output["datatype"] == "FP32" and answer["id"] == "7"
+    assert np.array(output["data"]).reshape(3, 32).tolist() == wanted
+    assert served.client.get("/v2/models/retriever/ready").json()["ready"]
+    assert served.client.get("/v2/health/live").status_code == served.client.get("/v2/health/ready").status_code == 200
+
+
+def test_fewer_dimensions_are_the_first_ones_at_length_one(served: Running) -> None:
+    whole, part = (
+        np.array(served.client.post("/embed", json={"inputs": "tree"} | asked).json()[0])
+        for asked in ({}, {"dimensions": 8})
+    )
+    np.testing.assert_allclose(part, whole[:8] / np.linalg.norm(whole[:8]), atol=1e-6)
+
+
+def test_a_large_request_is_computed_in_parts(two_releases: list[Path], served: Running) -> None:
+    with running(two_releases[0], Limits(batch_tokens=20)) as small:
+        texts = QUERIES * 3
+        small_made, made = (each.client.post("/embed", json={"inputs": texts}).json() for each in (small, served))
+        assert small_made == made
+        text = small.client.get("/metrics").text
+    counted = next(
+        line for line in text.splitlines() if line.startswith('stillhouse_serve_batch_tokens_bucket{le="32.0"}')
+    )
+    total = next(line for line in text.splitlines() if line.startswith("stillhouse_serve_batch_tokens_count"))
+    assert float(counted.split()[-1]) == float(total.split()[-1]) > 10

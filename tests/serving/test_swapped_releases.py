@@ -1,0 +1,254 @@
+"""A folder is replaced while clients ask: every answer is of the release that it names; a damaged one is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+from serving_releases import PARTS, TRAP, open_release, running, searcher_of
+
+from stillhouse import cli
+from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.context import Context
+from stillhouse.retrieval.cross_encoder import CrossEncoder
+from stillhouse.serving.release import Release
+from stillhouse.serving.source import FolderSource
+
+QUERIES = ["where does the red bird one sing", "which tree grows", "green fish in the tree"]
+RUNS = [sys.executable, "-m", "stillhouse.cli", "serve"]
+
+
+def point(link: Path, folder: Path) -> None:
+    """Makes a link lead to a folder, in one step."""
+    new = link.with_name(".new")
+    new.symlink_to(folder)
+    new.replace(link)
+
+
+def until(done: Callable[[], Any], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+def test_every_answer_under_swaps_is_of_the_release_that_it_names(two_releases: list[Path], tmp_path: Path) -> None:
+    offline = {}
+    for folder in two_releases:
+        search = searcher_of(folder)
+        offline[open_release(FolderSource(folder)).name] = {query: search.search(query, 8) for query in QUERIES}
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    answers: list[tuple[str, Any]] = []
+    failed: list[Any] = []
+    over = threading.Event()
+
+    with running(link, keep=1, watch=0.02) as service:
+
+        def ask(first: int) -> None:
+            with httpx2.Client(base_url=service.url, timeout=60, trust_env=False) as client:
+                number = first
+                while not over.is_set():
+                    query = QUERIES[number % len(QUERIES)]
+                    answer = client.post("/search", json={"query": query, "top": 8})
+                    (answers if answer.status_code == 200 else failed).append((query, answer.json()))
+                    number += 1
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(6):
+            point(link, two_releases[(number + 1) % 2])
+            until(lambda number=number: service.service.shelf.swaps > number)  # type: ignore[misc]
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not failed and {answer["release"] for _, answer in answers} == set(offline)
+    for query, answer in answers:
+        hits, found = answer["answers"][0]["hits"], offline[answer["release"]][query]
+        assert [(hit["passage_id"], hit["title"], hit["text"]) for hit in hits] == [
+            (hit.passage_id, hit.title, hit.text) for hit in found
+        ]
+        np.testing.assert_allclose([hit["score"] for hit in hits], [hit.score for hit in found], atol=1e-4)
+
+
+@pytest.mark.parametrize("damage", ["a changed file", "another index", "a missing part"])
+def test_a_damaged_release_is_refused_and_the_old_one_answers(
+    two_releases: list[Path], tmp_path: Path, damage: str
+) -> None:
+    bad = tmp_path / "bad"
+    shutil.copytree(two_releases[1], bad)
+    if damage == "a changed file":
+        path = bad / "retriever" / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    else:
+        shutil.rmtree(bad / "index")
+        if damage == "another index":
+            shutil.copytree(two_releases[0] / "index", bad / "index")
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    with running(link) as service:
+        before = service.search(query=QUERIES[0])
+        point(link, bad)
+        assert not service.service.shelf.look()
+        assert service.search(query=QUERIES[0]) == before
+        refused = service.client.get("/info").json()["refused"]
+        assert str(bad) in refused["reason"] and refused["at"]
+        point(link, two_releases[1])
+        assert service.service.shelf.look()
+        about = service.client.get("/info").json()
+        assert (
+            about["refused"] is None and about["kept"] == [before["release"]] and about["release"] != before["release"]
+        )
+        # The one before is still open, and answers whoever names it.
+        assert service.search(query=QUERIES[0], release=before["release"]) == before
+
+
+def test_going_back_takes_the_open_release_and_opens_nothing(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    with running(link) as service:
+        shelf = service.service.shelf
+        before, first = service.search(query=QUERIES[0]), shelf.current
+        point(link, two_releases[1])
+        assert shelf.look() and shelf.current is not first
+        monkeypatch.setattr(shelf, "_opener", lambda source: pytest.fail("it was opened again"))
+        point(link, two_releases[0])
+        assert shelf.look() and shelf.current is first
+        assert service.search(query=QUERIES[0]) == before
+        assert not shelf.look()
+
+
+def test_an_open_release_that_was_overwritten_is_not_gone_back_to(two_releases: list[Path], tmp_path: Path) -> None:
+    link, first = tmp_path / "in-use", tmp_path / "first"
+    shutil.copytree(two_releases[0], first)
+    point(link, first)
+    with running(link) as service:
+        shelf = service.service.shelf
+        point(link, two_releases[1])
+        assert shelf.look()
+        answers = shelf.current
+        path = first / "retriever" / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+        point(link, first)
+        assert not shelf.look() and shelf.current is answers and shelf.refused
+        assert service.search(query=QUERIES[0])["release"] == answers.name
+
+
+@pytest.mark.parametrize("part", ["index", "retriever", "corpus", "hybrid"])
+def test_parts_of_two_releases_do_not_start(
+    two_releases: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+) -> None:
+    monkeypatch.setattr("stillhouse.serving.server.run", lambda *given: pytest.fail("it started"))
+    mixed = tmp_path / "mixed"
+    for name in PARTS:
+        shutil.copytree(two_releases[name == part] / name, mixed / name)
+    assert cli.main(["serve", str(mixed), "--port", "0"]) == 2
+    said = capsys.readouterr().err
+    assert "was made from another" in said and "run `stillhouse" in said and said.count("\n") == 1
+
+
+def test_what_was_overwritten_in_place_answers_no_more(two_releases: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "release"
+    shutil.copytree(two_releases[0], folder)
+    with running(folder) as service:
+        path = folder / "index" / "index.faiss"
+        path.write_bytes(path.read_bytes()[::-1])
+        answer = service.client.post("/search", json={"query": "tree"})
+        assert answer.status_code == 503 and str(tmp_path) not in answer.text
+
+
+def start(folder: Path, work: Path, more: Sequence[str] = (), **environment: str) -> tuple[subprocess.Popen[str], str]:
+    """A service in a process of its own, once it listens, and its address."""
+    own = {"STILLHOUSE_WORK": str(work), "STILLHOUSE_QUIET": "", "OMP_NUM_THREADS": "1"} | environment
+    process = subprocess.Popen(
+        [*RUNS, str(folder), "--port", "0", "--deadline", "120", *more],
+        env=os.environ | own,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr
+    line = process.stderr.readline()
+    assert "http://" in line, line
+    return process, "http" + line.strip().rpartition("http")[2]
+
+
+def test_sigterm_ends_it_once_what_is_in_flight_is_answered(two_releases: list[Path], tmp_path: Path) -> None:
+    process, url = start(two_releases[0], tmp_path)
+    try:
+        sent, statuses = threading.Event(), []
+
+        def ask() -> None:
+            with httpx2.Client(base_url=url, timeout=60, trust_env=False) as client:
+                texts = ["passage text of the tree " * 320] * 256
+                sent.set()  # two megabytes: it takes a while
+                statuses.append(client.post("/embed", json={"inputs": texts, "prompt_name": "passage"}).status_code)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        sent.wait()
+        time.sleep(0.2)
+        assert not statuses
+        process.send_signal(signal.SIGTERM)
+        thread.join()
+        assert statuses == [200] and process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_ctrl_c_ends_it_quietly(two_releases: list[Path], tmp_path: Path) -> None:
+    process, url = start(two_releases[0], tmp_path)
+    assert httpx2.post(f"{url}search", json={"query": "tree"}, trust_env=False).status_code == 200
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert "Traceback" not in process.communicate()[1]
+
+
+def test_a_cross_encoder_of_the_release_reranks(two_releases: list[Path], tiny_model: Path, tmp_path: Path) -> None:
+    import torch
+
+    folder = tmp_path / "release"
+    shutil.copytree(two_releases[0], folder)
+    torch.manual_seed(0)
+    model = CrossEncoder.start(tiny_model, 32)
+    corpus = open_release(FolderSource(folder)).digests["corpus"]
+    for made_from in (corpus, "another"):
+        shutil.rmtree(folder / "reranker", ignore_errors=True)
+        with whole_folder(folder / "reranker") as staging:
+            model.save(staging)
+            write_manifest(staging, "train-reranker", {}, {"corpus": made_from}, {})
+        if made_from == "another":
+            with pytest.raises(ValueError, match="was trained on another corpus"):
+                Release(FolderSource(folder).folders(), Context(tmp_path, "cpu", quiet=True))
+            continue
+        texts = ["the red bird sings", "tree", TRAP, "one two three fish grows"]
+        with running(folder) as service:
+            body = {"query": "red fish", "texts": texts, "raw_scores": True}
+            raw = service.client.post("/rerank", json=body).json()
+            shown = service.client.post("/rerank", json=body | {"raw_scores": False, "return_text": True}).json()
+        with torch.inference_mode():
+            own = [float(model.eval()(*model.pairs(["red fish"], [text]).batch([0], "cpu"))) for text in texts]
+        assert [each["index"] for each in raw] == sorted(range(4), key=lambda n: -own[n])
+        np.testing.assert_allclose([each["score"] for each in raw], sorted(own, reverse=True), atol=1e-5)
+        assert [each["text"] for each in shown] == [texts[each["index"]] for each in raw]
+        np.testing.assert_allclose([each["score"] for each in shown], 1 / (1 + np.exp(-np.sort(own)[::-1])), atol=1e-5)

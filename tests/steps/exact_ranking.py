@@ -1,0 +1,38 @@
+"""Holds what the steps find with a retriever against all scores of sentence-transformers' model of the same folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.retrieval.runs import read_run
+from stillhouse.retrieval.search import Searcher
+
+
+def check_search(
+    run_step: Callable[..., dict[str, Path]],
+    corpus: Path,
+    retriever: Path,
+    model: SentenceTransformer,
+    passages_ND: np.ndarray,
+    work: Path,
+) -> None:
+    """Indexes a corpus of 24 passages, whose vectors are `passages_ND`; retrieves and searches with its test queries.
+
+    Scores are those of `model` within 1e-5.
+    """
+    inputs = {"corpus": corpus, "retriever": retriever}
+    index = run_step("index", inputs, precision="fp32")["index"]
+    run = read_run(run_step("retrieve", inputs | {"index": index}, depth=24, precision="fp32")["run"] / "test.trec")
+    queries = Corpus.open(corpus).queries_of("test")
+    exact_QN = model.encode_query(list(queries["text"])) @ passages_ND.T
+    for query, scores in zip(queries["query_id"], exact_QN, strict=True):
+        np.testing.assert_allclose(run[run["query_id"] == query]["score"], np.sort(scores)[::-1], atol=1e-5)
+    searcher = Searcher(corpus, retriever, index, Context(work, "cpu", quiet=True))
+    assert searcher.search(str(queries["text"].iloc[0]), top=1)[0].score == pytest.approx(exact_QN[0].max(), abs=1e-5)

@@ -43,7 +43,7 @@ def recipe(server: ChatServer) -> dict[str, Any]:
             "ingest": {"generated": "generated/queries"},
         },
         "ingest": {"source": "corpus.jsonl", "seed": 7},
-        "generated": {"address": server.address, "model": "m"},
+        "generated": {"base_url": server.address, "model": "m"},
         "validate": {"min_train_queries": 1},
     }
 

@@ -44,16 +44,18 @@ def test_scores(tiny_model: Path, small_corpus: Path, tmp_path: Path) -> None:
         small_corpus, negatives, model, tmp_path / "reranker", max_steps=1, batch_size=2, negatives_per_query=1,
         negatives_depth=4, eval_steps=100, max_length=32,
     )  # fmt: skip
-    weights = load_file(reranker.folder / "model.safetensors")  # so wide apart that pairs differ by more than bfloat16 errs
-    wide = {name: value * (20 if value.ndim == 2 else 1) for name, value in weights.items()}
+    weights = load_file(reranker.folder / "model.safetensors")
+    wide = {
+        name: value * (10 if value.ndim == 2 else 1) for name, value in weights.items()
+    }  # bfloat16 tells pairs apart
     save_file(wide, reranker.folder / "model.safetensors", {"format": "pt"})
     pairs = [(TEXTS[2], TEXTS[0]), (TEXTS[1], TEXTS[2]), (TEXTS[0], TEXTS[1])]
     scores_P = stillhouse.predict(stillhouse.CrossEncoder.load(str(reranker.folder)), pairs)
     peer = PeerCrossEncoder(str(reranker.folder), device="cpu")
     assert scores_P.dtype == np.float32 and scores_P.shape == (3,)
-    np.testing.assert_allclose(scores_P, peer.predict(pairs), atol=0.1)
+    np.testing.assert_allclose(scores_P, peer.predict(pairs), atol=0.02)
     turned = peer.predict([(passage, query) for query, passage in pairs])
-    assert np.abs(scores_P - turned).max() > 0.2
+    assert np.abs(scores_P - turned).max() > 0.02
 
 
 def test_other_libraries_keep_silent(tiny_model: Path, tmp_path: Path) -> None:

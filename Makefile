@@ -10,8 +10,9 @@ RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
 # Files of tests run side by side, each on one core: of several threads PyTorch would take all cores for every one. One more
 # than two cores, as a part of the time is waiting for servers and processes.
+# A worker that crashes ends the run with the test's name: replaced, it would leave the others waiting for ever.
 SIDE_BY_SIDE = OMP_NUM_THREADS=1
-WORKERS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 10
+WORKERS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 10
 
 OVERLAY ?= single-node
 # What tests run for real, beside kubectl; where one is absent, its tests say so and are skipped.

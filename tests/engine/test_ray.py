@@ -194,6 +194,27 @@ def test_results_come_in_order() -> None:
         assert list(engine.each(slow_first, range(20))) == [n * n for n in range(20)]
 
 
+def fail_first(item: int) -> int:
+    import time
+
+    if item == 0:
+        raise OSError("the first one fails")
+    time.sleep(0.01 * item)
+    return item
+
+
+def test_calls_that_end_after_an_error_do_not_end_this_process() -> None:
+    """Ray can abort a process that cancels a call just as the call ends."""
+    from test_ray import fail_first
+
+    with open_engine("ray") as engine:
+        assert engine is not None
+        for _ in range(20):
+            with pytest.raises(OSError, match="the first one fails"):
+                list(engine.each(fail_first, range(10)))
+        assert list(engine.each(fail_first, range(1, 5))) == [1, 2, 3, 4]
+
+
 ALONE = """
 import sys
 if {absent}: sys.modules["ray"] = None

@@ -34,8 +34,9 @@ class RayEngine:
         called, folder = ray.put(function), str(Path.cwd())
         left = iter(items)
         waiting = deque(call.remote(called, item, folder) for item in islice(left, self._at_once))
-        # No call is cancelled after an error. Ray 2 aborts the process that cancels a call just as the call ends ("unexpected
-        # system state", task_manager.cc). Calls still at work end by themselves, or with this process.
+        # No call is cancelled after an error. Ray 2 aborts the process that cancels a call just as
+        # the call ends ("unexpected system state", task_manager.cc). Calls still at work end by
+        # themselves, or with this process.
         while waiting:
             yield _result(waiting[0])
             waiting.popleft()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.config import field_types
+from stillhouse.setting_kinds import as_text, kind_of, plain
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Port, Step
 from stillhouse.surfaces.component import METRICS
@@ -52,13 +53,24 @@ def parameters(step: Step) -> list[Parameter]:
     outputs += [Parameter(view.name, f"Output[{view.kind}]", None, view.help) for view in views_of(step.name)]
     kinds = field_types(step.config)
     settings = [
-        Parameter(field.name, kinds[field.name].__name__, literal(field.default), field.metadata["help"])
+        Parameter(field.name, *declared(kinds[field.name], field.default), field.metadata["help"])
         for field in dataclasses.fields(step.config)
     ]
-    declared = inputs + outputs + settings
-    names = [parameter.name for parameter in declared]
+    every = inputs + outputs + settings
+    names = [parameter.name for parameter in every]
     assert len(names) == len(set(names)), f"step '{step.name}': a name stands for two of its folders and settings"
-    return sorted(declared, key=lambda parameter: parameter.default is not None)
+    return sorted(every, key=lambda parameter: parameter.default is not None)
+
+
+def declared(hint: Any, default: Any) -> tuple[str, str]:
+    """The type and default of a setting's parameter.
+
+    What may be null and has another default is JSON in a text: kfp takes null for a parameter that is not given.
+    """
+    kind = kind_of(hint)
+    if kind.optional and default is not None and kind.base is not str:
+        return "str", literal(as_text(default))
+    return kind.annotation, literal(default)
 
 
 def help_of(port: Port) -> str:
@@ -68,18 +80,19 @@ def help_of(port: Port) -> str:
 
 def literal(value: Any) -> str:
     """A default as code in the project's style."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(plain(value))
 
 
 def component_source(step: Step) -> str:
-    declared = parameters(step)
-    annotations = " ".join(parameter.annotation for parameter in declared)
+    shown = parameters(step)
+    annotations = " ".join(parameter.annotation for parameter in shown)
     words = re.findall("[A-Za-z]+", annotations)
     used = sorted({word for word in words if word in KFP_NAMES}, key=lambda word: (not word.isupper(), word))
-    arguments = "\n".join(_argument(parameter) for parameter in declared)
-    signature = "\n".join(f"    {parameter.code}," for parameter in declared)
+    arguments = "\n".join(_argument(parameter) for parameter in shown)
+    signature = "\n".join(f"    {parameter.code}," for parameter in shown)
+    typing = "from typing import Optional\n\n" if "Optional" in words else ""
     return f'''{FIRST_LINE}
-from kfp import dsl
+{typing}from kfp import dsl
 from kfp.dsl import {", ".join(used)}
 
 from components.image import image
@@ -126,8 +139,8 @@ def readme(step: Step) -> str:
     for name, field in settings.items():
         rules = field.metadata
         listed = f"; one of {', '.join(rules['choices'])}" if rules["choices"] else ""
-        default = f"`{literal(field.default)}`"
-        lines.append(f"| `{name}` | {kinds[name].__name__} | {default} | {_cell(rules['help'])}{listed} |")
+        annotation, default = declared(kinds[name], field.default)
+        lines.append(f"| `{name}` | {annotation} | `{default}` | {_cell(rules['help'])}{listed} |")
     return "\n".join(lines) + "\n"
 
 

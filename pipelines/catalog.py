@@ -12,10 +12,11 @@ from kfp.dsl.base_component import BaseComponent
 
 from pipelines import compare, refresh, train, zero_shot
 from pipelines.placement_table import PlacementTable
-from stillhouse.config import build, field_types, from_text, nearest
+from stillhouse.config import build, field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.graph import graph_of
 from stillhouse.refresh.parameters import Parameters
+from stillhouse.setting_kinds import form_type, from_text
 from stillhouse.surfaces.compare_plan import make_plan
 from stillhouse.surfaces.recipe_settings import with_settings
 from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
@@ -117,7 +118,7 @@ class Request:
     def kinds(self) -> dict[str, type]:
         """The types of the parameters, without those that placements bring."""
         if self.pipeline in CONFIGS:
-            return field_types(CONFIGS[self.pipeline])
+            return {name: form_type(hint) for name, hint in field_types(CONFIGS[self.pipeline]).items()}
         fields = {name: parameter.kind for name, parameter in self._parameters().items()}
         return fields | ({SETTINGS: str} if self.pipeline == train.NAME else {})
 

@@ -28,7 +28,7 @@ def check_train(
     test_queries: str,
     model: str,
     learning_rate: float,
-    training_steps: int,
+    training_steps: str,
     seed: int,
 ):
     """Refuses parameters of `train` that are out of range, and a run that lacks something on the cluster."""

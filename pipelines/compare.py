@@ -28,6 +28,7 @@ from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.graph import Use
 from stillhouse.own_files import own_file
+from stillhouse.setting_kinds import plain
 from stillhouse.surfaces.compare_graph import EVALUATION, PRETRAINING, refuse_other_graphs
 from stillhouse.surfaces.compare_plan import SHARED, Job, Plan
 from stillhouse.surfaces.run_parameters import COMMON, filled
@@ -114,12 +115,12 @@ def loop_items(jobs: Sequence[Job]) -> list[Item]:
     """One item a job: every setting that is not the same for all jobs, as `use__field`, and the run's name."""
     items: list[Item] = [{"run": job.name} for job in jobs]
     for use in _own_uses(jobs):
-        for field, kind in field_types(use.step.config).items():
-            values = [getattr(job.configs[use.name], field) for job in jobs]
-            if len(set(values)) > 1 or (use.name == EVALUATION and field == "title"):
+        for field, hint in field_types(use.step.config).items():
+            values = [plain(getattr(job.configs[use.name], field)) for job in jobs]
+            if any(value != values[0] for value in values) or (use.name == EVALUATION and field == "title"):
                 for item, value in zip(items, values):
                     # An item's whole number cannot stand where a setting is a number with a fraction.
-                    item[f"{use.name}__{field}"] = kind(value)
+                    item[f"{use.name}__{field}"] = float(value) if hint is float else value
     return items
 
 

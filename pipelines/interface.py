@@ -19,7 +19,8 @@ from pipelines.control import report_end
 from pipelines.place import IMAGE
 from pipelines.placement_table import PlacementTable
 from pipelines.tasks import Pods
-from stillhouse.config import SCALARS, field_types
+from stillhouse.config import field_types
+from stillhouse.setting_kinds import SCALARS
 
 YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Names that Kubeflow's backend reads as something else than text."""

@@ -74,5 +74,5 @@ def build_refresh(
                 done = release_refresh(planned=planned.outputs["refreshed"], **handed)
                 pods.place(done, "release-refresh", "promote")
 
-    inputs = config_inputs(Parameters, {name: getattr(settings["ingest"], name) for name in SOURCE})
+    inputs = config_inputs(Parameters, {name: getattr(settings["ingest"], name) or "" for name in SOURCE})
     return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards)

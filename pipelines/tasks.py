@@ -19,6 +19,7 @@ from pipelines.shared_pod import launcher_of
 from pipelines.task_component import task_component
 from pipelines.watched import watch
 from stillhouse.config import field_types
+from stillhouse.setting_kinds import form_type
 from stillhouse.steps.sharding import DIVIDED
 from stillhouse.surfaces.cached_step import RUN_CACHE
 from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
@@ -183,7 +184,7 @@ def add_task(
         own = {name: chosen[use.name, name] for name in types if (use.name, name) in chosen}
         described = describe_use(use, pods.recipe.get(use.section, {}), settings[use.name])
         steps[use.name] = described | ({"chosen": own} if own else {})
-        kinds |= {parameter: types[name] for name, parameter in own.items()}
+        kinds |= {parameter: form_type(types[name]) for name, parameter in own.items()}
         given |= {parameter: pods.chosen[parameter] for parameter in own.values()}
     if SETTINGS in pods.chosen:
         given[SETTINGS], kinds[SETTINGS] = pods.chosen[SETTINGS], str

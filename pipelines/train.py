@@ -19,6 +19,7 @@ from pipelines.placement_table import PlacementTable
 from pipelines.tasks import Pods, add_task
 from stillhouse.graph import graph_of
 from stillhouse.refresh.graph import released_of
+from stillhouse.setting_kinds import as_form
 from stillhouse.surfaces.recipes import Recipe, configs
 from stillhouse.surfaces.run_parameters import (
     SETTINGS,
@@ -71,6 +72,8 @@ def build_pipeline(
 def pipeline_inputs(parameters: Mapping[str, RunParameter], settings: Mapping[str, Any]) -> list[PipelineInput]:
     """The parameters of a pipeline with the defaults that a recipe gives them."""
     return [
-        PipelineInput(name, parameter.kind, value_of(settings, parameter.fills[0]), parameter.help)
+        PipelineInput(
+            name, parameter.kind, as_form(value_of(settings, parameter.fills[0]), parameter.hint), parameter.help
+        )
         for name, parameter in parameters.items()
     ]

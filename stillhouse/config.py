@@ -1,6 +1,7 @@
 """Settings: small dataclasses that YAML files, command-line flags and Kubeflow parameters all fill.
 
-A step's settings are a keyword-only dataclass whose fields are `bool`, `int`, `float` or `str` and carry a help text:
+A step's settings are a keyword-only dataclass whose fields carry a help text. Their types are `bool`, `int`, `float`
+and `str`, these or null, lists of them, and mappings of texts (`setting_kinds.py`):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,10 +23,10 @@ from typing import Any, TypeVar, get_type_hints
 
 from stillhouse.errors import InputError
 from stillhouse.former_names import present_name
+from stillhouse.setting_kinds import check_type, kind_of, plain
 from stillhouse.yaml_file import read_yaml, shown
 
 C = TypeVar("C")
-SCALARS = (bool, int, float, str)
 
 
 def setting(
@@ -38,11 +38,15 @@ def setting(
     maximum: float | None = None,
     location: bool = False,
     required: bool = False,
+    former: Any = None,
+    separator: str = "",
 ) -> Any:
     """One field of a settings dataclass.
 
     `location` marks a path: it says where something lies and not what it is, so manifests leave it out and record
     the digest of what was found there instead. `required` marks one whose default does not do, as a form shows it.
+    `former` is what earlier versions had for null, and `separator` what stood between the members of a list or mapping:
+    either is refused with the present form, and manifests keep it, so that digests of the same work are the same.
     """
     metadata = {
         "help": help,
@@ -51,12 +55,14 @@ def setting(
         "maximum": maximum,
         "location": location,
         "required": required,
+        "former": former,
+        "separator": separator,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def field_types(cls: type) -> dict[str, type]:
-    """The name and scalar type of every field of a settings dataclass, in order."""
+def field_types(cls: type) -> dict[str, Any]:
+    """The name and type of every field of a settings dataclass, in order; `setting_kinds.kind_of` reads a type."""
     hints = _hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
@@ -95,63 +101,61 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
         raise InputError(f"{where}: {error}") from None
 
 
-def check_value(value: Any, kind: type, rules: Mapping[str, Any], where: str) -> Any:
-    """One value against its field's type, choices and range; `rules` is the field's metadata."""
-    assert kind in SCALARS, f"{where}: a setting must be bool, int, float or str, not {kind}"
-    if kind is float and isinstance(value, (int, str)) and not isinstance(value, bool):
-        # YAML reads 2e-5 as a string because it lacks a dot.
-        try:
-            value = float(value)
-        except ValueError:
-            raise InputError(f"{where} must be a number, not {shown(value)}") from None
-        except OverflowError:
-            raise InputError(
-                f"{where} is larger than any number that can be computed with; give a smaller one"
-            ) from None
-    if type(value) is not kind:
-        names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-        raise InputError(f"{where} must be {names[kind]}, not {shown(value)}")
-    _refuse_not_finite(value, where)
-    if rules.get("choices") and value not in rules["choices"]:
-        raise InputError(f"{where} is {shown(value)}; {nearest(str(value), rules['choices'])}")
+def check_value(value: Any, kind: Any, rules: Mapping[str, Any], where: str) -> Any:
+    """One value against its field's type, choices and range; `rules` is the field's metadata.
+
+    Raises `InputError` for any other, and for what earlier versions had in its place, with the present form.
+    """
+    _refuse_former(value, kind, rules, where)
+    value = check_type(value, kind, where)
     low, high = rules.get("minimum"), rules.get("maximum")
-    if (low is not None and value < low) or (high is not None and value > high):
-        bounds = f"at least {low}" if high is None else f"at most {high}" if low is None else f"from {low} to {high}"
-        raise InputError(f"{where} must be {bounds}, not {value}")
+    for part in value if isinstance(value, tuple) else (value,):
+        if part is None or isinstance(part, Mapping):
+            continue
+        if rules.get("choices") and part not in rules["choices"]:
+            raise InputError(f"{where} is {shown(part)}; {nearest(str(part), rules['choices'])}")
+        if (low is not None and part < low) or (high is not None and part > high):
+            some = f"at least {low}" if high is None else f"at most {high}" if low is None else f"from {low} to {high}"
+            raise InputError(f"{where} must be {some}, not {part}")
     return value
 
 
-def from_text(text: str, kind: type, where: str) -> Any:
-    """The value of a command-line flag: text read as `kind`."""
-    if kind is str:
-        return text
-    if kind is bool:
-        words = {"true": True, "yes": True, "false": False, "no": False}
-        if text.lower() not in words:
-            raise InputError(f"{where} must be true or false, not {shown(text)}")
-        return words[text.lower()]
-    try:
-        value = kind(text)
-    except ValueError:
-        names = {int: "a whole number", float: "a number"}
-        raise InputError(f"{where} must be {names[kind]}, not {shown(text)}") from None
-    _refuse_not_finite(value, where)
-    return value
-
-
-def _refuse_not_finite(value: Any, where: str) -> None:
-    """NaN is neither below a minimum nor above a maximum, and so would pass every range."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{where} must be a finite number, not {value}")
+def _refuse_former(value: Any, kind: Any, rules: Mapping[str, Any], where: str) -> None:
+    former, separator, known = rules.get("former"), rules.get("separator", ""), kind_of(kind)
+    if former is not None and isinstance(value, (int, float, str)) and not isinstance(value, bool) and value == former:
+        raise InputError(f"{where} is {shown(value)}, which is now null; leave it out where that is the default")
+    if separator and isinstance(value, tuple) and any(separator in str(part) for part in value):
+        value = separator.join(map(str, value))  # a flag of a command line
+    if known.shape == "one" or not separator or not isinstance(value, str):
+        return
+    parts = value.split(separator)
+    example = f"[{', '.join(parts)}]"
+    if known.shape == "mapping":
+        example = "{" + ", ".join(part.replace("=", ": ", 1) for part in parts) + "}"
+    raise InputError(f"{where} is {shown(value)}, which is now {known.shown}: {example}")
 
 
 def recorded(config: Any) -> dict[str, Any]:
-    """The settings as a manifest records them: all fields but locations."""
+    """The settings as a manifest records them: all fields but locations.
+
+    Null, lists and mappings are recorded as earlier versions wrote them, so that digests of the same work are the same.
+    """
     return {
-        field.name: getattr(config, field.name)
+        field.name: _recorded(getattr(config, field.name), field.metadata)
         for field in dataclasses.fields(config)
         if not field.metadata.get("location")
     }
+
+
+def _recorded(value: Any, rules: Mapping[str, Any]) -> Any:
+    if value is None:
+        return rules["former"]
+    separator = rules.get("separator")
+    if separator and isinstance(value, tuple):
+        return separator.join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)
+    if separator and isinstance(value, Mapping):
+        return separator.join(f"{key}={part}" for key, part in value.items())
+    return plain(value)
 
 
 def read_recipe(path: Path, sections: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Metrics, Model, Output
 
@@ -17,9 +19,9 @@ def average(
     precision: str = "auto",
     batch_tokens: int = 8192,
     cache_gib: float = 10.0,
-    eval_queries: int = 0,
+    eval_queries: Optional[int] = None,
     eval_depth: int = 50,
-    alphas: str = "0.25+0.5+0.75+1",
+    alphas: list = [0.25, 0.5, 0.75, 1.0],
     metric_for_best_model: str = "rr10",
     seed: int = 42,
 ):
@@ -37,7 +39,7 @@ def average(
         batch_tokens: padded tokens computed at once.
         cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
             together in at most this many GiB; 0 = none are kept or used.
-        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; 0 = all.
+        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; null = all.
         eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
         alphas: shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone.
         metric_for_best_model: what chooses: rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries; of equal

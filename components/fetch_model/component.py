@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import Metrics, Model, Output
 
@@ -12,12 +14,12 @@ def fetch_model(
     model: str = "bert-base-uncased",
     weights: str = "own",
     weights_seed: int = 42,
-    layers: int = 0,
-    pooling: str = "own",
+    layers: Optional[int] = None,
+    pooling: Optional[str] = None,
     query_length: int = 32,
     passage_length: int = 144,
-    query_prompt: str = "own",
-    passage_prompt: str = "own",
+    query_prompt: Optional[str] = None,
+    passage_prompt: Optional[str] = None,
 ):
     """Fetches the model that training starts from and freezes it as a folder.
 
@@ -29,13 +31,13 @@ def fetch_model(
         weights: own = the model's; random = its configuration and tokenizer with parameters drawn from
             weights_seed, as a model without pre-training begins (Chang et al. 2020 Table 3).
         weights_seed: weights random alone: the seed of the parameters.
-        layers: keep only this many of the first Transformer layers; 0 = all.
-        pooling: how token states become a vector; own = the model's own, [CLS] if it says nothing.
+        layers: keep only this many of the first Transformer layers; null = all.
+        pooling: how token states become a vector; null = the model's own, [CLS] if it says nothing.
         query_length: tokens of a query, special tokens included (SimLM Table 13).
         passage_length: tokens of a passage, special tokens included (SimLM Table 13).
-        query_prompt: what stands before every query, as 'query: ' for E5, its last space included; own = the
+        query_prompt: what stands before every query, as 'query: ' for E5, its last space included; null = the
             model's own, empty = nothing.
-        passage_prompt: what stands before every passage, as 'passage: ' for E5; own = the model's own, empty =
+        passage_prompt: what stands before every passage, as 'passage: ' for E5; null = the model's own, empty =
             nothing.
     """
     from stillhouse.surfaces.component import run_component

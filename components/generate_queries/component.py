@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Metrics, Model, Output
 
@@ -17,11 +19,11 @@ def generate_queries(
     batch_tokens: int = 8192,
     base_url: str = "http://localhost:11434/v1",
     model: str = "",
-    prompt: str = "",
+    prompt: Optional[str] = None,
     queries_per_passage: int = 3,
-    max_passages: int = 0,
+    max_passages: Optional[int] = None,
     temperature: float = 0.7,
-    max_tokens: int = 512,
+    max_tokens: str = "512",
     max_concurrency: int = 4,
     timeout_s: float = 120.0,
     tries: int = 5,
@@ -42,12 +44,12 @@ def generate_queries(
         base_url: a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; its key, where it wants
             one, comes from the environment, $STILLHOUSE_CHAT_KEY.
         model: the model's name on that server.
-        prompt: what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; empty =
-            the built-in prompt, for questions that somebody may type into a search engine.
+        prompt: what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; null = the
+            built-in prompt, for questions that somebody may type into a search engine.
         queries_per_passage: at most this many questions of a passage.
-        max_passages: ask about at most this many passages, a seeded sample; 0 = all.
+        max_passages: ask about at most this many passages, a seeded sample; null = all.
         temperature: how freely the model chooses words; 0 = always the likeliest.
-        max_tokens: tokens that an answer may have; 0 = unsaid, for models that know no such setting.
+        max_tokens: tokens that an answer may have; null = unsaid, for models that know no such setting.
         max_concurrency: requests side by side.
         timeout_s: seconds after which a request is given up.
         tries: requests for a passage until there is a usable answer; without one the passage is left out.

@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Metrics, Model, Output
 
@@ -17,13 +19,13 @@ def index(
     batch_tokens: int = 8192,
     cache_gib: float = 10.0,
     kind: str = "flat",
-    truncate_dim: int = 0,
+    truncate_dim: Optional[int] = None,
     hnsw_m: int = 32,
     hnsw_ef_construction: int = 128,
     hnsw_ef_search: int = 256,
-    ivf_nlist: int = 0,
+    ivf_nlist: Optional[int] = None,
     ivf_nprobe: int = 32,
-    pq_m: int = 0,
+    pq_m: Optional[int] = None,
 ):
     """Encodes every passage and builds a faiss index.
 
@@ -40,14 +42,14 @@ def index(
             together in at most this many GiB; 0 = none are kept or used.
         kind: flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8
             = clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared.
-        truncate_dim: keep this many of the first dimensions (for a Matryoshka model); 0 = all.
+        truncate_dim: keep this many of the first dimensions (for a Matryoshka model); null = all.
         hnsw_m: hnsw alone: links of a passage in the graph.
         hnsw_ef_construction: hnsw alone: candidates that are looked at when a passage is linked.
         hnsw_ef_search: hnsw alone: candidates that a query keeps, at least as many as are asked for.
-        ivf_nlist: ivfpq and ivfsq8 alone: clusters; 0 = the square root of the passages times four, of 39 passages
-            each at least.
+        ivf_nlist: ivfpq and ivfsq8 alone: clusters; null = the square root of the passages times four, of 39
+            passages each at least.
         ivf_nprobe: ivfpq and ivfsq8 alone: clusters that a query looks into.
-        pq_m: ivfpq alone: bytes of a vector, a divisor of its width; 0 = one for four dimensions.
+        pq_m: ivfpq alone: bytes of a vector, a divisor of its width; null = one for four dimensions.
     """
     from stillhouse.surfaces.component import run_component
 

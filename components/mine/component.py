@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Metrics, Model, Output
 
@@ -25,7 +27,7 @@ def mine(
     relative_margin: float = 0.05,
     margin_on: str = "train+dev",
     reranker_margin: float = 0.0,
-    range_max: int = 0,
+    range_max: Optional[int] = None,
     others_depth: int = 0,
     random_negatives: int = 0,
     seed: int = 42,
@@ -60,7 +62,7 @@ def mine(
             took it out.
         reranker_margin: with a filter_reranker: how far below its score of the positive its score of a negative
             must be.
-        range_max: passages searched for a query, at least negatives_depth; 0 = enough, or twice as deep where a
+        range_max: passages searched for a query, at least negatives_depth; null = enough, or twice as deep where a
             margin or without_answers leaves out some.
         others_depth: mix in this many of the best negatives of `others` for each query.
         random_negatives: mix in this many random passages a query.

@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import HTML, Dataset, Input, Metrics, Model, Output
 
@@ -15,16 +17,16 @@ def pretrain(
     html: Output[HTML],
     generator: Input[Model] = None,
     importance: Input[Dataset] = None,
-    epochs: float = 3.0,
-    max_steps: int = 0,
+    epochs: str = "3.0",
+    max_steps: Optional[int] = None,
     batch_size: int = 64,
     learning_rate: float = 0.0003,
     warmup_ratio: float = 0.1,
-    warmup_steps: int = 0,
-    last_step: int = 0,
+    warmup_steps: Optional[int] = None,
+    last_step: Optional[int] = None,
     weight_decay: float = 0.0,
-    max_grad_norm: float = 1.0,
-    eval_steps: int = 0,
+    max_grad_norm: str = "1.0",
+    eval_steps: Optional[int] = None,
     precision: str = "auto",
     padding: str = "auto",
     seed: int = 42,
@@ -34,22 +36,22 @@ def pretrain(
     pair_title: str = "sep",
     pair_encoder: str = "transformer",
     towers: str = "shared",
-    projection: int = 512,
+    projection: str = "512",
     pair_normalize: bool = False,
     temperature: float = 1.0,
     correction: bool = True,
-    mini_batch_size: int = 0,
+    mini_batch_size: Optional[int] = None,
     gradient_cache: bool = False,
     objective: str = "simlm",
     trainable: str = "all",
     encoder_mlm_probability: float = 0.3,
     decoder_mlm_probability: float = 0.5,
     mask_unit: str = "token",
-    mask_replacement: str = "row",
-    decoder_layers: int = 0,
-    decoder_init: str = "row",
-    bottleneck: str = "row",
-    visibility_masks: int = 0,
+    mask_replacement: Optional[str] = None,
+    decoder_layers: Optional[int] = None,
+    decoder_init: Optional[str] = None,
+    bottleneck: Optional[str] = None,
+    visibility_masks: Optional[int] = None,
     importance_noise: float = 1.0,
     loss_mean: str = "passage",
     generator_weight: float = 0.2,
@@ -59,10 +61,10 @@ def pretrain(
     heldout_fraction: float = 0.05,
     max_eval_samples: int = 4096,
     gradient_accumulation_steps: int = 1,
-    bucket_steps: int = 64,
+    bucket_steps: str = "64",
     signals: bool = True,
     metric_for_best_model: str = "heldout_loss",
-    patience: int = 0,
+    patience: Optional[int] = None,
 ):
     """Trains an encoder on unlabelled passages with one of the objectives.
 
@@ -75,17 +77,17 @@ def pretrain(
         html: its loss curves, as a page.
         generator: the masked language model that replaces tokens.
         importance: AMI values for importance-aware masking.
-        epochs: passes over the training examples, at least one step; 0 = max_steps alone decides.
-        max_steps: stop after this many steps; 0 = after the epochs.
+        epochs: passes over the training examples, at least one step; null = max_steps alone decides.
+        max_steps: stop after this many steps; null = after the epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
         warmup_ratio: fraction of the steps in which the learning rate rises.
-        warmup_steps: the same as a number of steps; 0 = as warmup_ratio says.
-        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; 0 = go to
-            the end.
+        warmup_steps: the same as a number of steps; null = as warmup_ratio says.
+        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; null = go
+            to the end.
         weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
-        max_grad_norm: gradients are scaled down to this norm; 0 = never.
-        eval_steps: steps between two held-out losses; 0 = ten times a training.
+        max_grad_norm: gradients are scaled down to this norm; null = never.
+        eval_steps: steps between two held-out losses; null = ten times a training.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
             longest of their batch; auto = none on a CPU, kept on a GPU.
@@ -99,14 +101,14 @@ def pretrain(
         pair_encoder: pair tasks: transformer = the model to start from; bow_mlp = bag of words and two layers
             (Chang et al. §4.2).
         towers: pair tasks: shared = one encoder for queries and passages; separate = one each.
-        projection: pair tasks: width of the linear layer on the pooled vector; 0 = none.
+        projection: pair tasks: width of the linear layer on the pooled vector; null = no layer.
         pair_normalize: pair tasks: cosine instead of inner product (Chang et al. 2020 eq. 1, note 1); mind the
             temperature.
         temperature: pair tasks: what scores are divided by in the softmax.
         correction: pair tasks: subtract the log of a passage's sampling probability from its score (Chang et al.
             2020 §2).
-        mini_batch_size: pair tasks: queries or passages of a batch encoded together, texts of like length; 0 = all
-            of them, or those of like length where that is faster.
+        mini_batch_size: pair tasks: queries or passages of a batch encoded together, texts of like length; null =
+            all of them, or those of like length where that is faster.
         gradient_cache: pair tasks: encode every text twice, so that a batch takes the memory of mini_batch_size
             texts.
         objective: what is learned:
@@ -149,15 +151,15 @@ def pretrain(
             enhanced_decoding.
         mask_unit: what random masking draws: token = single tokens, as in the papers; word = whole words, as in the
             code of SimLM.
-        mask_replacement: what masked tokens become: row = as the objective says; mask = [MASK]; 80_10_10 = [MASK],
+        mask_replacement: what masked tokens become: null = as the objective says; mask = [MASK]; 80_10_10 = [MASK],
             a random token or itself, as in the code of BoW for its objectives.
-        decoder_layers: layers of the decoder; 0 = as the objective says.
-        decoder_init: how the decoder begins: row = as the objective says; last_layers = copies of the encoder's;
+        decoder_layers: layers of the decoder; null = as the objective says.
+        decoder_init: how the decoder begins: null = as the objective says; last_layers = copies of the encoder's;
             random.
-        bottleneck: what the decoder gets of the vector: row = as the objective says; raw = itself; linear = a
+        bottleneck: what the decoder gets of the vector: null = as the objective says; raw = itself; linear = a
             projection of it.
-        visibility_masks: enhanced_decoding: 0 = every position's visible tokens are drawn anew, as in the paper; n
-            = each position takes one of n masks of its passage, as in the code of RetroMAE (256).
+        visibility_masks: enhanced_decoding: null = every position's visible tokens are drawn anew, as in the paper;
+            n = each position takes one of n masks of its passage, as in the code of RetroMAE (256).
         importance_noise: standard deviation of the noise on AMI (CDMAE Algorithm 1).
         loss_mean: passage = the mean over a passage's positions, then over passages, as in SimLM eq. 2; token =
             over all predicted tokens of a batch, in however many parts; the code of SimLM has that of each GPU's
@@ -173,12 +175,12 @@ def pretrain(
         gradient_accumulation_steps: a step's batch is computed in this many parts, one after the other, in the
             memory of one of them.
         bucket_steps: passages of this many steps are sorted by length and dealt into batches, which need little
-            padding; 0 = not.
+            padding; null = batches are drawn at random.
         signals: measure signs of retrieval quality on held-out passages with every held-out loss.
         metric_for_best_model: what the best parameters are chosen by: heldout_loss = the objective's own; ict_RR@10
             = retrieval by ICT pairs of held-out passages; heldout_mlm_loss; coverage@20 = input tokens among the
             vector's top 20 (BoW Algorithm 1).
-        patience: stop after this many measurements in a row without a better one; 0 = never.
+        patience: stop after this many measurements in a row without a better one; null = never.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import Dataset, Input, Metrics, Model, Output
 
@@ -15,7 +17,7 @@ def rerank(
     precision: str = "auto",
     batch_tokens: int = 8192,
     depth: int = 200,
-    dev_depth: int = 0,
+    dev_depth: Optional[int] = None,
     system: str = "reranked",
 ):
     """Re-orders a run's best passages with the cross-encoder.
@@ -29,7 +31,7 @@ def rerank(
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: re-rank this many of the best passages of a query (SimLM Table 13).
-        dev_depth: the same for dev queries, which only choices are read from; 0 = as deep as the others.
+        dev_depth: the same for dev queries, which only choices are read from; null = as deep as the others.
         system: the name in the run file's last column.
     """
     from stillhouse.surfaces.component import run_component

@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import ClassificationMetrics, Dataset, Input, Metrics, Model, Output
 
@@ -20,8 +22,8 @@ def score_pairs(
     batch_tokens: int = 8192,
     kind: str = "cross-encoder",
     depth: int = 200,
-    negatives_scored: int = 0,
-    dev_negatives_scored: int = 0,
+    negatives_scored: Optional[int] = None,
+    dev_negatives_scored: Optional[int] = None,
     seed: int = 42,
 ):
     """Scores positives and negatives with the teacher, for distillation.
@@ -42,9 +44,9 @@ def score_pairs(
             the cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries.
         depth: score this many of the best negatives of a query, or some of these.
         negatives_scored: score this many, those that a training with the same seed draws first; negatives_per_query
-            x epochs of the training are all that it reads; 0 = all.
-        dev_negatives_scored: the same for dev queries, of which a training reads negatives_per_query; 0 = as many
-            as of the others.
+            x epochs of the training are all that it reads; null = all.
+        dev_negatives_scored: the same for dev queries, of which a training reads negatives_per_query; null = as
+            many as of the others.
         seed: seed of the order in which negatives are drawn.
     """
     from stillhouse.surfaces.component import run_component

@@ -5,20 +5,21 @@ from __future__ import annotations
 import inspect
 import os
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from stillhouse.api.results import Folder, StepResult
 from stillhouse.config import build, field_types
+from stillhouse.setting_kinds import kind_of
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Step
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R", bound=StepResult)
 
-Setting = bool | int | float | str | os.PathLike[str]
+Setting = bool | int | float | str | os.PathLike[str] | Sequence[float] | Sequence[str] | Mapping[str, str] | None
 """A value of a setting; a path stands for its name."""
 
 
@@ -37,7 +38,7 @@ def settings_of(step: Step) -> Callable[[F], F]:
                 setting.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=setting.default,
-                annotation=kinds[setting.name].__name__,
+                annotation=kind_of(kinds[setting.name]).annotation,
             )
             for setting in left
         ]

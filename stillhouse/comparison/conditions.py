@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stillhouse.comparison.sweep_fields import (
-    Scalar,
+    Value,
     plain,
     read_names,
     read_overrides,
@@ -37,7 +37,7 @@ class Condition:
     name: str
     label: str = ""
     retriever: str = ""
-    overrides: Mapping[str, Scalar] = field(default_factory=dict)
+    overrides: Mapping[str, Value] = field(default_factory=dict)
     place: str
 
     @property

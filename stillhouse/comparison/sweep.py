@@ -25,7 +25,7 @@ from typing import Any
 
 from stillhouse.comparison.conditions import Condition, read_conditions
 from stillhouse.comparison.sweep_fields import (
-    Scalar,
+    Value,
     plain,
     read_overrides,
     read_words,
@@ -84,7 +84,7 @@ class Sweep:
     examples: int = 0
     arguments: Mapping[str, str] = field(default_factory=dict)
     stages: Mapping[str, Any] = field(default_factory=dict)
-    overrides: Mapping[str, Scalar] = field(default_factory=dict)
+    overrides: Mapping[str, Value] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     losses: Mapping[str, str] = field(default_factory=dict)
 
@@ -196,7 +196,7 @@ def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
     Raises `InputError` for a word that it does not know, and for one that a value of it stands for and is not given.
     """
     parts = [sweep.overrides, *(of.overrides for of in sweep.conditions), *(of.overrides for of in sweep.variants)]
-    used = {value for overrides in parts for value in overrides.values()}
+    used = {value for overrides in parts for value in overrides.values() if isinstance(value, str)}
     for word in given:
         if word not in sweep.arguments:
             hint = nearest(word, sweep.arguments) if sweep.arguments else "it takes none"
@@ -205,7 +205,7 @@ def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
         if word not in given and f"{{{word}}}" in used:
             raise InputError(f"sweep {sweep.name} needs --with {word}=VALUE: {meaning}")
 
-    def fill(overrides: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    def fill(overrides: Mapping[str, Value]) -> dict[str, Value]:
         found = {f"{{{word}}}": value for word, value in given.items()}
         return {key: found.get(value, value) if isinstance(value, str) else value for key, value in overrides.items()}
 

@@ -11,6 +11,8 @@ from stillhouse.errors import InputError
 from stillhouse.yaml_file import shown
 
 Scalar = bool | int | float | str
+Value = Scalar | list[Any] | dict[str, Any] | None
+"""A value of a setting, as YAML has it."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 RESERVED = ("shared", "reference")
 
@@ -50,8 +52,8 @@ def read_names(item: Any, where: str) -> str:
     return str(item["name"])
 
 
-def read_overrides(content: Any, where: str) -> dict[str, Scalar]:
-    """{use.field: value}. Raises `InputError` for what is no setting, for a value that is not plain, and for seeds."""
+def read_overrides(content: Any, where: str) -> dict[str, Value]:
+    """{use.field: value}. Raises `InputError` for what is no setting, for a value of no setting, and for seeds."""
     if not isinstance(content, dict):
         raise InputError(f"{where}: overrides must map settings such as pretraining.objective to values")
     for key, value in content.items():
@@ -59,8 +61,9 @@ def read_overrides(content: Any, where: str) -> dict[str, Scalar]:
             raise InputError(
                 f"{where}: {shown(key)} is no setting; write use.field, for instance pretraining.objective"
             )
-        if type(value) not in (bool, int, float, str):
-            raise InputError(f"{where}: {key} must be one plain value, not {shown(value)}")
+        members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
+        if not all(part is None or type(part) in (bool, int, float, str) for part in members):
+            raise InputError(f"{where}: {key} must be a plain value, or a list of these, not {shown(value)}")
         if key.endswith(".seed"):
             raise InputError(f"{where}: {key} cannot be varied here; list the seeds under `seeds`")
     return dict(content)

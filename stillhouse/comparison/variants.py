@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from stillhouse.comparison.sweep_fields import (
-    Scalar,
+    Value,
     plain,
     read_figures,
     read_names,
@@ -40,7 +40,7 @@ class Variant:
     label: str = ""
     pretraining: bool = True
     retriever: str = ""
-    overrides: Mapping[str, Scalar] = field(default_factory=dict)
+    overrides: Mapping[str, Value] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[str, float] = field(default_factory=dict)
     published_under: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

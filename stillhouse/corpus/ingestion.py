@@ -15,7 +15,7 @@ from stillhouse.artifacts import digest_file, digest_json
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
 from stillhouse.corpus.generated_queries import GeneratedQueries
-from stillhouse.corpus.pair_queries import AUTO, PairChoices, PairQueries, PairQuery, make_pair_queries
+from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, make_pair_queries
 from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS, Columns
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
@@ -38,16 +38,16 @@ OBJECTS = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """How dev is drawn and how many articles and queries of each split are kept (0 = all), by seed.
+    """How dev is drawn and how many articles and queries of each split are kept (None = all), by seed.
 
     `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made. `mixed_pairs` is
     how many of them join the labelled train queries, as a share of these. `generated` are questions of a chat model:
     they join the labelled train queries, and without such they stand in the place of pair queries.
     """
 
-    max_articles: int = 0
+    max_articles: int | None = None
     dev_fraction: float = 0.0
-    max_queries: Mapping[str, int]
+    max_queries: Mapping[str, int | None]
     seed: int
     queries: str = SOURCE
     titles: str = SPACE
@@ -105,7 +105,7 @@ def ingest_source(
             made = make_pair_queries(corpus.passages, corpus.links, choices.pairs, texts, corpus.not_prose)
         except InputError as error:
             # Without labels a corpus still serves pre-training and search; who asks for pairs must get them.
-            if choices.queries == "pairs" or choices.pairs.tasks != AUTO:
+            if choices.queries == "pairs" or choices.pairs.tasks is not None:
                 raise
             not_made = str(error)
         else:
@@ -215,7 +215,7 @@ def _mix_pairs(corpus: CleanCorpus, choices: Choices) -> tuple[Sequence[PairQuer
         return (), ""
     assert choices.pairs is not None, "choices of pair queries"
     wanted = replace(
-        choices.pairs, tasks="ict", own_passage=True, dev_fraction=0.0, test_fraction=0.0, most=most, max_queries={}
+        choices.pairs, tasks=("ict",), own_passage=True, dev_fraction=0.0, test_fraction=0.0, most=most, max_queries={}
     )
     texts = [query.text for query in corpus.queries.values()]
     try:

@@ -48,6 +48,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from stillhouse.config import nearest
 from stillhouse.corpus.article_layout import ArticleLayout, lay_out
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.pair_drawing import COLUMNS, OF_SENTENCES, SPAN, TASKS, Drawn, draw_queries
@@ -56,8 +57,6 @@ from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-
-AUTO = "auto"
 
 
 class PairQuery(NamedTuple):
@@ -73,23 +72,23 @@ class PairQuery(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PairChoices:
-    """What to make. `tasks` is `auto` (what the corpus supports of Chang et al.'s) or names with + between them.
+    """What to make. `tasks` are names of `TASKS`; None is what the corpus supports of Chang et al.'s.
 
     `per_article` is divided evenly among the tasks, at least one each. The fractions are of the articles. `most` limits
-    the queries of all splits together, `max_queries` those of each (0 = all). With `own_passage` the relevant passage
-    of `ict` is the sentence's own in every corpus. A sentence has `min_words` or more, a span `span_words`
-    (at least, at most).
+    the queries of all splits together, `max_queries` those of each (None = all). With `own_passage` the relevant
+    passage of `ict` is the sentence's own in every corpus. A sentence has `min_words` or more, a span `span_words` (at
+    least, at most).
     """
 
-    tasks: str = AUTO
+    tasks: tuple[str, ...] | None = None
     per_article: int = 6
     dev_fraction: float = 0.1
     test_fraction: float = 0.1
     min_words: int = 6
     span_words: tuple[int, int] = (6, 20)
     language: str = "en"
-    most: int = 0
-    max_queries: Mapping[str, int]
+    most: int | None = None
+    max_queries: Mapping[str, int | None]
     seed: int
     own_passage: bool = False
 
@@ -109,14 +108,15 @@ class PairQueries:
         return {split: {task: counted[split, task] for task in self.tasks} for split in SPLITS}
 
 
-def parse_tasks(names: str) -> tuple[str, ...]:
-    """The tasks of a setting such as `ict+bfs`, in the order of `TASKS`; () for `auto`. Raises `InputError`."""
-    if names == AUTO:
+def check_tasks(asked: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The tasks of the setting in the order of `TASKS`; () for None. Raises `InputError` for no task at all."""
+    if asked is None:
         return ()
-    asked = names.split("+")
+    if not asked:
+        raise InputError(f"pair_tasks is an empty list; leave it out, or name some of {', '.join(TASKS)}")
     for name in asked:
         if name not in TASKS:
-            raise InputError(f"pair_tasks: {name!r} is no pair task; write {AUTO}, or any of {'+'.join(TASKS)}")
+            raise InputError(f"pair_tasks: {name!r} is no pair task; {nearest(name, TASKS)}")
     return tuple(task for task in TASKS if task in asked)
 
 
@@ -135,7 +135,7 @@ def make_pair_queries(
     does not support, for too few articles to hold any out, and when no train query comes out.
     """
     layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), links)
-    tasks = _supported(layout, parse_tasks(choices.tasks))
+    tasks = _supported(layout, check_tasks(choices.tasks))
     split_A = split_articles(layout.articles, choices.dev_fraction, choices.test_fraction, choices.seed)
     forms = {normalise(text) for text in taken}
     prose_P = np.ones(len(passages), dtype=np.bool_)
@@ -158,7 +158,7 @@ def make_pair_queries(
     split_K = split_A[layout.article_P[drawn.taken_from_K]]
     kept_K = sampled(split_K, choices)
     queries = _written(passages, drawn.among(kept_K), split_K[kept_K], choices.span_words, forms)
-    for task in tasks if choices.tasks != AUTO else ():
+    for task in tasks if choices.tasks is not None else ():
         if not (drawn.task_K == TASKS.index(task)).any():
             remedy = " or ".join(filter(None, [f"leave {task} out", _lower((task,))]))
             raise InputError(f"pair_tasks: the corpus gives no {task} query; {remedy}")

@@ -36,13 +36,13 @@ _PLACES = re.compile(r"\{(title|text|number)\}")
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """What is asked of the model. `max_tokens` 0 leaves the length of an answer to the server."""
+    """What is asked of the model. `max_tokens` None leaves the length of an answer to the server."""
 
     model: str
     prompt: str
     number: int
     temperature: float
-    max_tokens: int
+    max_tokens: int | None
     seed: int
 
     def request(self, title: str, text: str) -> dict[str, Any]:
@@ -95,8 +95,8 @@ class Generated:
     repeated: int
 
 
-def chosen_rows(corpus: Corpus, most: int, seed: int) -> NDArray[np.int64]:
-    """The rows of the passages to ask about, ascending: a seeded sample of `most` (0 = all) of those that are prose."""
+def chosen_rows(corpus: Corpus, most: int | None, seed: int) -> NDArray[np.int64]:
+    """The rows of the passages to ask about, ascending: a seeded sample of `most` of those that are prose, or all."""
     rows = np.arange(corpus.passage_count)
     if corpus.not_prose:
         rows = np.setdiff1d(rows, corpus.rows_of(corpus.not_prose))

@@ -13,8 +13,8 @@ from stillhouse.corpus.cleaning import CleanCorpus, normalise
 from stillhouse.corpus.schemas import SPLITS
 
 
-def sample_articles(corpus: CleanCorpus, limit: int, seed: int) -> dict[str, int]:
-    """Keeps at most `limit` articles (0 = all), their passages, the links among them and the queries about them.
+def sample_articles(corpus: CleanCorpus, limit: int | None, seed: int) -> dict[str, int]:
+    """Keeps at most `limit` articles (None = all), their passages, the links among them and the queries about them.
 
     A passage without an article counts as one. Returns how many queries of each split left.
     """
@@ -66,8 +66,8 @@ def remove_train(corpus: CleanCorpus) -> int:
     return _remove(corpus, {id for id, split in corpus.split_of.items() if split == "train"}).get("train", 0)
 
 
-def sample_queries(corpus: CleanCorpus, limits: Mapping[str, int], seed: int) -> dict[str, int]:
-    """Keeps at most `limits[split]` queries of each split (0 = all) and their qrels; returns how many left."""
+def sample_queries(corpus: CleanCorpus, limits: Mapping[str, int | None], seed: int) -> dict[str, int]:
+    """Keeps at most `limits[split]` queries of each split (None = all) and their qrels; returns how many left."""
     removed: set[str] = set()
     for split, limit in limits.items():
         ids = sorted(id for id, own in corpus.split_of.items() if own == split)

@@ -18,6 +18,7 @@ import pandas as pd
 
 from stillhouse.errors import InputError
 from stillhouse.retrieval.runs import places
+from stillhouse.yaml_file import shown
 
 MEASURED_AT_ONCE = 500  # queries
 ANSWER = re.compile(r"Answer@([1-9]\d*)")
@@ -36,14 +37,14 @@ class AnswerAt:
 Measure = ir_measures.Measure | AnswerAt
 
 
-def parse_measures(names: str) -> list[Measure]:
-    """The measures named in `names`, by `ir_measures`' names with spaces between, for instance `RR@10 nDCG@10`.
+def parse_measures(names: str | Sequence[str]) -> list[Measure]:
+    """The measures of these names of `ir_measures`, a list or a text with spaces between, as `RR@10 nDCG@10`.
 
     Beside those there is `Answer@k` (`AnswerAt`). Raises `InputError` for a name that neither knows or that cannot be
     computed here, for none and for a repeat.
     """
     measures: list[Measure] = []
-    for name in names.split():
+    for name in names.split() if isinstance(names, str) else names:
         if answer := ANSWER.fullmatch(name):
             measures.append(AnswerAt(int(answer[1])))
             continue
@@ -52,14 +53,14 @@ def parse_measures(names: str) -> list[Measure]:
         except (NameError, ValueError, SyntaxError, TypeError, AssertionError):
             raise InputError(
                 f"measures: {name!r} is not a measure; write names as ir_measures does, for instance "
-                "'RR@10 nDCG@10 R@50 R@100', or Answer@20"
+                "RR@10, nDCG@10, R@100 or Answer@20"
             ) from None
         _try_out(measure)
         measures.append(measure)
     if not measures:
         raise InputError("measures is empty; name at least one, for instance 'RR@10'")
     if len(set(measures)) < len(measures):
-        raise InputError(f"measures names the same measure twice: {names!r}; leave one out")
+        raise InputError(f"measures names the same measure twice: {shown(names)}; leave one out")
     return measures
 
 

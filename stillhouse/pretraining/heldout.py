@@ -102,7 +102,7 @@ def plain_masks(
 ) -> Corruptor:
     """Masks as of `mlm` at a rate, whatever the objective of `config`."""
     plain = replace(
-        config, objective=PLAIN_MLM.name, encoder_mlm_probability=rate, mask_unit=unit, mask_replacement="row"
+        config, objective=PLAIN_MLM.name, encoder_mlm_probability=rate, mask_unit=unit, mask_replacement=None
     )
     return Corruptor(cache, len(encoder.tokenizer), PLAIN_MLM, plain, device)
 

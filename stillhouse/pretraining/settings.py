@@ -8,12 +8,10 @@ from stillhouse.config import setting
 from stillhouse.errors import InputError
 from stillhouse.pretraining.objectives import NAMES, Corruption, Objective, describe, find_objective
 from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, PairConfig, describe_pairs
-from stillhouse.training.settings import TrainingConfig
+from stillhouse.training.settings import TrainingConfig, patience_setting
 
 NONE = "none"
 """No pre-training, for a model that had it elsewhere."""
-ROW = "row"
-"""What a setting says to leave an objective's row unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,29 +58,35 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         "SimLM",
         choices=("token", "word"),
     )
-    mask_replacement: str = setting(
-        ROW,
-        "what masked tokens become: row = as the objective says; mask = [MASK]; 80_10_10 = [MASK], a random token or "
+    mask_replacement: str | None = setting(
+        None,
+        "what masked tokens become: null = as the objective says; mask = [MASK]; 80_10_10 = [MASK], a random token or "
         "itself, as in the code of BoW for its objectives",
-        choices=(ROW, "mask", "80_10_10"),
+        choices=("mask", "80_10_10"),
+        former="row",
     )
-    decoder_layers: int = setting(0, "layers of the decoder; 0 = as the objective says", minimum=0)
-    decoder_init: str = setting(
-        ROW,
-        "how the decoder begins: row = as the objective says; last_layers = copies of the encoder's; random",
-        choices=(ROW, "last_layers", "random"),
+    decoder_layers: int | None = setting(
+        None, "layers of the decoder; null = as the objective says", minimum=1, former=0
     )
-    bottleneck: str = setting(
-        ROW,
-        "what the decoder gets of the vector: row = as the objective says; raw = itself; linear = a projection of it",
-        choices=(ROW, "raw", "linear"),
+    decoder_init: str | None = setting(
+        None,
+        "how the decoder begins: null = as the objective says; last_layers = copies of the encoder's; random",
+        choices=("last_layers", "random"),
+        former="row",
     )
-    visibility_masks: int = setting(
-        0,
-        "enhanced_decoding: 0 = every position's visible tokens are drawn anew, as in the paper; n = each position "
+    bottleneck: str | None = setting(
+        None,
+        "what the decoder gets of the vector: null = as the objective says; raw = itself; linear = a projection of it",
+        choices=("raw", "linear"),
+        former="row",
+    )
+    visibility_masks: int | None = setting(
+        None,
+        "enhanced_decoding: null = every position's visible tokens are drawn anew, as in the paper; n = each position "
         "takes one of n masks of its passage, as in the code of RetroMAE (256)",
-        minimum=0,
+        minimum=1,
         maximum=256,
+        former=0,
     )
     importance_noise: float = setting(1.0, "standard deviation of the noise on AMI (CDMAE Algorithm 1)", minimum=0)
     loss_mean: str = setting(
@@ -116,10 +120,12 @@ class PretrainingConfig(PairConfig, TrainingConfig):
     gradient_accumulation_steps: int = setting(
         1, "a step's batch is computed in this many parts, one after the other, in the memory of one of them", minimum=1
     )
-    bucket_steps: int = setting(
+    bucket_steps: int | None = setting(
         64,
-        "passages of this many steps are sorted by length and dealt into batches, which need little padding; 0 = not",
-        minimum=0,
+        "passages of this many steps are sorted by length and dealt into batches, which need little padding; null = "
+        "batches are drawn at random",
+        minimum=1,
+        former=0,
     )
     signals: bool = setting(True, "measure signs of retrieval quality on held-out passages with every held-out loss")
     metric_for_best_model: str = setting(
@@ -129,7 +135,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         "Algorithm 1)",
         choices=("heldout_loss", "ict_RR@10", "heldout_mlm_loss", "coverage@20"),
     )
-    patience: int = setting(0, "stop after this many measurements in a row without a better one; 0 = never", minimum=0)
+    patience: int | None = patience_setting()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,12 +173,11 @@ class PretrainingConfig(PairConfig, TrainingConfig):
             encoder=self._corruption(row.encoder),
             decoder_corruption=row.decoder_corruption and self._corruption(row.decoder_corruption),
             decoder_layers=self.decoder_layers or row.decoder_layers,
-            decoder_init=row.decoder_init if self.decoder_init == ROW else self.decoder_init,
-            bottleneck=row.bottleneck if self.bottleneck == ROW else self.bottleneck,
+            decoder_init=self.decoder_init or row.decoder_init,
+            bottleneck=self.bottleneck or row.bottleneck,
         )
 
     def _corruption(self, corruption: Corruption) -> Corruption:
-        kept = (
-            self.mask_replacement == ROW or corruption.replacement == "generator" or corruption.draw in ("none", "all")
-        )
-        return corruption if kept else replace(corruption, replacement=self.mask_replacement)
+        if self.mask_replacement is None or corruption.replacement == "generator" or corruption.draw in ("none", "all"):
+            return corruption
+        return replace(corruption, replacement=self.mask_replacement)

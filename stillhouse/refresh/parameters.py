@@ -73,9 +73,10 @@ class Parameters:
         return Rules(**{name: getattr(self, name) for name in RULES})
 
     @property
-    def corpus(self) -> dict[str, str]:
+    def corpus(self) -> dict[str, str | None]:
         """Settings of `ingest`, as a release's recipe is to have them."""
-        return {name: getattr(self, name) for name in SOURCE}
+        # An empty field of the form is no repository, and the default revision.
+        return {name: getattr(self, name) or None for name in SOURCE}
 
 
 def read_parameters(values: Mapping[str, Any]) -> Parameters:

@@ -54,18 +54,18 @@ class CrossEncoder(nn.Module):
 
     @classmethod
     @doing("loading the model")
-    def start(cls, folder: Path, max_length: int, layers: int = 0) -> CrossEncoder:
+    def start(cls, folder: Path, max_length: int, layers: int | None = None) -> CrossEncoder:
         """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
 
-        `layers` > 0 keeps this many of the encoder's first layers. Raises `InputError` where it has fewer, reads fewer
+        `layers` keeps this many of the encoder's first layers. Raises `InputError` where it has fewer, reads fewer
         tokens than `max_length`, or is a bag of words.
         """
         refuse_bag_of_words(folder)
         config = read_config(folder, num_labels=1)
-        if layers > config.num_hidden_layers:
+        if layers and layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")
         keep_layers(config, layers or config.num_hidden_layers)
-        model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers > 0).model
+        model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers is not None).model
         refuse_longer(model, str(folder), max_length=max_length)
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
         setattr(model.config, OWN_LENGTH, max_length)

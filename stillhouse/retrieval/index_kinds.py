@@ -89,9 +89,9 @@ def ivfpq(config: IndexConfig, passages: int, width: int) -> Any:
 
 def lists(config: IndexConfig, passages: int) -> int:
     """Clusters of an ivfpq or ivfsq8 index: as set, or 4 √N, by as many passages each as faiss wants for a good fit."""
-    if config.ivf_nlist > passages:
+    if config.ivf_nlist and config.ivf_nlist > passages:
         raise InputError(
-            f"ivf_nlist is {config.ivf_nlist} and the corpus has {passages} passages; set it lower, or to 0"
+            f"ivf_nlist is {config.ivf_nlist} and the corpus has {passages} passages; set it lower, or leave it out"
         )
     return config.ivf_nlist or max(1, min(int(4 * passages**0.5), passages // POINTS_OF_A_CLUSTER))
 

@@ -120,14 +120,14 @@ def ranked(
     depth: int,
     range_min: int = 0,
     limits_Q: NDArray[np.float32] | None = None,
-    range_max: int = 0,
+    range_max: int | None = None,
 ) -> tuple[Rows, int]:
     """The best `depth` wrong passages of every query by a search, and how many were above the limits.
 
     The best `range_min` wrong passages are left out first, then those that score above `limits_Q`. Right answers are
     taken out afterwards, so as many more are searched for, and twice `depth` where limits or answers in the text leave
     out an unknown number. Where passages are negatives of one split alone, the search reads twice as deep as it needs
-    on average. `range_max` > 0 says how deep to search instead.
+    on average. `range_max` says how deep to search instead.
     """
     rows_QD = np.full((len(asked), depth), -1, dtype=np.int32)
     above = 0

@@ -35,11 +35,11 @@ LOSSES = {"listwise": listwise_loss, "bce": binary_cross_entropy}
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Which candidates a query has. `forward` > 0: this many are drawn and the hardest `negatives` of them trained
+    """Which candidates a query has. With `forward` this many are drawn and the hardest `negatives` of them trained
     on."""
 
     negatives: int
-    forward: int = 0
+    forward: int | None = None
     depth: int
 
 
@@ -58,7 +58,7 @@ class RerankerLoss:
 
     `of_scores(scores_BK, candidate_BK)` is the loss of the queries of a part, a mean over them: `listwise_loss` or
     `binary_cross_entropy`. In training, `r_drop` > 0 reads every pair twice, with different dropout: the loss is the
-    mean of both losses plus `r_drop` times their `disagreement`. `mini_batch_size` > 0 bounds a part, which has one
+    mean of both losses plus `r_drop` times their `disagreement`. `mini_batch_size` bounds a part, which has one
     query at least.
     """
 
@@ -69,7 +69,7 @@ class RerankerLoss:
         samplers: Mapping[str, GroupSampler],
         drawing: Drawing,
         r_drop: float,
-        mini_batch_size: int,
+        mini_batch_size: int | None,
         device: torch.device,
         of_scores: Callable[[Tensor, Tensor], Tensor] = listwise_loss,
     ) -> None:
@@ -138,7 +138,7 @@ def train_reranker(
     config: GroupTrainingConfig,
     drawing: Drawing,
     r_drop: float,
-    mini_batch_size: int,
+    mini_batch_size: int | None,
     context: Context,
     loss_name: str = "listwise",
 ) -> list[CurveRow]:

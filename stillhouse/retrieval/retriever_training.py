@@ -27,7 +27,7 @@ from stillhouse.retrieval.group_training import Reads, open_samplers, train_on_g
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.pooling import normalized
-from stillhouse.retrieval.settings import RetrieverConfig, read_widths
+from stillhouse.retrieval.settings import RetrieverConfig
 from stillhouse.retrieval.teacher import Teacher, TeacherScores
 from stillhouse.training.curves import CurveRow
 from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
@@ -154,9 +154,9 @@ class RetrieverLoss:
 
 def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
     """The widths that vectors are cut to, below their own. Raises `InputError` for one that is above it."""
-    widths = read_widths(config.matryoshka_dims)
+    widths = config.matryoshka_dims or ()
     if widths and widths[-1] > width:
-        raise InputError(f"matryoshka_dims {config.matryoshka_dims!r}: the encoder's vectors have width {width}")
+        raise InputError(f"matryoshka_dims {list(widths)}: the encoder's vectors have width {width}")
     return tuple(narrow for narrow in widths if narrow < width)
 
 

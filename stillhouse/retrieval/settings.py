@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from stillhouse.config import setting
 from stillhouse.errors import InputError
 from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHARE
-from stillhouse.training.settings import TrainingConfig, require_parts
+from stillhouse.training.settings import (
+    TrainingConfig,
+    gradient_cache_setting,
+    mini_batch_setting,
+    patience_setting,
+    precision_setting,
+    require_parts,
+)
 
 NO_MODEL = "none"
 """What `fetch-model` is asked for where a part of the run begins as the model that all else starts from."""
-OWN = "own"
-"""What a setting of `fetch-model` is left at where the model itself says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +41,7 @@ class NegativesConfig:
 class InferenceConfig:
     """Precision and batch size of encoding and scoring."""
 
-    precision: str = setting(
-        "auto", "auto = bf16 where the processor or GPU is faster in it, else fp32", choices=("auto", "fp32", "bf16")
-    )
+    precision: str = precision_setting()
     batch_tokens: int = setting(8192, "padded tokens computed at once", minimum=1)
 
 
@@ -65,8 +67,8 @@ class IndexConfig:
         "clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared",
         choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8"),
     )
-    truncate_dim: int = setting(
-        0, "keep this many of the first dimensions (for a Matryoshka model); 0 = all", minimum=0
+    truncate_dim: int | None = setting(
+        None, "keep this many of the first dimensions (for a Matryoshka model); null = all", minimum=1, former=0
     )
     hnsw_m: int = setting(32, "hnsw alone: links of a passage in the graph", minimum=2)
     hnsw_ef_construction: int = setting(
@@ -75,15 +77,19 @@ class IndexConfig:
     hnsw_ef_search: int = setting(
         256, "hnsw alone: candidates that a query keeps, at least as many as are asked for", minimum=1
     )
-    ivf_nlist: int = setting(
-        0,
-        "ivfpq and ivfsq8 alone: clusters; 0 = the square root of the passages times four, of 39 passages each at "
+    ivf_nlist: int | None = setting(
+        None,
+        "ivfpq and ivfsq8 alone: clusters; null = the square root of the passages times four, of 39 passages each at "
         "least",
-        minimum=0,
+        minimum=1,
+        former=0,
     )
     ivf_nprobe: int = setting(32, "ivfpq and ivfsq8 alone: clusters that a query looks into", minimum=1)
-    pq_m: int = setting(
-        0, "ivfpq alone: bytes of a vector, a divisor of its width; 0 = one for four dimensions", minimum=0
+    pq_m: int | None = setting(
+        None,
+        "ivfpq alone: bytes of a vector, a divisor of its width; null = one for four dimensions",
+        minimum=1,
+        former=0,
     )
 
     def __post_init__(self) -> None:
@@ -108,8 +114,8 @@ code of its authors, and CDMAE eq. 10."""
 class DevRankingConfig:
     """Which dev queries are ranked to choose a model, and among how many candidates."""
 
-    eval_queries: int = setting(
-        0, "measure on at most this many dev queries, a sample drawn from the seed; 0 = all", minimum=0
+    eval_queries: int | None = setting(
+        None, "measure on at most this many dev queries, a sample drawn from the seed; null = all", minimum=1, former=0
     )
     eval_depth: int = setting(
         50, "candidates of a dev query that are ranked: its best negatives, this many, and its positives", minimum=1
@@ -131,15 +137,16 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
         "is kept where no step ranks them better",
         choices=("loss", *RANKINGS),
     )
-    patience: int = setting(0, "stop after this many measurements in a row without a better one; 0 = never", minimum=0)
-    eval_share: float = setting(
-        0.0,
-        "with eval_steps 0, measurements read at most this share of what the training reads, where a text that is "
+    patience: int | None = patience_setting()
+    eval_share: float | None = setting(
+        None,
+        "without eval_steps, measurements read at most this share of what the training reads, where a text that is "
         f"trained on counts {READS_OF_TRAINING} times: at {MOST} moments beside the start or, down to {FEWEST}, fewer, "
-        f"then on fewer dev queries, and below {ENOUGH} of these at fewer moments again; 0 = {SHARE:g} where a ranking "
-        "chooses, no limit where the loss does",
+        f"then on fewer dev queries, and below {ENOUGH} of these at fewer moments again; null = {SHARE:g} where a "
+        "ranking chooses, no limit where the loss does",
         minimum=0,
         maximum=1,
+        former=0,
     )
 
 
@@ -155,41 +162,19 @@ class RetrieverConfig(GroupTrainingConfig):
         "the code of SimLM, queries and positives of the batch too; plain = beside the query alone (CDMAE eq. 10)",
         choices=tuple(FORMS),
     )
-    matryoshka_dims: str = setting(
-        "", "the loss is also that of vectors cut to these widths, as in 64+128; empty = of whole vectors alone"
+    matryoshka_dims: tuple[int, ...] | None = setting(
+        None,
+        "the loss is also that of vectors cut to these widths, as [64, 128]; null = of whole vectors alone",
+        minimum=1,
+        former="",
+        separator="+",
     )
-    mini_batch_size: int = setting(
-        0,
-        "queries or passages of a batch encoded together, texts of like length; 0 = all of them, or those of like "
-        "length where that is faster",
-        minimum=0,
-    )
-    gradient_cache: bool = setting(
-        False, "encode every text twice, so that a batch takes the memory of mini_batch_size texts"
-    )
+    mini_batch_size: int | None = mini_batch_setting()
+    gradient_cache: bool = gradient_cache_setting()
 
     def __post_init__(self) -> None:
-        read_widths(self.matryoshka_dims)
+        if self.matryoshka_dims is not None and not self.matryoshka_dims:
+            raise InputError("matryoshka_dims is an empty list; leave it out for whole vectors alone")
+        if list(self.matryoshka_dims or ()) != sorted(set(self.matryoshka_dims or ())):
+            raise InputError(f"matryoshka_dims must ascend, each named once: {list(self.matryoshka_dims or ())}")
         require_parts(self.gradient_cache, self.mini_batch_size)
-
-
-def read_alphas(text: str) -> tuple[float, ...]:
-    """The shares of `average`, as they stand in its setting. Raises `InputError` for anything else."""
-    words = re.split(r"[+\s]+", text.strip())
-    if not all(re.fullmatch(r"0?\.[0-9]{1,9}|[01](\.0{0,9})?", word) for word in words):
-        raise InputError(f"alphas must be numbers from 0 to 1 with + between them, not {text!r}")
-    alphas = tuple(float(word) for word in words)
-    if len(set(alphas)) < len(alphas):
-        raise InputError(f"alphas must name each share once: {text!r}")
-    return alphas
-
-
-def read_widths(text: str) -> tuple[int, ...]:
-    """The widths of `matryoshka_dims`, ascending. Raises `InputError` for anything else."""
-    words = re.split(r"[+\s]+", text.strip()) if text.strip() else []
-    if not all(re.fullmatch(r"[1-9][0-9]{0,8}", word) for word in words):
-        raise InputError(f"matryoshka_dims must be whole numbers above 0 with + between them, not {text!r}")
-    widths = tuple(int(word) for word in words)
-    if list(widths) != sorted(set(widths)):
-        raise InputError(f"matryoshka_dims must ascend, each named once: {text!r}")
-    return widths

@@ -25,7 +25,7 @@ from stillhouse.retrieval.model_folder import (
 )
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.positions import refuse_long_prompts, refuse_longer
-from stillhouse.retrieval.settings import NO_MODEL, OWN
+from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
 from stillhouse.retrieval.towers import TransformerTower
 
@@ -101,19 +101,19 @@ def downloaded(name: str, weights: bool = True) -> Path:
 @doing("fetching the model")
 def fetch(
     name: str,
-    layers: int,
-    pooling: str,
+    layers: int | None,
+    pooling: str | None,
     query_length: int,
     passage_length: int,
     folder: Path,
     *,
-    query_prompt: str = OWN,
-    passage_prompt: str = OWN,
+    query_prompt: str | None = None,
+    passage_prompt: str | None = None,
     random_from: int | None = None,
 ) -> dict[str, object]:
     """Writes the starting model into `folder`, and returns facts about it.
 
-    Pooling and prompts are the model's where they are "own". With `layers` only this many of the first Transformer
+    Pooling and prompts are the model's where they are None. With `layers` only this many of the first Transformer
     layers are kept. A language-model head comes along where the source has one (fact `lm_head` "trained"), else the
     encoder is written bare ("absent"). Two towers and bags of words (bow_mlp) come along whole. With the seed
     `random_from` the source gives its configuration and tokenizer alone, and a bare encoder's parameters are drawn from
@@ -129,37 +129,37 @@ def fetch(
         settings,
         query_length=query_length,
         passage_length=passage_length,
-        query_prompt=settings.query_prompt if query_prompt == OWN else query_prompt,
-        passage_prompt=settings.passage_prompt if passage_prompt == OWN else passage_prompt,
+        query_prompt=settings.query_prompt if query_prompt is None else query_prompt,
+        passage_prompt=settings.passage_prompt if passage_prompt is None else passage_prompt,
     )
     if bag:
-        if layers or pooling != OWN:
+        if layers or pooling:
             raise InputError(
                 f"{name} is a bag of words (bow_mlp), which has no Transformer layers and no pooling to choose; leave "
-                "layers at 0 and pooling at own"
+                "layers and pooling out"
             )
         return _fetch_whole(place, settings, folder, random_from)
     if random_from is not None:
         _refuse_more_than_a_transformer(name, settings)
     if settings.towers == "separate":
-        if layers or pooling != OWN:
-            raise InputError(f"{name} has two towers, which are taken whole; leave layers at 0 and pooling at own")
+        if layers or pooling:
+            raise InputError(f"{name} has two towers, which are taken whole; leave layers and pooling out")
         return _fetch_whole(place, settings, folder)
     config = read_config(place)
-    if layers > config.num_hidden_layers:
+    if layers and layers > config.num_hidden_layers:
         raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
     keep_layers(config, layers or config.num_hidden_layers)
     if random_from is None:
-        loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers > 0)
+        loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers is not None)
         headless = loaded.new_head
-        model = load_model(AutoModel, place, config, cut=layers > 0).model if headless else loaded.model
+        model = load_model(AutoModel, place, config, cut=layers is not None).model if headless else loaded.model
     else:
         headless, model = True, random_model(place, config, random_from)
     tokenizer = load_tokenizer(place)
     refuse_unusable(place, model, tokenizer)
     refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
     refuse_long_prompts(tokenizer, settings)
-    if pooling != OWN:
+    if pooling is not None:
         settings = replace(settings, pooling=pooling)
     assert settings.pooling in POOLINGS
     model.save_pretrained(folder)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.context import Context
-from stillhouse.retrieval.settings import RANKINGS, DevRankingConfig, EncodingConfig, read_alphas
+from stillhouse.errors import InputError
+from stillhouse.retrieval.settings import RANKINGS, DevRankingConfig, EncodingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
@@ -14,8 +15,12 @@ from stillhouse.steps.spec import Paths, Port, Report, Step
 class Config(DevRankingConfig, EncodingConfig):
     """Which averages are tried, and how dev queries choose among them."""
 
-    alphas: str = setting(
-        "0.25+0.5+0.75+1", "shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone"
+    alphas: tuple[float, ...] = setting(
+        (0.25, 0.5, 0.75, 1.0),
+        "shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone",
+        minimum=0,
+        maximum=1,
+        separator="+",
     )
     metric_for_best_model: str = setting(
         "rr10",
@@ -25,7 +30,8 @@ class Config(DevRankingConfig, EncodingConfig):
     seed: int = setting(42, "seed of the sample of dev queries", minimum=0)
 
     def __post_init__(self) -> None:
-        read_alphas(self.alphas)
+        if not self.alphas or len(set(self.alphas)) < len(self.alphas):
+            raise InputError(f"alphas must name at least one share, each once: {list(self.alphas)}")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -53,9 +59,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     # A model's own tensors change with every average that is loaded into it.
     trained = {name: value.clone() for name, value in encoder.state_dict().items()}
     ends = start.state_dict(), trained
-    figures = rank_averages(
-        encoder, *ends, read_alphas(config.alphas), candidates, corpus, context, config, code_digest()
-    )
+    figures = rank_averages(encoder, *ends, config.alphas, candidates, corpus, context, config, code_digest())
     main = RANKINGS[config.metric_for_best_model]
     best = max(figures, key=lambda alpha: (figures[alpha][main], alpha))
     encoder.load_state_dict(averaged(*ends, best))

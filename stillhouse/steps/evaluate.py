@@ -10,6 +10,7 @@ from stillhouse.config import nearest, setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.steps.spec import Paths, Port, Report, Step, named
+from stillhouse.yaml_file import shown
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.figures import Measured
@@ -22,16 +23,19 @@ SYNTHETIC_RUNS = "synthetic_runs"
 class Config:
     """Settings of `evaluate`."""
 
-    measures: str = setting(
-        "RR@10 nDCG@10 R@50 R@100",
-        "measures by the names of ir_measures, spaces between; Answer@k asks for an answer in the text of a passage",
+    measures: tuple[str, ...] = setting(
+        ("RR@10", "nDCG@10", "R@50", "R@100"),
+        "a list of measures, by the names of ir_measures; Answer@k asks for an answer in the text of a passage",
+        separator=" ",
     )
     bootstrap_samples: int = setting(2000, "bootstrap samples behind every interval", minimum=100)
     randomisation_samples: int = setting(10000, "random sign flips behind every randomisation test", minimum=100)
     examples: int = setting(8, "how many example queries the report shows", minimum=0)
-    compared: str = setting(
-        "",
-        "the system and the baseline that are shown query by query, as `distilled bm25`; empty = those of the headline",
+    compared: tuple[str, ...] | None = setting(
+        None,
+        "the system and the baseline that are shown query by query, as [distilled, bm25]; null = those of the headline",
+        former="",
+        separator=" ",
     )
     title: str = setting("Stillhouse evaluation", "title of the report")
     seed: int = setting(42, "seed of every random choice", minimum=0)
@@ -135,13 +139,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     return Report("; ".join(map(_sentence, of_test)), metrics=values, facts=facts, html="report.html")
 
 
-def _pair(text: str, systems: list[str]) -> tuple[str, str] | None:
+def _pair(names: tuple[str, ...] | None, systems: list[str]) -> tuple[str, str] | None:
     """The two systems of the setting `compared`. Raises `InputError` for others than were given."""
-    if not text.strip():
+    if names is None:
         return None
-    names = text.split()
     if len(names) != 2 or names[0] == names[1]:
-        raise InputError(f"compared: {text!r} are not two systems; write for instance `distilled bm25`")
+        raise InputError(f"compared: {shown(list(names))} are not two systems; write for instance [distilled, bm25]")
     for name in names:
         if name not in systems:
             raise InputError(f"compared: there is no run of {name!r}; {nearest(name, systems)}")

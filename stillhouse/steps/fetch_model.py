@@ -8,7 +8,7 @@ from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.settings import NO_MODEL, OWN
+from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
@@ -29,21 +29,27 @@ class Config:
         choices=("own", "random"),
     )
     weights_seed: int = setting(42, "weights random alone: the seed of the parameters", minimum=0, maximum=2**63 - 1)
-    layers: int = setting(0, "keep only this many of the first Transformer layers; 0 = all", minimum=0)
-    pooling: str = setting(
-        "own",
-        "how token states become a vector; own = the model's own, [CLS] if it says nothing",
-        choices=("own", "cls", "mean"),
+    layers: int | None = setting(
+        None, "keep only this many of the first Transformer layers; null = all", minimum=1, former=0
+    )
+    pooling: str | None = setting(
+        None,
+        "how token states become a vector; null = the model's own, [CLS] if it says nothing",
+        choices=("cls", "mean"),
+        former="own",
     )
     query_length: int = setting(32, "tokens of a query, special tokens included (SimLM Table 13)", minimum=3)
     passage_length: int = setting(144, "tokens of a passage, special tokens included (SimLM Table 13)", minimum=3)
-    query_prompt: str = setting(
-        OWN,
-        "what stands before every query, as 'query: ' for E5, its last space included; own = the model's own, empty = "
+    query_prompt: str | None = setting(
+        None,
+        "what stands before every query, as 'query: ' for E5, its last space included; null = the model's own, empty = "
         "nothing",
+        former="own",
     )
-    passage_prompt: str = setting(
-        OWN, "what stands before every passage, as 'passage: ' for E5; own = the model's own, empty = nothing"
+    passage_prompt: str | None = setting(
+        None,
+        "what stands before every passage, as 'passage: ' for E5; null = the model's own, empty = nothing",
+        former="own",
     )
 
     def __post_init__(self) -> None:

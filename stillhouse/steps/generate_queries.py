@@ -41,16 +41,19 @@ class Config(InferenceConfig):
         location=True,
     )
     model: str = setting("", "the model's name on that server")
-    prompt: str = setting(
-        "",
-        "what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; empty = the "
+    prompt: str | None = setting(
+        None,
+        "what is asked about a passage; {title}, {text} and {number}, of questions, are filled in; null = the "
         "built-in prompt, for questions that somebody may type into a search engine",
+        former="",
     )
     queries_per_passage: int = setting(3, "at most this many questions of a passage", minimum=1, maximum=100)
-    max_passages: int = setting(0, "ask about at most this many passages, a seeded sample; 0 = all", minimum=0)
+    max_passages: int | None = setting(
+        None, "ask about at most this many passages, a seeded sample; null = all", minimum=1, former=0
+    )
     temperature: float = setting(0.7, "how freely the model chooses words; 0 = always the likeliest", minimum=0)
-    max_tokens: int = setting(
-        512, "tokens that an answer may have; 0 = unsaid, for models that know no such setting", minimum=0
+    max_tokens: int | None = setting(
+        512, "tokens that an answer may have; null = unsaid, for models that know no such setting", minimum=1, former=0
     )
     max_concurrency: int = setting(4, "requests side by side", minimum=1, maximum=256)
     timeout_s: float = setting(120.0, "seconds after which a request is given up", minimum=0.1, maximum=86_400)
@@ -71,7 +74,7 @@ class Config(InferenceConfig):
         checked_address(self.base_url)
         if self.prompt and "{text}" not in self.prompt:
             raise InputError("prompt does not hold {text}, the place of the passage's text; put it in")
-        if not is_unicode(self.prompt + self.model):
+        if not is_unicode((self.prompt or "") + self.model):
             raise InputError("prompt or model is not valid Unicode; write it in UTF-8")
 
 

@@ -42,6 +42,11 @@ PART_BYTES = 1 << 26
 """Bytes of a source that one process of an engine reads in a row: some 200,000 passages, a few seconds."""
 
 
+def _most(of: str, default: int | None = None) -> Any:
+    """A setting that limits how many of something are kept."""
+    return setting(default, f"at most this many {of}; null takes all", minimum=1, former=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Settings of `ingest`."""
@@ -49,12 +54,15 @@ class Config:
     source: str = setting(
         "sample", "a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`", location=True
     )
-    repo: str = setting(
-        "",
-        "a DVC repository, a git URL or a folder, in which `source` is a path; empty = source lies here",
+    repo: str | None = setting(
+        None,
+        "a DVC repository, a git URL or a folder, in which `source` is a path; null = source lies here",
         location=True,
+        former="",
     )
-    revision: str = setting("", "the repository's branch, tag or commit; empty = its default branch", location=True)
+    revision: str | None = setting(
+        None, "the repository's branch, tag or commit; null = its default branch", location=True, former=""
+    )
     format: str = setting("auto", "how the source is read; `auto` finds out and says so", choices=FORMATS)
     titles: str = setting(
         "space",
@@ -62,8 +70,18 @@ class Config:
         "`line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out",
         choices=TITLES,
     )
-    splits: str = setting("", "splits of the source renamed, `dev=test` say, where the test labels are not public")
-    columns: str = setting("", "tables: columns with unusual names, `passages.text=body queries.id=number` say")
+    splits: Mapping[str, str] | None = setting(
+        None,
+        "splits of the source renamed, as {dev: test}, where the test labels are not public",
+        former="",
+        separator=" ",
+    )
+    columns: Mapping[str, str] | None = setting(
+        None,
+        "tables: columns with unusual names, as {passages.text: body, queries.id: number}",
+        former="",
+        separator=" ",
+    )
     answer_kind: str = setting(
         "auto",
         "what an answer is, where its source does not say: a text, or a regular expression; `auto` takes CuratedTREC "
@@ -78,21 +96,20 @@ class Config:
         "ReQA: which of its divisions of the queries into train and test (Chang et al. 2020 §4.1)",
         choices=REQA_SPLITS,
     )
-    distractors: str = setting(
-        "", "another source, whose passages are added without its queries (Chang et al. 2020 Table 6)", location=True
+    distractors: str | None = setting(
+        None,
+        "another source, whose passages are added without its queries (Chang et al. 2020 Table 6)",
+        location=True,
+        former="",
     )
-    max_distractors: int = setting(0, "at most this many distractors, a seeded sample; 0 takes all", minimum=0)
+    max_distractors: int | None = _most("distractors, a seeded sample")
     dev_fraction: float = setting(
         0.1, "the part of the train queries that becomes dev, where a source has no dev split", minimum=0, maximum=0.9
     )
-    max_articles: int = setting(
-        0,
-        "at most this many articles, a seeded sample for a trial; queries on others leave; 0 takes all",
-        minimum=0,
-    )
-    max_train_queries: int = setting(0, "at most this many train queries, a seeded sample; 0 takes all", minimum=0)
-    max_dev_queries: int = setting(0, "at most this many dev queries, a seeded sample; 0 takes all", minimum=0)
-    max_test_queries: int = setting(0, "at most this many test queries, a seeded sample; 0 takes all", minimum=0)
+    max_articles: int | None = _most("articles, a seeded sample for a trial; queries on others leave")
+    max_train_queries: int | None = _most("train queries, a seeded sample")
+    max_dev_queries: int | None = _most("dev queries, a seeded sample")
+    max_test_queries: int | None = _most("test queries, a seeded sample")
     queries: str = setting(
         "auto",
         "where train queries come from: `source`, its labelled ones; `pairs`, made of the corpus by the pair tasks, "
@@ -100,11 +117,13 @@ class Config:
         "generated ones are given",
         choices=QUERIES,
     )
-    pair_tasks: str = setting(
-        "auto",
-        "the pair tasks with + between: ict, bfs and wlp ask with sentences, `auto` takes those of them that the "
-        "corpus supports; `title` (with `titles: left_out`) and `heading` ask for the first passage of an article or "
-        "section, `span` asks with some words in a row for their passage",
+    pair_tasks: tuple[str, ...] | None = setting(
+        None,
+        "a list of pair tasks: ict, bfs and wlp ask with sentences, null takes those of them that the corpus supports; "
+        "`title` (with `titles: left_out`) and `heading` ask for the first passage of an article or section, `span` "
+        "asks with some words in a row for their passage",
+        former="auto",
+        separator="+",
     )
     pair_queries_per_article: int = setting(
         6,
@@ -112,9 +131,7 @@ class Config:
         "max_*_queries hold for pair queries and for labelled ones apart",
         minimum=1,
     )
-    max_pair_queries: int = setting(
-        50_000, "at most this many pair queries in all splits together, a seeded sample; 0 takes all", minimum=0
-    )
+    max_pair_queries: int | None = _most("pair queries in all splits together, a seeded sample", 50_000)
     pair_sentence_words: int = setting(6, "a sentence of fewer words makes no pair query", minimum=1)
     pair_span_min_words: int = setting(6, "the fewest words of a span; its passage has twice as many", minimum=1)
     pair_span_max_words: int = setting(20, "the most words of a span; 20 English words are some 27 tokens", minimum=1)
@@ -131,18 +148,21 @@ class Config:
         "these: 1 = as many; 0 = none",
         minimum=0.0,
     )
-    test_queries: str = setting(
-        "", "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout", location=True
+    test_queries: str | None = setting(
+        None,
+        "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout",
+        location=True,
+        former="",
     )
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
     def __post_init__(self) -> None:
-        refuse_secret(self.repo, "repo")
+        refuse_secret(self.repo or "", "repo")
         if not self.source.strip() and not self.repo:
             raise InputError("source is empty, which would mean the current folder; name a corpus, as `sample`")
-        if self.queries == "source" and self.pair_tasks != "auto":
+        if self.queries == "source" and self.pair_tasks is not None:
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or ask for pairs")
-        if "title" in self.pair_tasks.split("+") and self.titles != "left_out":
+        if "title" in (self.pair_tasks or ()) and self.titles != "left_out":
             raise InputError(
                 f"pair_tasks: title makes no query where every passage begins with its title (titles: {self.titles}), "
                 "since it would ask for its own words; set titles to left_out, or ask for heading in its place"
@@ -163,24 +183,24 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.cleaning_parts import Several
     from stillhouse.corpus.generated_queries import GeneratedQueries
     from stillhouse.corpus.ingestion import Choices, ingest_source
-    from stillhouse.corpus.pair_queries import PairChoices, parse_tasks
+    from stillhouse.corpus.pair_queries import PairChoices, check_tasks
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.corpus.sources.distractors import with_distractors
     from stillhouse.corpus.sources.extra_test_queries import with_test_queries
     from stillhouse.corpus.sources.options import Options
-    from stillhouse.corpus.sources.split_names import parse_splits, with_splits
+    from stillhouse.corpus.sources.split_names import check_splits, with_splits
 
-    parse_tasks(config.pair_tasks)
+    check_tasks(config.pair_tasks)
     if "generated" in inputs and config.queries == "pairs":
         raise InputError("--generated brings train queries in the place of `queries: pairs`; leave one of them out")
     place, versioned = _place(config, context)
     options = Options(
-        columns=config.columns,
+        columns=config.columns or {},
         answer_kind=config.answer_kind,
         dpr_positives=config.dpr_positives,
         reqa_split=config.reqa_split,
     )
-    names = parse_splits(config.splits)
+    names = check_splits(config.splits or {})
     source = with_splits(open_source(place, config.format, options), names)
     if config.distractors:
         other = open_source(config.distractors)
@@ -260,7 +280,7 @@ def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
     from stillhouse.versions.dvc_source import fetch
 
     target = context.work / "source" / (Path(config.source).name or "source")
-    found = fetch(config.repo, config.revision, config.source, target)
+    found = fetch(config.repo, config.revision or "", config.source, target)
     context.log(f"[ingest] {config.source} of {config.repo} at {found.commit}, DVC digest {found.digest or 'none'}")
     return str(target), {"versioned": found.plain()}
 

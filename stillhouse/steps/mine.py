@@ -39,11 +39,12 @@ class Config(NegativesConfig, InferenceConfig):
     reranker_margin: float = setting(
         0.0, "with a filter_reranker: how far below its score of the positive its score of a negative must be"
     )
-    range_max: int = setting(
-        0,
-        "passages searched for a query, at least negatives_depth; 0 = enough, or twice as deep where a margin or "
+    range_max: int | None = setting(
+        None,
+        "passages searched for a query, at least negatives_depth; null = enough, or twice as deep where a margin or "
         "without_answers leaves out some",
-        minimum=0,
+        minimum=1,
+        former=0,
     )
     others_depth: int = setting(0, "mix in this many of the best negatives of `others` for each query", minimum=0)
     random_negatives: int = setting(0, "mix in this many random passages a query", minimum=0)
@@ -53,9 +54,9 @@ class Config(NegativesConfig, InferenceConfig):
         for name, kinds in (("absolute_margin", ("absolute", "both")), ("relative_margin", ("relative", "both"))):
             if self.margin not in kinds and getattr(self, name) != Config.__dataclass_fields__[name].default:
                 raise InputError(f"{name} has no effect with margin {self.margin}; set margin: {' or '.join(kinds)}")
-        if 0 < self.range_max < self.negatives_depth:
+        if self.range_max is not None and self.range_max < self.negatives_depth:
             raise InputError(
-                f"range_max {self.range_max} cannot give negatives_depth {self.negatives_depth}; raise it, or 0 "
+                f"range_max {self.range_max} cannot give negatives_depth {self.negatives_depth}; raise it, or null "
                 "searches as deep as it needs"
             )
 

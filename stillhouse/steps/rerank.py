@@ -15,8 +15,11 @@ class Config(InferenceConfig):
     """How deep to re-order."""
 
     depth: int = setting(200, "re-rank this many of the best passages of a query (SimLM Table 13)", minimum=1)
-    dev_depth: int = setting(
-        0, "the same for dev queries, which only choices are read from; 0 = as deep as the others", minimum=0
+    dev_depth: int | None = setting(
+        None,
+        "the same for dev queries, which only choices are read from; null = as deep as the others",
+        minimum=1,
+        former=0,
     )
     system: str = setting("reranked", "the name in the run file's last column")
 
@@ -36,7 +39,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         depth = int(read_run(path)["rank"].max()) if path.stat().st_size else 0
         ids, rows_QK, _ = top_rows(path, corpus.passage_ids, depth)
         questions = corpus.queries_of(split).set_index("query_id")["text"].reindex(ids).to_numpy(dtype=object)
-        deep = (config.dev_depth if split == "dev" else 0) or config.depth
+        deep = (config.dev_depth if split == "dev" else None) or config.depth
         query_P, rank_P = np.nonzero(rows_QK[:, :deep] >= 0)
         scores_P = score_pairs(
             model,

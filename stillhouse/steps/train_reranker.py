@@ -24,30 +24,34 @@ class Config(GroupTrainingConfig):
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
     negatives_per_query: int = setting(63, "negatives that a query is trained on each time it is seen", minimum=1)
     negatives_depth: int = setting(200, "draw them from this many of the best", minimum=1)
-    forward_per_query: int = setting(
-        0,
+    forward_per_query: int | None = setting(
+        None,
         "draw this many negatives instead, and train on the negatives_per_query that the re-ranker, as it is by then, "
-        "scores highest (63 and 15 in the code of SimLM); 0 = off",
-        minimum=0,
+        "scores highest (63 and 15 in the code of SimLM); null = draw no more",
+        minimum=1,
+        former=0,
     )
     r_drop: float = setting(
         0.0, "weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off", minimum=0
     )
-    mini_batch_size: int = setting(
-        0, "back-propagate the queries of this many pairs at a time, to save memory; 0 = the whole batch", minimum=0
+    mini_batch_size: int | None = setting(
+        None,
+        "back-propagate the queries of this many pairs at a time, to save memory; null = the whole batch",
+        minimum=1,
+        former=0,
     )
     max_length: int = setting(192, "tokens of a query and its passage together", minimum=8)
-    layers: int = setting(
-        0, "keep this many of the first layers of the model it starts from; 0 = all of them", minimum=0
+    layers: int | None = setting(
+        None, "keep this many of the first layers of the model it starts from; null = all of them", minimum=1, former=0
     )
 
     def __post_init__(self) -> None:
         if self.loss == "bce" and self.r_drop:
             raise InputError("r_drop compares a query's candidates with each other; set it to 0, or loss: listwise")
-        if 0 < self.forward_per_query < self.negatives_per_query:
+        if self.forward_per_query is not None and self.forward_per_query < self.negatives_per_query:
             raise InputError(
                 f"forward_per_query {self.forward_per_query} is below negatives_per_query {self.negatives_per_query}: "
-                "the negatives trained on are chosen from those it draws; raise it, or 0 turns it off"
+                "the negatives trained on are chosen from those it draws; raise it, or leave it out"
             )
 
 

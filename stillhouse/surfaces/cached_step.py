@@ -23,6 +23,7 @@ from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.graph import Use
 from stillhouse.monitoring.watch import watch_step
+from stillhouse.setting_kinds import plain
 from stillhouse.steps.execute import open_inputs, read_report, refuse_outputs, write_report
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.dvc_file import ENVIRONMENT, report_path, stage
@@ -90,7 +91,7 @@ def pinned_down(step: Step, config: Any) -> bool:
     A path of a DVC repository at a commit is such a place that never changes.
     """
     places = {name for name in location_fields(step) if getattr(config, name)}
-    if "repo" in places and COMMIT.fullmatch(config.revision):
+    if "repo" in places and COMMIT.fullmatch(config.revision or ""):
         places -= {"repo", "source", "revision"}
     return not places
 
@@ -102,7 +103,7 @@ def settings_of(config: Any, section: Mapping[str, Any]) -> dict[str, Any]:
     for name in field_types(type(config)):
         value = getattr(config, name)
         if value != getattr(written if name in section else default, name):
-            found[name] = value
+            found[name] = plain(value)
     return found
 
 

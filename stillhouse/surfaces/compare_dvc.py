@@ -96,8 +96,12 @@ def experiment_name(sweep: str, job: Job) -> str:
 
 def literal(value: Any) -> str:
     """A value in the grammar of DVC's `--set-param`, which is Hydra's."""
-    if isinstance(value, bool):
-        return str(value).lower()
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(map(literal, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{literal(key)}:{literal(part)}' for key, part in value.items())}}}"
     if not isinstance(value, str):
         return repr(value)
     if PLAIN.fullmatch(value) and value.lower() not in ("true", "false", "null") and not _is_number(value):

@@ -18,6 +18,7 @@ from stillhouse.config import build, field_types
 from stillhouse.context import say
 from stillhouse.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
 from stillhouse.monitoring.watch import Watched, watch_task
+from stillhouse.setting_kinds import from_component
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.sharding import DIVIDED
@@ -86,7 +87,7 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
     with watched_task(step_name) as watched:
         step = find_step(step_name)
         check_pod(step.parallel)
-        settings = {name: values[name] for name in field_types(step.config)}
+        settings = {name: from_component(values[name], hint, name) for name, hint in field_types(step.config).items()}
         config: Any = build(step.config, settings, f"component {step.identifier}")
         outputs = {port.name: Path(values[port.name].path) for port in step.outputs}
         report = run_step(step, config, given_folders(step, values), outputs, watched, None)

@@ -19,7 +19,6 @@ from typing import Any
 from stillhouse.artifacts import read_manifest
 from stillhouse.context import device
 from stillhouse.errors import InputError
-from stillhouse.retrieval.settings import read_alphas
 from stillhouse.surfaces.recipe_choice import TOKENS_A_WORD
 
 TRAINED = 3.0
@@ -154,7 +153,7 @@ def _scored(*splits: str) -> Callable[[Any, Scale], float]:
 
 def _averages(config: Any, scale: Scale) -> float:
     """The dev queries' candidates, once for each share; the vectors of both ends are known from their indexes."""
-    between = [alpha for alpha in read_alphas(config.alphas) if 0 < alpha < 1]
+    between = [alpha for alpha in config.alphas if 0 < alpha < 1]
     dev = min(config.eval_queries or _asked(scale, "dev"), _asked(scale, "dev"))
     read = min(scale.passages, dev * config.eval_depth) * scale.tokens + dev * QUERY_TOKENS
     return len(between) * read

@@ -10,9 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stillhouse.config import field_types, from_text, nearest
+from stillhouse.config import field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.graph import known_uses
+from stillhouse.setting_kinds import from_text, plain
 from stillhouse.surfaces.recipes import Recipe, configs
 
 EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as they stand in params.yaml'
@@ -38,7 +39,7 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
         if setting not in kinds:
             raise InputError(f"--set {word}: {name} has no setting {setting!r}; {nearest(setting, kinds)}")
         value = from_text(text, kinds[setting], f"--set {place}")
-        changed.setdefault(uses[name].section, {})[setting] = value
+        changed.setdefault(uses[name].section, {})[setting] = plain(value)
         _refuse_measures(setting, value)
     configs(changed, f"{where} with --set")
     return changed
@@ -79,4 +80,4 @@ def _refuse_measures(setting: str, value: Any) -> None:
     if setting == "measures":
         from stillhouse.evaluation.measures import parse_measures
 
-        parse_measures(str(value))
+        parse_measures(value if isinstance(value, (list, tuple)) else str(value))

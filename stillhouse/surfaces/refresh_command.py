@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stillhouse.config import build, from_text
+from stillhouse.config import build
 from stillhouse.monitoring.activity import write_line
 from stillhouse.own_files import own_file, refuse_foreign_file
+from stillhouse.setting_kinds import from_text
 from stillhouse.surfaces.parser import Parser, output_file, output_folder, source_text
 from stillhouse.surfaces.release_rules import REFUSED_CODE, add_rule_flags, rule_settings
 from stillhouse.surfaces.step_command import add_context_flags, environment, flag_of

@@ -6,8 +6,9 @@ import argparse
 import dataclasses
 from typing import Any
 
-from stillhouse.config import field_types, from_text
+from stillhouse.config import field_types
 from stillhouse.refresh.parameters import RULES
+from stillhouse.setting_kinds import from_text
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.step_command import flag_of
 

@@ -17,6 +17,7 @@ from typing import Any
 from stillhouse.config import check_value, field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.graph import USES, Use, graph_of, known_uses
+from stillhouse.setting_kinds import as_form, form_type, from_form
 from stillhouse.steps.registry import find_step
 from stillhouse.surfaces.recipe_settings import read_settings, with_sections
 from stillhouse.surfaces.recipes import Recipe, configs
@@ -42,8 +43,14 @@ class RunParameter:
         return tuple((use, self.field) for use in self.uses)
 
     @property
-    def kind(self) -> type:
+    def hint(self) -> Any:
+        """The type of the setting."""
         return field_types(find_step(self.step).config)[self.field]
+
+    @property
+    def kind(self) -> type:
+        """That of the form's field."""
+        return form_type(self.hint)
 
     @property
     def rules(self) -> Mapping[str, Any]:
@@ -53,9 +60,13 @@ class RunParameter:
 
     @property
     def default(self) -> Any:
-        """That of the step's own settings."""
+        """That of the step's own settings, as the form has it."""
         fields = dataclasses.fields(find_step(self.step).config)
-        return next(entry.default for entry in fields if entry.name == self.field)
+        return as_form(next(entry.default for entry in fields if entry.name == self.field), self.hint)
+
+    def read(self, value: Any, where: str) -> Any:
+        """The setting's value from that of the field. Raises `InputError` for one that the setting may not have."""
+        return check_value(from_form(value, self.hint, where), self.hint, self.rules, where)
 
 
 RETRIEVER = "train-retriever"
@@ -105,7 +116,7 @@ def train_parameters(uses: Sequence[Use]) -> dict[str, RunParameter]:
             "the highest learning rate of every retriever", RETRIEVER, "learning_rate", tuple(trained)
         ),
         "training_steps": RunParameter(
-            "steps of training of every retriever; 0: the recipe's epochs",
+            "steps of training of every retriever; empty: the recipe's epochs",
             RETRIEVER,
             "max_steps",
             tuple(trained),
@@ -154,7 +165,7 @@ def check_parameters(pipeline: str, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if name not in table:
             raise InputError(f"pipeline {pipeline}: there is no parameter {name!r}; {nearest(name, table)}")
-        check_value(value, table[name].kind, table[name].rules, f"pipeline {pipeline}: {name}")
+        table[name].read(value, f"pipeline {pipeline}: {name}")
 
 
 def check_train(recipe: Recipe, where: str, values: Mapping[str, Any]) -> None:
@@ -185,7 +196,8 @@ def with_parameters(
     for name, filling in pairs.items():
         if name in values:
             for use, field in filling:
-                changed.setdefault(use, {})[field] = values[name]
+                hint = field_types(type(settings[use]))[field]
+                changed.setdefault(use, {})[field] = from_form(values[name], hint, name)
     for use, fields in changed.items():
         try:
             dataclasses.replace(settings[use], **fields)

@@ -15,6 +15,7 @@ from stillhouse import context
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import field_types
 from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.setting_kinds import as_text
 from stillhouse.steps.spec import Report, Step
 
 PROCESSES = "STILLHOUSE_PROCESSES"
@@ -83,9 +84,5 @@ def step_words(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Map
     flags = [
         step.argument(key, str(folders[key])) for port in (*step.inputs, *step.outputs) for key in port.keys(folders)
     ]
-    flags += [("--" + name.replace("_", "-"), _text(getattr(config, name))) for name in field_types(step.config)]
+    flags += [("--" + name.replace("_", "-"), as_text(getattr(config, name))) for name in field_types(step.config)]
     return [step.name, *(f"{flag}={value}" for flag, value in flags)]
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

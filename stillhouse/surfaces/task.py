@@ -29,6 +29,7 @@ from stillhouse.markdown import as_text
 from stillhouse.monitoring.duration import in_words
 from stillhouse.monitoring.settings import TASK
 from stillhouse.monitoring.watch import watch_task
+from stillhouse.setting_kinds import from_form, plain
 from stillhouse.steps.execute import code_digest, manifest_of, open_inputs, read_report, write_metrics, write_report
 from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Report
@@ -67,14 +68,14 @@ def describe_use(use: Use, section: Mapping[str, Any], config: Any) -> dict[str,
     Settings that are not named are the step's defaults. What is said here stands in the object of the run ten times.
     """
     written: Any = build(use.step.config, section, use.name)
-    values = {name: getattr(config, name) for name in field_types(use.step.config)}
+    values = {name: plain(getattr(config, name)) for name in field_types(use.step.config)}
     described: dict[str, Any] = {}
     if find_uses().get(use.name) != use:
         # Not sorted: a use's inputs stand in the command of its DVC stage in their order.
         described = {key: value for key, value in asdict(use).items() if value and key != "name"}
     if section:
         described["section"] = dict(section)
-    other = {name: value for name, value in values.items() if value != getattr(written, name)}
+    other = {name: value for name, value in values.items() if value != plain(getattr(written, name))}
     return described | ({"other": other} if other else {})
 
 
@@ -104,7 +105,11 @@ def works_of(described: Mapping[str, Mapping[str, Any]], values: Mapping[str, An
             key: use_of[key] for key in ("step_name", "inputs", "settings_of", "stands_in", "needs") if key in use_of
         }
         use = Use(name, **shape) if shape else find_uses()[name]
-        chosen = {field: values[parameter] for field, parameter in use_of.get("chosen", {}).items()}
+        kinds = field_types(use.step.config)
+        chosen = {
+            field: from_form(values[parameter], kinds[field], parameter)
+            for field, parameter in use_of.get("chosen", {}).items()
+        }
         chosen |= {
             field: values[setting_name(name, field)]
             for field in field_types(use.step.config)

@@ -45,14 +45,14 @@ def times_seen(count: int, batch_size: int) -> Callable[[int], np.ndarray]:
     return lambda step: np.arange(step * batch_size, (step + 1) * batch_size) // count
 
 
-def steps_for(count: int, batch_size: int, epochs: float, max_steps: int) -> int:
+def steps_for(count: int, batch_size: int, epochs: float | None, max_steps: int | None) -> int:
     """How many steps a training takes: `epochs` passes over `count` examples, at most `max_steps`.
 
-    Either may be 0, which leaves it to the other. Raises `InputError` where both are.
+    Either may be None, which leaves it to the other. Raises `InputError` where both are.
     """
     if not epochs:
         if not max_steps:
-            raise InputError("epochs and max_steps are both 0; set one of them, so that the training ends")
+            raise InputError("epochs and max_steps are both null; set one of them, so that the training ends")
         return max_steps
     steps = max(1, round(epochs * count / min(batch_size, count)))
     return min(steps, max_steps) if max_steps else steps

@@ -35,12 +35,12 @@ class Watch:
     """What a training measures beside its held-out loss, and what it goes by.
 
     `measure()` gives the signals, in evaluation mode without gradients. The parameters of the best `stop_on` are kept.
-    With `patience` > 0 a training stops after this many rows in a row brought no better one.
+    With `patience` a training stops after this many rows in a row brought no better one.
     """
 
     measure: Callable[[], Mapping[str, float]] = dict
     stop_on: str = HELDOUT_LOSS
-    patience: int = 0
+    patience: int | None = None
 
 
 def best_row(rows: list[CurveRow], stop_on: str = HELDOUT_LOSS) -> CurveRow:

@@ -59,15 +59,15 @@ class Part:
 
 
 def make_parts(
-    kinds: Sequence[BatchTexts], mini_batch_size: int, *, unpadded: bool, device: torch.device, training: bool
+    kinds: Sequence[BatchTexts], mini_batch_size: int | None, *, unpadded: bool, device: torch.device, training: bool
 ) -> list[Part]:
     """The parts of a batch; the places of a kind's texts follow those of the kind before.
 
-    A part has at most `mini_batch_size` texts of one kind, of like length. With 0, each process has one part of each
-    kind; a process alone has one too where no padding is computed (`unpadded`), else the parts that cost least.
+    A part has at most `mini_batch_size` texts of one kind, of like length. Without it, each process has one part of
+    each kind; a process alone has one too where no padding is computed (`unpadded`), else the parts that cost least.
     With `training` a part has its own dropout wherever other processes or sizes of parts could change it.
     """
-    several = mini_batch_size > 0 or world_size() > 1
+    several = mini_batch_size is not None or world_size() > 1
     cut = []
     first = 0
     for kind in kinds:

@@ -62,7 +62,7 @@ def train(
     )
     every = config.eval_steps or max(1, steps // 10)
     last = min(steps, config.last_step or steps)
-    if config.warmup_steps >= steps > 0:
+    if config.warmup_steps and config.warmup_steps >= steps > 0:
         context.log(
             f"warmup_steps {config.warmup_steps} is no fewer than the {steps} steps of this training: the learning "
             f"rate rises to its end, to {config.learning_rate * steps / config.warmup_steps:.2g}; lower it"

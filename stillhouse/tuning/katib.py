@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stillhouse.errors import InputError
+from stillhouse.setting_kinds import as_flag
 from stillhouse.tuning.space import Choices, Parameter, Space
 
 OBJECTIVE, GAIN = "dev_rr10", "dev_gain"
@@ -212,13 +213,13 @@ def threads(cpu: str) -> str:
 
 
 def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return as_flag(value)
 
 
 def _plain(text: str, where: str) -> str:
     if not PLAIN.fullmatch(text):
         raise InputError(
             f"{where}: {text!r} cannot stand in a trial's command, which Katib gives to a shell; use letters, digits "
-            "and . _ + / : @ -"
+            "and . , _ + / : @ -"
         )
     return text

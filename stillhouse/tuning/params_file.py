@@ -9,10 +9,13 @@ import yaml
 
 from stillhouse.errors import InputError
 from stillhouse.graph import STAGES, known_uses
+from stillhouse.setting_kinds import plain
 from stillhouse.surfaces.compare_plan import merged
 from stillhouse.surfaces.recipes import Recipe
-from stillhouse.tuning.space import Settings, Value
+from stillhouse.tuning.space import Settings
 from stillhouse.yaml_file import parse_yaml
+
+UNKNOWN: Any = object()
 
 
 def with_settings(text: str, settings: Settings, where: str) -> tuple[str, Settings]:
@@ -29,7 +32,7 @@ def with_settings(text: str, settings: Settings, where: str) -> tuple[str, Setti
     for section, values in _recipe(text, where).items():
         for field, value in values.items():
             before = wanted.get(section, {}).get(field, _default(wanted, section, field))
-            if value != before and before is not None:
+            if value != before and before is not UNKNOWN:
                 edits[f"{section}.{field}"] = before
                 text = _put(text, section, field, before)
     if _recipe(text, where) != merged(wanted, edits):
@@ -38,12 +41,12 @@ def with_settings(text: str, settings: Settings, where: str) -> tuple[str, Setti
     return text, edits
 
 
-def _default(recipe: Recipe, section: str, field: str) -> Value | None:
-    """What a setting is where its section leaves it out; None for a section that is no use's."""
+def _default(recipe: Recipe, section: str, field: str) -> Any:
+    """What a setting is where its section leaves it out; `UNKNOWN` for a section that is no use's."""
     if section == STAGES:
-        return None
+        return UNKNOWN
     configs = (use.step.config for use in known_uses(recipe).values() if use.section == section)
-    return next((getattr(config(), field, None) for config in configs), None)
+    return next((plain(getattr(config(), field, UNKNOWN)) for config in configs), UNKNOWN)
 
 
 def _recipe(text: str, where: str) -> Recipe:

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.config import check_value, field_types, from_text, nearest
+from stillhouse.config import check_value, field_types, nearest
 from stillhouse.errors import InputError
 from stillhouse.graph import Use, known_uses
+from stillhouse.setting_kinds import from_text, kind_of, plain
 from stillhouse.surfaces.recipes import SHIPPED, Recipe, find_file
 from stillhouse.yaml_file import read_yaml, shown
 
@@ -31,7 +32,7 @@ SCALES = ("linear", "log")
 DIGITS = 2
 """Significant digits of a drawn number: more say nothing, and a person has to read them in params.yaml."""
 
-Value = bool | int | float | str
+Value = bool | int | float | str | list[Any] | dict[str, Any] | None
 Settings = dict[str, Value]
 """`section.setting` -> value."""
 
@@ -61,11 +62,11 @@ class Choices:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A setting that is searched; `kind` is the type of its value."""
+    """A setting that is searched; `kind` is the type of its value: of a range the scalar, of choices the field's."""
 
     section: str
     field: str
-    kind: type
+    kind: Any
     domain: Range | Choices
 
     @property
@@ -74,10 +75,10 @@ class Parameter:
 
     def read(self, text: str) -> Value:
         """A value from a command line, rounded as a trial uses it. Raises `InputError` for what is no such value."""
-        value: Value = from_text(text, float if self.kind is int else self.kind, self.key)
+        value: Value = plain(from_text(text, float if self.kind is int else self.kind, self.key))
         if isinstance(self.domain, Range) and isinstance(value, (int, float)):
             return self.domain.rounded(value)
-        return int(value) if self.kind is int else value
+        return int(value) if self.kind is int and isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def read_space(path: Path, recipe: Recipe) -> Space:
     return Space(retriever, parameters, checked)
 
 
-def _field(key: object, uses: Mapping[str, Use], where: str) -> tuple[str, str, type, Mapping[str, Any]]:
+def _field(key: object, uses: Mapping[str, Use], where: str) -> tuple[str, str, Any, Mapping[str, Any]]:
     """The section, name, kind and rules of a setting that may differ between trials."""
     section, _, field = str(key).partition(".")
     by_section = {use.section: use for use in uses.values()}
@@ -150,7 +151,7 @@ def _field(key: object, uses: Mapping[str, Use], where: str) -> tuple[str, str, 
 def _checked(key: object, value: Any, uses: Mapping[str, Use], path: str) -> Value:
     where = f"{path}: {key}"
     _, _, kind, rules = _field(key, uses, where)
-    checked: Value = check_value(value, kind, rules, where)
+    checked: Value = plain(check_value(value, kind, rules, where))
     return checked
 
 
@@ -161,17 +162,18 @@ def _parameter(key: object, domain: object, uses: Mapping[str, Use], path: str) 
         raise InputError(f"{where} must be {{min: …, max: …}} or {{choices: […]}}, not {shown(domain)}")
     if "choices" in domain:
         return Parameter(section, field, kind, _choices(domain, kind, rules, where))
-    if kind not in (int, float):
+    known = kind_of(kind)
+    if known.base not in (int, float) or known.shape != "one":
         raise InputError(f"{where} is no number: name its values by {{choices: […]}}")
-    return Parameter(section, field, kind, _range(domain, kind, rules, where))
+    return Parameter(section, field, known.base, _range(domain, known.base, rules, where))
 
 
-def _choices(domain: Mapping[str, Any], kind: type, rules: Mapping[str, Any], where: str) -> Choices:
+def _choices(domain: Mapping[str, Any], kind: Any, rules: Mapping[str, Any], where: str) -> Choices:
     _refuse_unknown(domain, ("choices",), where)
     if not isinstance(domain["choices"], list) or not domain["choices"]:
         raise InputError(f"{where}: choices must be a list of values, as [4, 8]")
-    values = tuple(check_value(value, kind, rules, where) for value in domain["choices"])
-    if len(set(values)) < len(values):
+    values = tuple(plain(check_value(value, kind, rules, where)) for value in domain["choices"])
+    if any(values.count(value) > 1 for value in values):
         raise InputError(f"{where}: choices name a value twice; keep one of the two")
     return Choices(values)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import write_whole, write_whole_json
 from stillhouse.errors import InputError
+from stillhouse.setting_kinds import as_text
 from stillhouse.tuning.space import Choices, Parameter, Range, Settings, Space, Value
 
 if TYPE_CHECKING:
@@ -96,10 +97,15 @@ def distributions(space: Space) -> dict[str, Any]:
 def _distribution(domain: Range | Choices) -> Any:
     found = _optuna().distributions
     if isinstance(domain, Choices):
-        return found.CategoricalDistribution(domain.values)
+        return found.CategoricalDistribution([_stored(value) for value in domain.values])
     if domain.whole:
         return found.IntDistribution(int(domain.low), int(domain.high), log=domain.log)
     return found.FloatDistribution(domain.low, domain.high, log=domain.log)
+
+
+def _stored(value: Value) -> bool | int | float | str | None:
+    """A value as Optuna keeps it, which knows no lists."""
+    return as_text(value) if isinstance(value, (list, dict)) else value
 
 
 def nearest_within(parameter: Parameter, value: Value) -> Value:
@@ -116,5 +122,8 @@ def proposed(space: Space, params: Mapping[str, Any]) -> Settings:
     found: Settings = {}
     for parameter in space.parameters:
         value = params[parameter.key]
-        found[parameter.key] = parameter.domain.rounded(value) if isinstance(parameter.domain, Range) else value
+        if isinstance(parameter.domain, Range):
+            found[parameter.key] = parameter.domain.rounded(value)
+        else:
+            [found[parameter.key]] = [own for own in parameter.domain.values if _stored(own) == value]
     return found

@@ -12,6 +12,7 @@ from typing import Any
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
 from stillhouse.graph import CORPUS, Use, graph_of, needed
+from stillhouse.setting_kinds import plain
 from stillhouse.steps.execute import execute, open_inputs
 from stillhouse.surfaces.compare_graph import below
 from stillhouse.surfaces.compare_plan import merged
@@ -53,7 +54,7 @@ class TrialGraph:
         """The searched settings as the recipe has them."""
         found = self.configs({})
         uses = {use.section: use.name for use in self.own}
-        return {one.key: getattr(found[uses[one.section]], one.field) for one in self.space.parameters}
+        return {one.key: plain(getattr(found[uses[one.section]], one.field)) for one in self.space.parameters}
 
 
 def trial_graph(recipe: Recipe, where: str, space: Space, retriever: str = "") -> TrialGraph:

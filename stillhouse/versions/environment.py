@@ -15,7 +15,15 @@ from stillhouse.artifacts import digest_files, digest_json
 
 COMPUTING = ("steps", "corpus", "pretraining", "training", "retrieval", "evaluation")
 """The parts of the package whose code shows in outputs; surfaces, releases and the like do not."""
-ALONE = ("arrays.py", "artifacts.py", "config.py", "context.py", "former_names.py", "versions/dvc_source.py")
+ALONE = (
+    "arrays.py",
+    "artifacts.py",
+    "config.py",
+    "context.py",
+    "former_names.py",
+    "setting_kinds.py",
+    "versions/dvc_source.py",
+)
 """Modules beside them that they import and whose code shows too: what is written, recorded, read or fetched."""
 CODE = (".py", ".html", ".css")
 """Files that show in outputs: code, and what pages are made from."""

@@ -17,8 +17,8 @@ PREFIX = "distractor:"
 """What the ids of distractors begin with."""
 
 
-def with_distractors(source: Source, other: Source, most: int, seed: int, language: str) -> Source:
-    """The source with at most `most` (0 = all) passages of `other`, a seeded sample; the labels of `other` are left.
+def with_distractors(source: Source, other: Source, most: int | None, seed: int, language: str) -> Source:
+    """The source with at most `most` (None = all) passages of `other`, a seeded sample; the labels of `other` are left.
 
     Where passages of the source are candidates of ReQA, so are the distractors: one for each sentence. A distractor
     with the text of a passage of the source is left out, since it would answer that passage's queries.
@@ -61,7 +61,7 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", errors="surrogatepass"), digest_size=16).digest()
 
 
-def _sample(rows: Iterator[Row], most: int, seed: int) -> Iterator[Row]:
+def _sample(rows: Iterator[Row], most: int | None, seed: int) -> Iterator[Row]:
     """All rows that are no passages, and of the passages `most`, each set of them as likely as any other.
 
     Holds `most` rows at a time (Vitter, "Random sampling with a reservoir", 1985, algorithm R).

@@ -25,16 +25,14 @@ def split_in(name: str) -> str | None:
     return found.group(1) if found.group(1) in SPLITS else "dev"
 
 
-def parse_splits(text: str) -> dict[str, str]:
-    """`dev=test train=train` as a mapping. Raises `InputError` for anything else."""
-    pairs = [part.partition("=") for part in text.replace(",", " ").split()]
-    if any(old not in SPLITS or new not in SPLITS for old, _, new in pairs):
-        raise InputError(
-            f"splits: {text!r} does not name splits; write, for instance, 'dev=test' (of train, dev, test)"
-        )
-    names = {old: new for old, _, new in pairs}
-    if len(names) < len(pairs):
-        raise InputError(f"splits: {text!r} names a split twice; leave one out")
+def check_splits(names: Mapping[str, str]) -> Mapping[str, str]:
+    """The new names of splits by their old ones. Raises `InputError` for what is no split."""
+    for old, new in names.items():
+        if old not in SPLITS or new not in SPLITS:
+            raise InputError(
+                f"splits: {old!r}: {new!r} does not name splits; write, for instance, {{dev: test}} (of train, dev, "
+                "test)"
+            )
     return names
 
 

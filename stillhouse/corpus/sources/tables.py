@@ -102,7 +102,7 @@ def open_tables(location: Path, options: Options) -> Source:
     Qrels have their split in a column or in their file's name. Queries that a corpus made itself (their `origin` is a
     pair task) are left out, and can be made anew.
     """
-    chosen = parse_columns(options.columns)
+    chosen = named_columns(options.columns)
     if location.is_file():
         if suffix_of(location) is None:
             raise InputError(f"{location} is no table; its name must end in one of {', '.join(SUFFIXES)}")
@@ -191,15 +191,14 @@ def _read_files(
             yield from _row(file, fields, options, made) if isinstance(fields, Fields) else (fields,)
 
 
-def parse_columns(text: str) -> dict[tuple[str, str], str]:
-    """`passages.text=body queries.id=number` as (table, column) → its name in the file. Raises `InputError`."""
+def named_columns(columns: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """`{passages.text: body}` as (table, column) → its name in the file. Raises `InputError` for other columns."""
     chosen = {}
-    for part in text.replace(",", " ").split():
-        left, _, name = part.partition("=")
-        table, _, column = left.partition(".")
+    for key, name in columns.items():
+        table, _, column = key.partition(".")
         if column not in COLUMNS.get(table, {}) or not name:
             known = ", ".join(f"{table}.{column}" for table, columns in COLUMNS.items() for column in columns)
-            raise InputError(f"columns: {part!r} names no column; write 'passages.text=body', with one of {known}")
+            raise InputError(f"columns: {key!r} is no column; write {{passages.text: body}}, with one of {known}")
         chosen[table, column] = name
     return chosen
 
@@ -312,8 +311,8 @@ def _find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[s
             found[column] = known[0]
         elif name is not None or column not in OPTIONAL.get(file.table, ()):
             raise InputError(
-                f"{file.path} has no column {' or '.join(names)}; set `columns: {file.table}.{column}=<name>` to one "
-                f"of its columns: {', '.join(present[:20])}"
+                f"{file.path} has no column {' or '.join(names)}; set `columns: {{{file.table}.{column}: <name>}}` to "
+                f"one of its columns: {', '.join(present[:20])}"
             )
     return found
 

@@ -36,11 +36,13 @@ class PairPretraining(nn.Module):
         bag = config.pair_encoder == "bow_mlp"
         if not bag:
             refuse_longer(model, "the model", query_length=config.query_length, passage_length=config.passage_length)
-        if bag and not config.projection:
-            raise InputError("the bow_mlp encoder ends in a layer of some width; give projection (Chang et al.: 512)")
         base = model.base_model
         assert isinstance(base, PreTrainedModel)
         if bag:
+            if not config.projection:
+                raise InputError(
+                    "the bow_mlp encoder ends in a layer of some width; give projection (Chang et al.: 512)"
+                )
             added = (specials.cls, specials.sep, specials.pad)
             self.passage_tower: Tower = BagOfWordsTower(int(model.config.vocab_size), added, config.projection)
         else:

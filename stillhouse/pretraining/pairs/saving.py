@@ -31,7 +31,7 @@ def encoder_settings(towers: PairPretraining, own: EncoderSettings) -> EncoderSe
         normalize=config.pair_normalize,
         query_length=config.query_length,
         passage_length=config.passage_length,
-        projection=config.projection,
+        projection=config.projection or 0,
         towers=config.towers,
         query_prompt=own.query_prompt,
         passage_prompt=own.passage_prompt,

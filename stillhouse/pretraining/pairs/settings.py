@@ -7,7 +7,7 @@ from itertools import combinations
 
 from stillhouse.config import nearest, setting
 from stillhouse.errors import InputError
-from stillhouse.training.settings import require_parts
+from stillhouse.training.settings import gradient_cache_setting, mini_batch_setting, require_parts
 
 TASKS = {
     "ict": "a sentence finds the rest of its passage (inverse cloze task)",
@@ -49,7 +49,9 @@ class PairConfig:
         "pair tasks: shared = one encoder for queries and passages; separate = one each",
         choices=("shared", "separate"),
     )
-    projection: int = setting(512, "pair tasks: width of the linear layer on the pooled vector; 0 = none", minimum=0)
+    projection: int | None = setting(
+        512, "pair tasks: width of the linear layer on the pooled vector; null = no layer", minimum=1, former=0
+    )
     pair_normalize: bool = setting(
         False, "pair tasks: cosine instead of inner product (Chang et al. 2020 eq. 1, note 1); mind the temperature"
     )
@@ -57,15 +59,8 @@ class PairConfig:
     correction: bool = setting(
         True, "pair tasks: subtract the log of a passage's sampling probability from its score (Chang et al. 2020 §2)"
     )
-    mini_batch_size: int = setting(
-        0,
-        "pair tasks: queries or passages of a batch encoded together, texts of like length; 0 = all of them, or those "
-        "of like length where that is faster",
-        minimum=0,
-    )
-    gradient_cache: bool = setting(
-        False, "pair tasks: encode every text twice, so that a batch takes the memory of mini_batch_size texts"
-    )
+    mini_batch_size: int | None = mini_batch_setting("pair tasks: ")
+    gradient_cache: bool = gradient_cache_setting("pair tasks: ")
 
     def __post_init__(self) -> None:
         require_parts(self.gradient_cache, self.mini_batch_size)

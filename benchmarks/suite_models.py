@@ -121,7 +121,7 @@ def prepare_pipeline(job: Job) -> None:
     recipe["ingest"]["max_articles"] = job.size
     for name, settings in recipe.items():
         if "max_steps" in settings:
-            settings |= {"max_steps": 0, "epochs": HEAD_EPOCHS if name == "lm_head" else 0.5}
+            settings |= {"max_steps": None, "epochs": HEAD_EPOCHS if name == "lm_head" else 0.5}
     (job.folder / "params.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
 
 

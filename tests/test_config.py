@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
 
-from stillhouse.config import build, from_text, read_recipe, recorded, setting
+from stillhouse.config import build, field_types, read_recipe, recorded, setting
 from stillhouse.errors import InputError
+from stillhouse.setting_kinds import as_form, as_text, from_form, from_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,67 @@ def test_ill_typed_flags_are_refused(text: str, kind: type) -> None:
 
 def test_a_manifest_records_no_location() -> None:
     assert recorded(Settings()) == {"depth": 200, "rate": 0.5, "free": 0.5, "pooling": "cls", "cased": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shaped:
+    steps: int | None = setting(None, "how many", minimum=1, former=0)
+    shares: tuple[float, ...] = setting((0.25, 1.0), "which", minimum=0, maximum=1, separator="+")
+    names: tuple[str, ...] | None = setting(None, "whose", choices=("ict", "bfs"), former="auto", separator="+")
+    columns: Mapping[str, str] | None = setting(None, "what is called what", former="", separator=" ")
+
+
+SHAPED = [
+    ({}, [], {"steps": 0, "shares": "0.25+1", "names": "auto", "columns": ""}),
+    (
+        {"steps": 3, "shares": [0, 0.5], "names": ["bfs"], "columns": {"text": "body", "id": "nr"}},
+        ["3", "0,0.5", "bfs", "text=body,id=nr"],
+        {"steps": 3, "shares": "0+0.5", "names": "bfs", "columns": "text=body id=nr"},
+    ),
+    (
+        {"steps": None, "shares": [1], "names": ["ict", "bfs"], "columns": {"a": "x, y"}},
+        ["null", "[1]", "ict, bfs", '{"a": "x, y"}'],
+        {"steps": 0, "shares": "1", "names": "ict+bfs", "columns": "a=x, y"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "flags", "kept"), SHAPED)
+def test_null_lists_and_mappings_are_one_thing_in_yaml_and_in_flags_and_keep_their_digests(
+    values: dict[str, object], flags: list[str], kept: dict[str, object]
+) -> None:
+    config, kinds = build(Shaped, values, "here"), field_types(Shaped)
+    given = {name: from_text(text, kinds[name], name) for name, text in zip(kinds, flags)}
+    assert build(Shaped, given, "a command line") == config if flags else config == Shaped()
+    # What earlier versions wrote into manifests, by which kept work is found again.
+    assert recorded(config) == kept
+    again = {name: from_text(as_text(getattr(config, name)), kinds[name], name) for name in kinds}
+    assert build(Shaped, again, "another process") == config
+    form = {name: from_form(as_form(getattr(config, name), kinds[name]), kinds[name], name) for name in kinds}
+    assert build(Shaped, form, "a run form") == config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"steps": 0}, "steps is 0, which is now null"),
+        ({"names": "auto"}, "names is 'auto', which is now null"),
+        ({"columns": ""}, "which is now null"),
+        ({"shares": "0.5+1"}, "[0.5, 1]"),
+        ({"names": "ict+bfs"}, "[ict, bfs]"),
+        ({"names": ("ict+bfs",)}, "[ict, bfs]"),
+        ({"columns": "text=body id=nr"}, "{text: body, id: nr}"),
+        ({"steps": [1]}, "a whole number or null"),
+        ({"shares": None}, "a list"),
+        ({"shares": [2]}, "from 0 to 1, not 2"),
+        ({"names": ["icd"]}, "did you mean 'ict'"),
+        ({"columns": {"text": 3}}, "columns.text must be text"),
+    ],
+)
+def test_former_and_wrong_forms_are_refused_with_the_present_one(values: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        build(Shaped, values, "here")
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ def test_questions_are_made_from_a_corpus_without_any(tmp_path: Path) -> None:
         for article in range(12)
         for part in ("green", "red")
     ]
-    corpus = stillhouse.Corpus.open(stillhouse.ingest_passages(rows, tmp_path, pair_tasks="ict", pair_sentence_words=3))
+    corpus = stillhouse.Corpus.open(
+        stillhouse.ingest_passages(rows, tmp_path, pair_tasks=["ict"], pair_sentence_words=3)
+    )
     merged = corpus.queries.merge(corpus.qrels, on=["query_id", "split"])
     assert set(merged["split"]) == {"train", "dev", "test"} and set(merged["origin"]) == {"ict"}
     for row in merged.itertuples():

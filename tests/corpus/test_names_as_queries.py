@@ -93,7 +93,7 @@ SPIRITS: Articles = [
 
 def test_which_passage_answers() -> None:
     passages, other = taken_of(SPIRITS), not_prose(SPIRITS)
-    made = make_pair_queries(passages, [], replace(CHOICES, tasks="heading+title"), (), other)
+    made = make_pair_queries(passages, [], replace(CHOICES, tasks=("heading", "title")), (), other)
     assert made.tasks == ("title", "heading") and not made.verbatim
     # Gin is a title and the heading of another article, and Overview stands twice; Rum's own section answers for it.
     assert {(query.task, query.text, query.positive) for query in made.queries} == {
@@ -104,16 +104,16 @@ def test_which_passage_answers() -> None:
 
 def test_a_labelled_text_is_no_query_and_an_article_gives_no_more_than_its_share() -> None:
     passages = taken_of(SPIRITS)
-    made = make_pair_queries(passages, [], replace(CHOICES, tasks="heading"), ["MOLASSES "])
+    made = make_pair_queries(passages, [], replace(CHOICES, tasks=("heading",)), ["MOLASSES "])
     assert {query.text for query in made.queries} == {"Botanicals", "Notice"}
-    seeds = [replace(CHOICES, tasks="heading", per_article=1, seed=seed) for seed in range(20)]
+    seeds = [replace(CHOICES, tasks=("heading",), per_article=1, seed=seed) for seed in range(20)]
     drawn = [[query.text for query in make_pair_queries(passages, [], choices).queries] for choices in seeds]
     assert all(len(texts) == 2 for texts in drawn) and {"Notice", "Molasses"} < set().union(*drawn)
 
 
 def test_a_heading_that_is_a_sentence_elsewhere_is_asked_by_neither() -> None:
     articles: Articles = [("Gin", [("Text 0 of 1.", True), ("", True)]), ("Rum", [("Molasses", True)])]
-    choices = replace(CHOICES, tasks="ict+heading", min_words=4, own_passage=True)
+    choices = replace(CHOICES, tasks=("ict", "heading"), min_words=4, own_passage=True)
     made = make_pair_queries(taken_of(articles), [], choices).queries
     assert sorted(query.text for query in made) == ["Molasses", "Text 0 of 0.", "Text 1 of 0."]
 

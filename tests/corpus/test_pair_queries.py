@@ -14,8 +14,8 @@ from stillhouse.corpus.pair_drawing import OF_SENTENCES
 from stillhouse.corpus.pair_queries import (
     PairChoices,
     PairQueries,
+    check_tasks,
     make_pair_queries,
-    parse_tasks,
     split_articles,
 )
 from stillhouse.corpus.query_sentences import query_sentences
@@ -170,7 +170,7 @@ def test_a_limit_on_all_splits_together_keeps_their_shares() -> None:
 
 def test_link_prediction_asks_from_the_article_that_is_linked_to() -> None:
     articles: Articles = {"page": [("", [said("page", 0, 0)])], "linker": [("", [said("linker", 0, 0)])]}
-    [query] = make_pair_queries(taken_of(articles), [("linker", "page")], replace(CHOICES, tasks="wlp")).queries
+    [query] = make_pair_queries(taken_of(articles), [("linker", "page")], replace(CHOICES, tasks=("wlp",))).queries
     assert (query.taken_from, query.positive) == ("page#0", "linker#0")
 
 
@@ -182,7 +182,7 @@ def test_without_neighbours_a_sentence_asks_for_its_own_passage_and_that_is_said
 
 
 def test_own_passage_makes_every_sentence_ask_for_its_own() -> None:
-    made = make_pair_queries(taken_of(SMALL), [], replace(CHOICES, tasks="ict", own_passage=True, per_article=30))
+    made = make_pair_queries(taken_of(SMALL), [], replace(CHOICES, tasks=("ict",), own_passage=True, per_article=30))
     found = {(query.taken_from, query.positive) for query in made.queries}
     assert found == {(name, name) for name in taken_of(SMALL).column("passage_id").to_pylist()}
 
@@ -197,12 +197,12 @@ def test_a_labelled_text_is_not_made_again() -> None:
 @pytest.mark.parametrize(
     ("articles", "links", "changes", "message"),
     [
-        (SMALL, [], {"tasks": "ict+wlp"}, "wlp cannot be made of this corpus, which has no links"),
-        (articles_of({"a": [1], "b": [1]}), [], {"tasks": "bfs"}, "bfs cannot be made .* no article of several"),
-        (SMALL, LINKS, {"tasks": "ict+wpl"}, "'wpl' is no pair task"),
-        (SMALL, LINKS, {"tasks": ""}, "'' is no pair task"),
+        (SMALL, [], {"tasks": ("ict", "wlp")}, "wlp cannot be made of this corpus, which has no links"),
+        (articles_of({"a": [1], "b": [1]}), [], {"tasks": ("bfs",)}, "bfs cannot be made .* no article of several"),
+        (SMALL, LINKS, {"tasks": ("ict", "wpl")}, "'wpl' is no pair task"),
+        (SMALL, LINKS, {"tasks": ()}, "pair_tasks is an empty list"),
         (SMALL, LINKS, {"min_words": 40}, "lower pair_sentence_words"),
-        (SMALL, LINKS, {"min_words": 40, "tasks": "bfs"}, "the corpus gives no bfs query"),
+        (SMALL, LINKS, {"min_words": 40, "tasks": ("bfs",)}, "the corpus gives no bfs query"),
         (SMALL, LINKS, {"dev_fraction": 0.5, "test_fraction": 0.5}, "4 articles are too few"),
         ({"a": [("", [SHORT])]}, [], {"dev_fraction": 0.1}, "1 articles are too few"),
         ({}, [], {}, "0 articles are too few"),
@@ -216,8 +216,8 @@ def test_what_cannot_be_made_is_refused_with_a_remedy(
 
 
 def test_names_of_tasks() -> None:
-    assert parse_tasks("auto") == ()
-    assert parse_tasks("wlp+ict") == ("ict", "wlp")
+    assert check_tasks(None) == ()
+    assert check_tasks(("wlp", "ict")) == ("ict", "wlp")
 
 
 @pytest.mark.parametrize(("articles", "dev", "test"), [(10, 0.1, 0.1), (3, 0.1, 0.1), (101, 0.33, 0.0), (1, 0.0, 0.0)])

@@ -17,7 +17,7 @@ from stillhouse.corpus.taken_passages import TakenPassages
 from stillhouse.errors import InputError
 
 CHOICES = PairChoices(
-    tasks="span", dev_fraction=0, test_fraction=0, per_article=100, span_words=(2, 3), max_queries={}, seed=1
+    tasks=("span",), dev_fraction=0, test_fraction=0, per_article=100, span_words=(2, 3), max_queries={}, seed=1
 )
 
 

@@ -15,7 +15,7 @@ from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.dpr import LONGEST_ANSWERS
 from stillhouse.corpus.sources.json_files import read_elements
 from stillhouse.corpus.sources.rows import Answer, Rejected
-from stillhouse.corpus.sources.split_names import parse_splits, split_in, with_splits
+from stillhouse.corpus.sources.split_names import check_splits, split_in, with_splits
 from stillhouse.errors import InputError
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
@@ -144,11 +144,11 @@ def test_names_tell_splits(name: str, split: str | None) -> None:
 
 def test_splits_are_renamed(write: Write) -> None:
     source = open_source(str(write({"train.json": TRAIN, "dev.json": DEV})))
-    renamed = with_splits(source, parse_splits("dev=test"))
+    renamed = with_splits(source, check_splits({"dev": "test"}))
     assert {row.split for row in renamed.rows() if hasattr(row, "split")} == {"train", "test"}
-    for wrong in ("dev", "dev=all", "x=test", "dev=test dev=train"):
+    for wrong in ({"dev": ""}, {"dev": "all"}, {"x": "test"}):
         with pytest.raises(InputError, match="splits: "):
-            parse_splits(wrong)
+            check_splits(wrong)
 
 
 PASSAGES = 'id\ttext\ttitle\n1\t"He said ""tea""."\tTea\n2\tSecond text\t"A ""B"""\n3\tThird  text\tC\n'

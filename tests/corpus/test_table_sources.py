@@ -94,10 +94,10 @@ def test_columns_of_other_names_are_named_whatever_is_between(quote: str, write:
     rows = [["nr", "heading, or so", "body"], ["1", "A", "one, two"]]
     folder = write({"passages.csv": "".join(";".join(quote + cell + quote for cell in row) + "\n" for row in rows)})
     with pytest.raises(
-        InputError, match=r"`columns: passages.id=<name>` to one of its columns: nr, heading, or so, body"
+        InputError, match=r"`columns: {passages.id: <name>}` to one of its columns: nr, heading, or so, body"
     ):
         read(folder)
-    corpus = read(folder, columns="passages.id=nr passages.text=body")
+    corpus = read(folder, columns={"passages.id": "nr", "passages.text": "body"})
     assert [(row.id, row.text) for row in corpus.passages.values()] == [("1", "one, two")]
 
 
@@ -234,7 +234,8 @@ def test_columns_of_other_names(write: Write, read: Read) -> None:
         "queries.tsv": "q\ttext\n7\task\n",
         "qrels.test.tsv": "q\tpassage_id\n7\tp1\n",
     }
-    columns = "passages.id=number passages.title=heading, passages.text=body queries.id=q qrels.query=q"
+    columns = {"passages.id": "number", "passages.title": "heading", "passages.text": "body"}
+    columns |= {"queries.id": "q", "qrels.query": "q"}
     corpus = read(write(files), "tables", columns=columns)
     assert [(p.id, p.title, p.text) for p in corpus.passages.values()] == [("p1", "One", "mine")]
     assert corpus.split_of == {"7": "test"} and corpus.rejected == []
@@ -304,23 +305,23 @@ def test_a_bad_row_of_a_table_is_rejected_alone(
 @pytest.mark.parametrize(
     ("files", "columns", "message"),
     [
-        ({"passages.csv": "id,words\n1,a\n"}, "", r"no column text or .*columns: passages\.text=<name>.*id, words"),
-        ({"passages.csv": PASSAGES}, "passages.text=body", "no column body"),
-        ({"passages.csv": PASSAGES}, "passages.words=text", "'passages.words=text' names no column"),
-        ({"passages.csv": PASSAGES}, "text=body", "names no column"),
-        ({"passages.csv": PASSAGES}, "queries.id=q", "has no table queries"),
-        ({"passages.csv": PASSAGES, "corpus.csv": PASSAGES}, "", "leave one of them"),
-        ({"passages.csv": PASSAGES, "passages.tsv": "id\ttext\n"}, "", "leave one of them"),
-        ({"passages.csv": PASSAGES, "qrels.test.csv": QRELS}, "", "no table of queries"),
-        ({"passages.csv": PASSAGES, "queries.csv": QUERIES, "qrels.csv": "qid,pid\nq1,p1\n"}, "", "names no split"),
-        ({"queries.csv": QUERIES}, "", "no table of passages"),
-        ({"passages.csv": ""}, "", "is empty"),
-        ({"passages.parquet": "no parquet"}, "", "is damaged"),
-        ({"corpus.jsonl": '{"_id": "1", "text": "x"}'}, "passages.text=body", "columns is for tables"),
+        ({"passages.csv": "id,words\n1,a\n"}, {}, r"no column text or .*columns: {passages\.text: <name>}.*id, words"),
+        ({"passages.csv": PASSAGES}, {"passages.text": "body"}, "no column body"),
+        ({"passages.csv": PASSAGES}, {"passages.words": "text"}, "'passages.words' is no column"),
+        ({"passages.csv": PASSAGES}, {"text": "body"}, "is no column"),
+        ({"passages.csv": PASSAGES}, {"queries.id": "q"}, "has no table queries"),
+        ({"passages.csv": PASSAGES, "corpus.csv": PASSAGES}, {}, "leave one of them"),
+        ({"passages.csv": PASSAGES, "passages.tsv": "id\ttext\n"}, {}, "leave one of them"),
+        ({"passages.csv": PASSAGES, "qrels.test.csv": QRELS}, {}, "no table of queries"),
+        ({"passages.csv": PASSAGES, "queries.csv": QUERIES, "qrels.csv": "qid,pid\nq1,p1\n"}, {}, "names no split"),
+        ({"queries.csv": QUERIES}, {}, "no table of passages"),
+        ({"passages.csv": ""}, {}, "is empty"),
+        ({"passages.parquet": "no parquet"}, {}, "is damaged"),
+        ({"corpus.jsonl": '{"_id": "1", "text": "x"}'}, {"passages.text": "body"}, "columns is for tables"),
     ],
 )
 def test_tables_that_are_unclear_are_refused(
-    files: dict[str, str], columns: str, message: str, write: Write, read: Read
+    files: dict[str, str], columns: dict[str, str], message: str, write: Write, read: Read
 ) -> None:
     with pytest.raises(InputError, match=message):
         read(write(files), "auto" if "corpus.jsonl" in files else "tables", columns=columns)
@@ -351,13 +352,13 @@ def test_a_corpus_read_back_is_the_same(write: Write, tmp_path: Path) -> None:
 
 def test_queries_that_a_corpus_made_are_left_out_when_it_is_read_back(write: Write, tmp_path: Path) -> None:
     pairs = PairChoices(
-        tasks="ict",
+        tasks=("ict",),
         per_article=4,
         dev_fraction=0.0,
         test_fraction=0.5,
         min_words=1,
         language="en",
-        most=0,
+        most=None,
         max_queries={},
         seed=0,
     )

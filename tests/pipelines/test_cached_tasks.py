@@ -66,7 +66,7 @@ def test_the_tasks_of_other_pipelines_are_reported_the_recipes_words_too() -> No
 
 WORDS: dict[str, dict[str, Any]] = {
     "retriever_1": {"learning_rate": "2e-5", "epochs": 3, "temperature": 1.0},
-    "evaluate": {"title": "Ünlike: 'this', \"that\"", "measures": "RR@10"},
+    "evaluate": {"title": "Ünlike: 'this', \"that\"", "measures": ["RR@10"]},
 }
 
 

@@ -182,7 +182,7 @@ def trained(
     """
     config = GroupTrainingConfig(
         **{
-            "epochs": 0.0,
+            "epochs": None,
             "max_steps": 10,
             "batch_size": 4,
             "learning_rate": 1.0,
@@ -265,7 +265,7 @@ def test_a_training_stops_when_its_ranking_gets_no_better(tmp_path: Path, small_
 @pytest.mark.parametrize(
     ("settings", "moments", "queries"),
     [
-        ({"eval_share": 0.0}, 11, 6),  # today's: no limit
+        ({"eval_share": None}, 11, 6),  # today's: no limit
         ({"eval_share": 0.1}, 11, 6),
         ({"metric_for_best_model": "rr10"}, 11, 6),  # 11 x 6 x (3 + 9) <= 10 x 4 x 3000 / 10
         ({"metric_for_best_model": "rr10", "eval_share": 0.006}, 6, 6),  # 6 x 72 <= 720 < 11 x 72
@@ -306,7 +306,7 @@ TRAINED: Mapping[str, Mapping[str, Any]] = {
     "train-retriever": {"negatives_per_query": 2, "negatives_depth": 6, "learning_rate": 0.003},
     "train-reranker": {"negatives_per_query": 2, "negatives_depth": 6, "learning_rate": 0.003, "max_length": 32},
 }
-SHORT = {"epochs": 0.0, "max_steps": 6, "batch_size": 4, "eval_steps": 1, "precision": "fp32"}
+SHORT = {"epochs": None, "max_steps": 6, "batch_size": 4, "eval_steps": 1, "precision": "fp32"}
 RANKED = {"metric_for_best_model": "ndcg10", "eval_depth": 4, "eval_queries": 4}
 
 
@@ -348,5 +348,5 @@ def test_by_default_the_loss_chooses_and_nothing_is_ranked(
     monkeypatch.setattr(DevCandidates, "of", lambda *_: pytest.fail("nothing is ranked"))
     model = "encoder" if name == "train-retriever" else "init"
     inputs = {"corpus": small_corpus, "negatives": negatives, model: tiny_model}
-    made = run_step(name, inputs, **{**SHORT, **TRAINED[name], "eval_steps": 0, "max_steps": 12})
+    made = run_step(name, inputs, **{**SHORT, **TRAINED[name], "eval_steps": None, "max_steps": 12})
     assert len(pd.read_csv(made["curves"] / "curves.csv")) == 13 and not (made["curves"] / "signals.csv").exists()

@@ -133,7 +133,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("change", "message"), REFUSED)
 def test_what_cannot_be_fetched_is_named(tiny_model: Path, tmp_path: Path, change: dict, message: str) -> None:  # type: ignore[type-arg]
-    arguments = {"name": str(tiny_model), "layers": 0, "pooling": "own", "query_length": 16, "passage_length": 48}
+    arguments = {"name": str(tiny_model), "layers": None, "pooling": None, "query_length": 16, "passage_length": 48}
     with pytest.raises(InputError, match=message):
         fetch(**{**arguments, **change}, folder=tmp_path)
 

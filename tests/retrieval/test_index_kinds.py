@@ -212,7 +212,7 @@ def test_few_passages_and_a_depth_beyond_them(tmp_path: Path, kind: str, passage
 def test_defaults_fit_any_number_of_passages_that_ivfpq_takes(tmp_path: Path) -> None:
     for passages in (256, 600):
         vectors = stored(tmp_path / f"vectors{passages}", VECTORS[:passages])
-        index = written(tmp_path / f"index{passages}", vectors, "ivfpq", ivf_nlist=0, ivf_nprobe=32, pq_m=0)
+        index = written(tmp_path / f"index{passages}", vectors, "ivfpq", ivf_nlist=None, ivf_nprobe=32, pq_m=None)
         assert (index.search(QUERIES, 10)[0] >= 0).all()
 
 

@@ -159,7 +159,7 @@ def test_every_step_reads_as_if_the_prompts_were_in_the_texts(
     plain: Path, small_corpus: Path, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
     """Training, index, mining and search, in another way: no prompts in the model, and the same words in the corpus."""
-    short = {"epochs": 0.0, "max_steps": 4, "batch_size": 6, "learning_rate": 0.01, "negatives_per_query": 2}
+    short = {"epochs": None, "max_steps": 4, "batch_size": 6, "learning_rate": 0.01, "negatives_per_query": 2}
     found = []
     for name, corpus, prompts in (
         ("model", small_corpus, PROMPTS),

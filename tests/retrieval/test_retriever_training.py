@@ -31,7 +31,7 @@ from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.retriever_training import RetrieverLoss, train_retriever
-from stillhouse.retrieval.settings import RetrieverConfig, read_widths
+from stillhouse.retrieval.settings import RetrieverConfig
 from stillhouse.retrieval.teacher import Teacher, TeacherScores
 from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, join
@@ -54,9 +54,9 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "contrastive": "simlm_code",
         "towers": "separate",
     },
-    "widths": {"matryoshka_dims": "4+16"},
-    "widths, teacher, separate towers": {"matryoshka_dims": "4+16", "teacher": True, "towers": "separate"},
-    "widths, dot product": {"matryoshka_dims": "8", "similarity": "dot", "temperature": 2.0},
+    "widths": {"matryoshka_dims": [4, 16]},
+    "widths, teacher, separate towers": {"matryoshka_dims": [4, 16], "teacher": True, "towers": "separate"},
+    "widths, dot product": {"matryoshka_dims": [8], "similarity": "dot", "temperature": 2.0},
     "one query": {"examples": EXAMPLES[:1], "teacher": True},
 }
 """What is not a setting of the loss: `teacher`, `towers`, `similarity`, `examples`."""
@@ -176,7 +176,7 @@ def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
         return encoder(*encoder.texts(texts, role).batch(range(len(texts)), CPU), role)
 
     queries, passages = encode(list(sampler.texts[examples]), "query"), encode(list(loss._texts[rows]), "passage")
-    widths = {*read_widths(settings.matryoshka_dims), 32}
+    widths = {*(settings.matryoshka_dims or ()), 32}
     total = torch.zeros(())
     for width in widths:
         q, p = queries[:, :width], passages[:, :width]
@@ -269,7 +269,7 @@ def test_two_processes_train_the_retriever_of_one(
     """With dropout, from step to step: the curves and the parameters in the end."""
     inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
     settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "towers": "separate"}
-    settings |= {"matryoshka_dims": "8+16", "contrastive": "simlm_code", "learning_rate": 0.001, "eval_steps": 1}
+    settings |= {"matryoshka_dims": [8, 16], "contrastive": "simlm_code", "learning_rate": 0.001, "eval_steps": 1}
     settings |= {"precision": "fp32", **CACHED}
     alone = run_step("train-retriever", inputs, "alone", **settings)
     both = {name: tmp_path / "both" / name for name in alone}
@@ -350,12 +350,12 @@ def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"matryoshka_dims": "8+33"}, "'8\\+33': the encoder's vectors have width 32"),
-        ({"matryoshka_dims": "16+8"}, "must ascend, each named once: '16\\+8'"),
-        ({"matryoshka_dims": "8 8"}, "must ascend, each named once"),
-        ({"matryoshka_dims": "8,16"}, "whole numbers above 0 with \\+ between them, not '8,16'"),
-        ({"matryoshka_dims": "0+8"}, "whole numbers above 0"),
-        ({"matryoshka_dims": "+"}, "whole numbers above 0"),
+        ({"matryoshka_dims": [8, 33]}, "\\[8, 33\\]: the encoder's vectors have width 32"),
+        ({"matryoshka_dims": [16, 8]}, "must ascend, each named once: \\[16, 8\\]"),
+        ({"matryoshka_dims": [8, 8]}, "must ascend, each named once"),
+        ({"matryoshka_dims": "8,16"}, "is now a list, each a whole number"),
+        ({"matryoshka_dims": [0, 8]}, "must be at least 1, not 0"),
+        ({"matryoshka_dims": []}, "an empty list"),
         ({"gradient_cache": True}, "saves no memory without mini_batch_size"),
         ({"batch_size": 1, "negatives_per_query": 0}, "a batch of one query without negatives teaches nothing"),
     ],

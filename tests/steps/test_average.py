@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
 from stillhouse.artifacts import read_manifest
+from stillhouse.config import build
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
 from stillhouse.retrieval import corpus_encoding
@@ -25,7 +26,7 @@ from stillhouse.retrieval.averaging import averaged
 from stillhouse.retrieval.dev_ranking import DevCandidates
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.settings import read_alphas
+from stillhouse.steps.average import Config
 
 Run = Callable[..., dict[str, Path]]
 DEPTH = 5
@@ -43,7 +44,7 @@ def made(
     corpus = {"corpus": small_corpus}
     index = run("index", corpus | {"retriever": start})["index"]
     negatives = run("mine", corpus | {"retriever": start, "index": index}, negatives_depth=8)["negatives"]
-    short = {"epochs": 0.0, "max_steps": 8, "batch_size": 6, "learning_rate": 0.01, "negatives_per_query": 2}
+    short = {"epochs": None, "max_steps": 8, "batch_size": 6, "learning_rate": 0.01, "negatives_per_query": 2}
     inputs = corpus | {"encoder": start, "negatives": negatives}
     trained = run("train-retriever", inputs, **short, negatives_depth=6, precision="fp32")["retriever"]
     return corpus | {"start": start, "trained": trained, "negatives": negatives}
@@ -55,14 +56,14 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_both_ends_are_the_models_themselves(run_step: Run, made: dict[str, Path]) -> None:
-    assert content(run_step("average", made, "one", alphas="1")["retriever"]) == content(made["trained"])
-    found = run_step("average", made, "none", alphas="0")["retriever"]
+    assert content(run_step("average", made, "one", alphas=[1])["retriever"]) == content(made["trained"])
+    found = run_step("average", made, "none", alphas=[0])["retriever"]
     weights = [folder / "model.safetensors" for folder in (found, made["start"], made["trained"])]
     assert weights[0].read_bytes() == weights[1].read_bytes() != weights[2].read_bytes()
 
 
 def test_weights_are_the_average_of_each_tensor(run_step: Run, made: dict[str, Path]) -> None:
-    found = load_file(run_step("average", made, alphas="0.3")["retriever"] / "model.safetensors")
+    found = load_file(run_step("average", made, alphas=[0.3])["retriever"] / "model.safetensors")
     start, trained = (load_file(made[name] / "model.safetensors") for name in ENDS)
     assert found.keys() == start.keys() == trained.keys()
     for name, values in found.items():
@@ -81,7 +82,7 @@ def test_both_towers_and_what_projects_their_vectors_are_averaged(
             encoder.tower(role).projection = torch.nn.Linear(32, 8)
         encoder.save(tmp_path / name)
     inputs = made | {name: tmp_path / name for name in ENDS}
-    found = run_step("average", inputs, alphas="0.25")["retriever"]
+    found = run_step("average", inputs, alphas=[0.25])["retriever"]
     read = 0
     for path in found.rglob("*.safetensors"):
         weights, one, other = (
@@ -129,7 +130,7 @@ def slow_figures(made: dict[str, Path], alpha: float, queries: list[int]) -> tup
 
 @pytest.mark.parametrize("metric", ["rr10", "ndcg10"])
 def test_the_share_that_ranks_dev_queries_best_is_taken(run_step: Run, made: dict[str, Path], metric: str) -> None:
-    settings = {"alphas": "0 0.1 0.4 1", "eval_depth": DEPTH, "precision": "fp32", "metric_for_best_model": metric}
+    settings = {"alphas": [0, 0.1, 0.4, 1], "eval_depth": DEPTH, "precision": "fp32", "metric_for_best_model": metric}
     found = run_step("average", made, **settings)
     choices = pd.read_csv(found["choices"] / "choices.csv")
     assert list(choices.columns) == ["alpha", "RR@10", "nDCG@10"]
@@ -146,10 +147,10 @@ def test_of_equal_shares_the_larger_is_taken(
 ) -> None:
     values = iter([0.5, 0.9, 0.9, 0.9, 0.2])
     monkeypatch.setattr(DevCandidates, "measured", lambda *_: {"RR@10": next(values), "nDCG@10": 0.0})
-    found = run_step("average", made, alphas="0.9+0.75+0.8+0.25+1.0")
+    found = run_step("average", made, alphas=[0.9, 0.75, 0.8, 0.25, 1.0])
     assert read_manifest(found["retriever"]).facts == {"alpha": 0.8}
     monkeypatch.undo()
-    alone = run_step("average", made, "alone", alphas="0.8")
+    alone = run_step("average", made, "alone", alphas=[0.8])
     assert content(found["retriever"]) == content(alone["retriever"])
 
 
@@ -165,7 +166,7 @@ def test_fewer_dev_queries_are_a_sample_of_them(
 
     monkeypatch.setattr(DevCandidates, "measured", measured)
     for name, seed in (("one", 3), ("same", 3), ("other", 4)):
-        run_step("average", made, name, alphas="0.5", eval_queries=2, seed=seed, precision="fp32")
+        run_step("average", made, name, alphas=[0.5], eval_queries=2, seed=seed, precision="fp32")
     assert asked[0] == asked[1] != asked[2] and [len(set(ids)) for ids in asked] == [2, 2, 2]
 
 
@@ -183,9 +184,9 @@ def test_no_vector_is_computed_twice(
     run_step("index", inputs | {"retriever": made["trained"]}, "of trained")
     everything = sum(encoded)
     encoded.clear()
-    run_step("average", made, "trained alone", alphas="1", eval_depth=DEPTH)
+    run_step("average", made, "trained alone", alphas=[1], eval_depth=DEPTH)
     assert not encoded
-    found = run_step("average", made, alphas="0.5", eval_depth=DEPTH)["retriever"]
+    found = run_step("average", made, alphas=[0.5], eval_depth=DEPTH)["retriever"]
     candidates = sum(encoded)
     assert 0 < candidates < everything
     run_step("index", inputs | {"retriever": found}, "of the average")
@@ -229,18 +230,14 @@ def test_a_start_with_a_language_model_head_is_averaged_without_it(
 ) -> None:
     start = changed(made["start"], tmp_path / "with head")
     AutoModelForMaskedLM.from_pretrained(start).save_pretrained(start)
-    found = run_step("average", made | {"start": start}, alphas="0.5")["retriever"]
+    found = run_step("average", made | {"start": start}, alphas=[0.5])["retriever"]
     one, other = (load_file(folder / "model.safetensors") for folder in (start, made["trained"]))
     name = "embeddings.word_embeddings.weight"
     expected = (one[f"bert.{name}"].double() + other[name].double()) / 2
     torch.testing.assert_close(load_file(found / "model.safetensors")[name].double(), expected, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("text", ["", "0.5,1", "-0.1", "1.1", "0.5+0.5", "half", "1e-3", "nan"])
-def test_shares_that_cannot_be_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match="alphas must"):
-        read_alphas(text)
-
-
-def test_shares_are_read() -> None:
-    assert read_alphas(" 0.25+.5 0.75 + 1") == (0.25, 0.5, 0.75, 1.0) and read_alphas("0 1.0") == (0.0, 1.0)
+@pytest.mark.parametrize("shares", [[], [-0.1], [1.1], [0.5, 0.5], ["half"], [float("nan")], "0.5+1", 0.5])
+def test_shares_that_cannot_be_are_refused(shares: object) -> None:
+    with pytest.raises(InputError, match="alphas"):
+        build(Config, {"alphas": shares}, "here")

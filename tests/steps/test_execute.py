@@ -82,7 +82,7 @@ def test_work_is_the_same_for_the_same_settings_inputs_and_source() -> None:
     others = [
         name({}, source="two", repo="git", revision="a"),
         name({}, source="one", repo="git", revision="b"),
-        name({}, source="one", repo="git", revision="a", splits="dev=test"),
+        name({}, source="one", repo="git", revision="a", splits={"dev": "test"}),
         name({"corpus": "0"}, source="one", repo="git", revision="a"),
     ]
     assert len({known, *others}) == 5

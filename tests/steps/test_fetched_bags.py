@@ -101,7 +101,7 @@ def test_settings_that_a_bag_has_no_use_for_are_refused(
     run_step: Run, tiny_model: Path, tmp_path: Path, settings: dict[str, object]
 ) -> None:
     own = written(tiny_model, tmp_path / "own")
-    with pytest.raises(InputError, match=r"no Transformer layers and no pooling.*layers at 0 and pooling at own"):
+    with pytest.raises(InputError, match=r"no Transformer layers and no pooling.*layers and pooling out"):
         run_step("fetch-model", {}, model=str(own), **LENGTHS, **settings)
 
 

@@ -412,5 +412,5 @@ def test_threads_end_with_the_step(small_corpus: Path, run_step: RunStep) -> Non
 
 def test_the_length_of_an_answer_may_be_left_to_the_server(small_corpus: Path, run_step: RunStep) -> None:
     with serving(by_number) as server:
-        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m", max_tokens=0)
+        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m", max_tokens=None)
         assert not [request for request in server.requests if "max_tokens" in request]

@@ -96,7 +96,9 @@ def test_splits_distractors_and_left_out_rows_are_reported(tmp_path: Path, capsy
     paragraph = {"context": "Ann did.", "qas": questions}
     squad.write_text(json.dumps({"data": [{"title": "T", "paragraphs": [paragraph]}]}))
     other = write_source(tmp_path / "other", 6)
-    config = Config(source=str(squad), splits="dev=test", distractors=str(other), max_distractors=4, queries="source")
+    config = Config(
+        source=str(squad), splits={"dev": "test"}, distractors=str(other), max_distractors=4, queries="source"
+    )
     facts = execute(STEP, config, {}, {"corpus": tmp_path / "corpus"}).facts
     assert (facts["passages"], facts["distractors"]) == (5, 4)
     assert facts["queries"] == facts["qrels"] == facts["answers"] == {"train": 0, "dev": 0, "test": 1}
@@ -116,7 +118,7 @@ def test_splits_distractors_and_left_out_rows_are_reported(tmp_path: Path, capsy
         ({"reqa_split": "5/95"}, "reqa_split is for reqa, and .* is read as beir; leave it out"),
         ({"dpr_positives": "first"}, "dpr_positives is for dpr, and"),
         ({"answer_kind": "regex"}, "answer_kind is for dpr and tables, and"),
-        ({"columns": "passages.text=body"}, "columns is for tables, and"),
+        ({"columns": {"passages.text": "body"}}, "columns is for tables, and"),
         ({"max_distractors": 5}, "max_distractors is for `distractors`; leave it out"),
     ],
 )

@@ -198,7 +198,9 @@ def test_pair_tasks_on_a_corpus_that_has_no_such_pairs(prepared: Prepared, tmp_p
 def test_passages_of_one_token_are_learned_and_those_of_none_counted(
     prepared: Prepared, tmp_path: Path, objective: str
 ) -> None:
-    encoder = pretrain(prepared.inputs(), tmp_path, objective=objective, gradient_accumulation_steps=6, bucket_steps=0)
+    encoder = pretrain(
+        prepared.inputs(), tmp_path, objective=objective, gradient_accumulation_steps=6, bucket_steps=None
+    )
     facts = read_manifest(encoder).facts
     assert facts["skipped_passages"] == len(NOTHING)
     assert facts["training_passages"] + facts["heldout_passages"] == len(ONE_TOKEN) + len(ORDINARY)
@@ -245,7 +247,7 @@ def test_a_loss_that_is_not_finite_names_step_passages_and_checkpoint(
 
     monkeypatch.setattr(BottleneckPretraining, "forward", spoilt)
     with pytest.raises(FloatingPointError, match=f"the loss is {kind} at step 2") as caught:
-        pretrain(prepared.inputs(), tmp_path, objective="bow", max_steps=5, bucket_steps=0)
+        pretrain(prepared.inputs(), tmp_path, objective="bow", max_steps=5, bucket_steps=None)
     message = str(caught.value)
     named = message.split("of the examples ")[1].split(";")[0].split(", ")
     usable = range(len(ONE_TOKEN) + len(ORDINARY))

@@ -23,7 +23,7 @@ from stillhouse.steps.tokenize import STEP as TOKENIZE
 STEPS = 3
 SETTINGS = {"loss_mean": "token", "epochs": 10.0, "max_steps": STEPS, "batch_size": 8, "max_length": 32}
 SETTINGS |= {"eval_steps": 1, "heldout_fraction": 0.4, "precision": "fp32", "learning_rate": 1e-3}
-SETTINGS |= {"signals": False, "bucket_steps": 0}
+SETTINGS |= {"signals": False, "bucket_steps": None}
 PASSAGES = 24
 ON_ALL_TOKENS = {"simlm": ("encoder", "decoder"), "auto_regression": ("decoder",)}
 """The terms that fall on all tokens of the passage; others fall on masked ones."""

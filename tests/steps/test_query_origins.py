@@ -15,7 +15,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 
 Run = Callable[..., dict[str, Path]]
-ORIGINS = "title+heading+span+ict"
+ORIGINS = ["title", "heading", "span", "ict"]
 
 
 def words(seed: int, count: int = 30) -> str:
@@ -78,7 +78,7 @@ def test_the_same_tree_gives_the_same_bytes_and_ict_its_own_sentences(tree: Path
     one, two = (run_step("ingest", {}, into=name, pair_tasks=ORIGINS, **settings)["corpus"] for name in ("one", "two"))
     assert (one / "queries.parquet").read_bytes() == (two / "queries.parquet").read_bytes()
     # Every origin has its own stream of random numbers: others do not change what it draws.
-    alone = run_step("ingest", {}, into="alone", pair_tasks="ict", pair_queries_per_article=1, **settings)["corpus"]
+    alone = run_step("ingest", {}, into="alone", pair_tasks=["ict"], pair_queries_per_article=1, **settings)["corpus"]
     both, own = (Corpus.open(folder).queries.query("origin == 'ict'") for folder in (one, alone))
     assert both["query_id"].tolist() == own["query_id"].tolist()
 
@@ -99,11 +99,11 @@ def test_what_is_about_the_name_is_no_negative(tree: Path, run_step: Run) -> Non
 
 def test_a_title_that_every_passage_begins_with_is_no_query(tree: Path, run_step: Run) -> None:
     with pytest.raises(InputError, match=r"title makes no query where every passage begins with its title.*left_out"):
-        run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks="heading+title")
-    made = run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks="heading")["corpus"]
+        run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=["heading", "title"])
+    made = run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=["heading"])["corpus"]
     assert set(Corpus.open(made).queries["origin"]) == {"heading"}
 
 
 def test_lengths_of_spans_the_wrong_way_round(tree: Path, run_step: Run) -> None:
     with pytest.raises(InputError, match="pair_span_min_words is 30 and pair_span_max_words 20"):
-        run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks="span", pair_span_min_words=30)
+        run_step("ingest", {}, source=str(tree), queries="pairs", pair_tasks=["span"], pair_span_min_words=30)

@@ -98,7 +98,7 @@ def test_a_source_with_labels_keeps_them_unless_pairs_are_asked_for(tmp_path: Pa
     kept = Corpus.open(run_step("ingest", {}, into="kept", source=str(source))["corpus"])
     assert set(kept.queries["origin"]) == {"source"} and set(kept.queries["taken_from"]) == {""}
     assert facts(kept.folder)["labels"] == "source"
-    made = run_step("ingest", {}, into="made", source=str(source), queries="pairs", pair_tasks="bfs")["corpus"]
+    made = run_step("ingest", {}, into="made", source=str(source), queries="pairs", pair_tasks=["bfs"])["corpus"]
     assert set(Corpus.open(made).queries["origin"]) == {"bfs"}
     assert (facts(made)["labels"], facts(made)["labelled_train_left_out"]) == ("synthetic", 5)
     without = run_step("ingest", {}, into="without", source=str(write_articles(tmp_path / "bare")), queries="source")
@@ -204,9 +204,9 @@ def test_what_cannot_be_done_is_refused_or_said(
     assert facts(corpus)["labels"] == "none"
     source = write_articles(tmp_path / "source")
     with pytest.raises(InputError, match="'bsf' is no pair task"):
-        run_step("ingest", {}, source=str(source), pair_tasks="bsf")
+        run_step("ingest", {}, source=str(source), pair_tasks=["bsf"])
     with pytest.raises(InputError, match="pair_tasks is for `queries: pairs`"):
-        run_step("ingest", {}, source=str(source), pair_tasks="bfs", queries="source")
+        run_step("ingest", {}, source=str(source), pair_tasks=["bfs"], queries="source")
     with pytest.raises(InputError, match=r"queries\.jsonl .* and qrels/test\.tsv"):
         run_step("ingest", {}, source=str(source), test_queries=str(tmp_path))
     foreign = write_labels(tmp_path / "foreign", passage="elsewhere{}")

@@ -134,7 +134,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
             "learning_rate": 1e-4,
             "warmup_ratio": 0.1,
             "correction": True,
-            "bucket_steps": 0,  # pairs are drawn uniformly, §4.1
+            "bucket_steps": None,  # pairs are drawn uniformly, §4.1
             "gradient_cache": True,
         }
     },

@@ -66,7 +66,7 @@ def test_small_caps_how_much_and_leaves_what() -> None:
         "pretraining": {
             "objective": "bow",
             "batch_size": 2048,
-            "max_steps": 0,
+            "max_steps": None,
             "warmup_steps": 4000,
             "gradient_accumulation_steps": 8,
         },

@@ -56,7 +56,7 @@ BAD = {
     "setting": ('{"retriever_1": {"epoch": 8}}', "unknown setting 'epoch'; did you mean 'epochs'"),
     "type": ('{"retriever_1": {"batch_size": "eight"}}', "retriever_1.batch_size must be a whole number"),
     "range": ('{"retriever_1": {"batch_size": -1}}', "batch_size"),
-    "measure": ('{"evaluate": {"measures": "RR@10 best"}}', "best"),
+    "measure": ('{"evaluate": {"measures": ["RR@10", "best"]}}', "best"),
 }
 
 

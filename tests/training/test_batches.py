@@ -65,7 +65,7 @@ def test_steps() -> None:
     cases = {(100, 10, 3.0, 0): 30, (100, 10, 3.0, 5): 5, (5, 10, 2.0, 0): 2, (100, 32, 0.001, 0): 1}
     cases |= {(5, 10, 0.0, 900): 900}
     assert {case: steps_for(*case) for case in cases} == cases
-    with pytest.raises(InputError, match="epochs and max_steps are both 0"):
+    with pytest.raises(InputError, match="epochs and max_steps are both null"):
         steps_for(5, 10, 0.0, 0)
 
 

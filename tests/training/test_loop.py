@@ -148,7 +148,7 @@ def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> N
 
 def test_the_optimiser_is_adamw_with_the_linear_schedule(tmp_path: Path) -> None:
     """Against AdamW written out in float64, without clipping, dropout or decay."""
-    config = TrainingConfig(learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=STEPS, max_grad_norm=0.0)
+    config = TrainingConfig(learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=STEPS, max_grad_norm=None)
     model = nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(1.0)
     train(model, lambda step: (model.weight**2).sum() * (step + 1), lambda: -1.0, STEPS, config,

@@ -31,8 +31,8 @@ from stillhouse.training import loop
 SETTINGS: Mapping[str, Any] = {
     "gradient_accumulation_steps": 3,
     "batch_size": 8,
-    "bucket_steps": 0,
-    "epochs": 0,
+    "bucket_steps": None,
+    "epochs": None,
     "eval_steps": 1,
     "heldout_fraction": 0.25,
     "learning_rate": 0.003,

@@ -45,7 +45,7 @@ def workspace(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch)
         "mine_1": {"negatives_depth": 4},
         "retriever_1": {
             "max_steps": 4,
-            "epochs": 0.0,
+            "epochs": None,
             "batch_size": 4,
             "negatives_per_query": 1,
             "negatives_depth": 4,

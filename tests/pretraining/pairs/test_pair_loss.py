@@ -55,7 +55,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "towers": "separate",
         "pair_normalize": True,
         "temperature": 0.1,
-        "projection": 0,
+        "projection": None,
     },
     "no correction": {"correction": False},
     "bag of words": {"pair_encoder": "bow_mlp", "towers": "separate", "temperature": 0.05},

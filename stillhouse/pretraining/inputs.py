@@ -60,18 +60,18 @@ def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageM
 
 
 @doing("reading the tokens")
-def open_cache(encoder: MaskedLanguageModel, objective: Objective | None, folders: Folders) -> TokenCache:
+def open_cache(encoder: MaskedLanguageModel, objective: Objective, folders: Folders) -> TokenCache:
     """The token cache, with importance where the objective needs it.
 
     Raises `InputError` where importance or a generator is needed and not given.
     """
-    if objective and objective.needs_generator and folders.generator is None:
+    if objective.needs_generator and folders.generator is None:
         raise InputError(
             f"objective {objective.name!r} needs --generator: a masked language model that replaces tokens"
         )
-    if objective and objective.needs_importance and folders.importance is None:
+    if objective.needs_importance and folders.importance is None:
         raise InputError(f"objective {objective.name!r} needs --importance; `stillhouse importance` makes it")
-    importance = folders.importance if objective and objective.needs_importance else None
+    importance = folders.importance if objective.needs_importance else None
     return TokenCache.open(folders.tokens, SpecialTokens.of(encoder.tokenizer), importance)
 
 

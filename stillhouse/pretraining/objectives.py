@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
+from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, TASKS, pair_tasks
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Objective:
         (Condenser; SimLM §5.1). It sees more than the bottleneck by design.
     `decoder_init`: "last_layers" copies the encoder's last layers, "random" draws new ones. `bottleneck`: the pooled
     vector unchanged ("raw") or after a "linear" projection (CDMAE eq. 4). `bag_of_words` adds the prediction of the
-    passage's set of tokens from the pooled vector (BoW eq. 12).
+    passage's set of tokens from the pooled vector (BoW eq. 12). `pairs` names the tasks of a row that learns from pairs
+    of texts instead (`pairs/tasks.py`), which leave the language-model head as it is.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Objective:
     decoder_layers: int = 2
     bottleneck: str = "raw"
     bag_of_words: bool = False
+    pairs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert (self.decoder in ("none", "skip")) == (self.decoder_corruption is None), self.name
@@ -239,16 +242,31 @@ TABLE: tuple[Objective, ...] = (
 )
 
 NAMES = tuple(objective.name for objective in TABLE)
+"""The objectives that predict a passage's tokens."""
+
+PAIR_TABLE: tuple[Objective, ...] = tuple(
+    Objective(
+        name=name,
+        summary=TASKS.get(name, "these tasks in equal shares"),
+        source=f"Chang et al. 2020 §{'3' if name in TASKS else '4.1'}",
+        encoder=CLEAN,
+        pairs=pair_tasks(name),
+    )
+    for name in PAIR_OBJECTIVES
+)
 
 
 def find_objective(name: str) -> Objective:
     """The row of a name. Raises `InputError` for an unknown one."""
-    for objective in TABLE:
+    for objective in (*TABLE, *PAIR_TABLE):
         if objective.name == name:
             return objective
-    raise InputError(f"there is no objective {name!r}; {nearest(name, NAMES)}")
+    raise InputError(f"there is no objective {name!r}; {nearest(name, (*NAMES, *PAIR_OBJECTIVES))}")
 
 
 def describe() -> str:
-    """One line an objective, for `--help`."""
-    return "".join(f"\n  {objective.name}: {objective.summary} ({objective.source})" for objective in TABLE)
+    """One line an objective, for `--help`; the mixtures of pair tasks share one."""
+    rows = (*TABLE, *(row for row in PAIR_TABLE if len(row.pairs) == 1))
+    lines = "".join(f"\n  {objective.name}: {objective.summary} ({objective.source})" for objective in rows)
+    [mixture, *_] = mixed = sorted((row for row in PAIR_TABLE if len(row.pairs) > 1), key=lambda row: -len(row.pairs))
+    return f"{lines}\n  {', '.join(row.name for row in mixed)}: {mixture.summary} ({mixture.source})"

@@ -34,7 +34,6 @@ from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.pair_loss import PairLoss
 from stillhouse.pretraining.pairs.saving import save_towers
-from stillhouse.pretraining.pairs.settings import pair_tasks
 from stillhouse.pretraining.pairs.task import PairMaker, open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import COVERAGE_RANK, COVERAGE_RANKS, Signals
@@ -111,12 +110,12 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     encoder = open_encoder(config, folders)
     cache = open_cache(encoder, objective, folders)
     device = context.torch_device()
-    if objective is None:
-        setup = _pair_setup(config, encoder, cache, device)
+    if objective.pairs:
+        setup = _pair_setup(config, objective, encoder, cache, device)
     else:
         setup = _bottleneck_setup(config, objective, encoder, cache, folders, device)
     counts_V = unigram_counts(cache, setup.training, len(output_matrix(encoder.model)[0]))
-    if objective is not None and not encoder.head_trained:
+    if not objective.pairs and not encoder.head_trained:
         start_head(encoder, counts_V)
     steps = steps_for(len(setup.training), config.batch_size, config.epochs, config.max_steps)
     if config.trainable == "missing_head" and encoder.head_trained:
@@ -159,7 +158,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         with doing("measuring what the vectors hold"):
             coverage = signals.coverage(COVERAGE_RANKS)
             examples = _coverage_examples(encoder, signals)
-    no_better = objective is not None and objective.masked_lm and accuracy.head <= accuracy.unigram
+    no_better = objective.masked_lm and accuracy.head <= accuracy.unigram
     if no_better and not encoder.head_trained:
         raise InputError(
             f"after {steps} steps the language-model head names {accuracy.head:.1%} of the masked tokens, the most "
@@ -167,8 +166,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         )
     setup.module.cpu()
     counts = (len(setup.training), len(setup.heldout), setup.skipped, steps)
-    bag = objective is None and config.pair_encoder == "bow_mlp"
-    head_trained = (encoder.head_trained or objective is not None) and not bag
+    bag = bool(objective.pairs) and config.pair_encoder == "bow_mlp"
+    head_trained = (encoder.head_trained or not objective.pairs) and not bag
     pair_facts = setup.make.facts() if isinstance(setup.make, PairMaker) else {}
     return Pretrained(encoder, pair_module, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)
 
@@ -199,11 +198,15 @@ def _bottleneck_setup(
 
 
 def _pair_setup(
-    config: PretrainingConfig, encoder: MaskedLanguageModel, cache: TokenCache, device: torch.device
+    config: PretrainingConfig,
+    objective: Objective,
+    encoder: MaskedLanguageModel,
+    cache: TokenCache,
+    device: torch.device,
 ) -> Setup:
     maker = open_pairs(
         cache,
-        pair_tasks(config.objective),
+        objective.pairs,
         config,
         heldout_fraction=config.heldout_fraction,
         max_eval_samples=config.max_eval_samples,

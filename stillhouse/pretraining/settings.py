@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from stillhouse.config import setting
 from stillhouse.errors import InputError
 from stillhouse.pretraining.objectives import NAMES, Corruption, Objective, describe, find_objective
-from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, PairConfig, describe_pairs
+from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, PairConfig
 from stillhouse.training.settings import TrainingConfig, patience_setting
 
 NONE = "none"
@@ -34,7 +34,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
 
     objective: str = setting(
         "simlm",
-        f"what is learned:{describe()}{describe_pairs()}\n  none: nothing; the model passes unchanged\n ",
+        f"what is learned:{describe()}\n  none: nothing; the model passes unchanged\n ",
         choices=(*NAMES, *PAIR_OBJECTIVES, NONE),
     )
     trainable: str = setting(
@@ -147,14 +147,15 @@ class PretrainingConfig(PairConfig, TrainingConfig):
             )
         if self.objective == NONE:
             return
-        if self.objective in PAIR_OBJECTIVES:
+        objective = find_objective(self.objective)
+        if objective.pairs:
             if self.gradient_accumulation_steps > 1:
                 raise InputError(
                     "pair tasks take their negatives from the whole batch, which gradient_accumulation_steps would cut "
                     "up; set mini_batch_size and gradient_cache instead"
                 )
             return
-        nested = any(corruption.draw == "nested" for corruption in find_objective(self.objective).corruptions)
+        nested = any(corruption.draw == "nested" for corruption in objective.corruptions)
         if nested and self.decoder_mlm_probability < self.encoder_mlm_probability:
             raise InputError(
                 f"decoder_mlm_probability {self.decoder_mlm_probability} must be at least encoder_mlm_probability "
@@ -162,11 +163,9 @@ class PretrainingConfig(PairConfig, TrainingConfig):
                 f"decoder's too"
             )
 
-    def row(self) -> Objective | None:
-        """The objective's row with what these settings change in it; None for pair tasks, which have no row."""
+    def row(self) -> Objective:
+        """The objective's row with what these settings change in it."""
         assert self.objective != NONE, "nothing is trained"
-        if self.objective in PAIR_OBJECTIVES:
-            return None
         row = find_objective(self.objective)
         return replace(
             row,

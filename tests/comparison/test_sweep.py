@@ -31,7 +31,7 @@ BAD = {
     ),
     "a number for a name": ({"variants": [{"name": 7}]}, "put it in quotes"),
     "no setting": ({"variants": [{"name": "a", "overrides": {"objective": "mlm"}}]}, "write use.field"),
-    "a list for a value": ({"overrides": {"pretraining.objective": ["mlm"]}}, "one plain value"),
+    "a list of lists for a value": ({"overrides": {"pretraining.objective": [["mlm"]]}}, "a plain value, or a list"),
     "a seed as a setting": ({"overrides": {"pretraining.seed": 3}}, "list the seeds under `seeds`"),
     "a seed twice": ({"seeds": [1, 1]}, "a seed stands twice"),
     "a negative seed": ({"seeds": [-1]}, "whole numbers"),

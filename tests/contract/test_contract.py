@@ -8,7 +8,7 @@ import re
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -19,6 +19,7 @@ from components.render import rendered
 from pipelines.train import build_pipeline
 from stillhouse.config import field_types
 from stillhouse.graph import USES, Use, find_uses
+from stillhouse.setting_kinds import kind_of, plain
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
 from stillhouse.surfaces.component_views import views_of
@@ -78,7 +79,7 @@ def test_names_of_a_step_fit_every_surface(step: Step) -> None:
     assert len(set(names)) == len(names), "Kubeflow and the flags have one space of names"
     assert not set(names) & {*COMMON_FLAGS, "html", "summary", "roc", "question"}
     assert all(re.fullmatch("[a-z][a-z0-9_]*", name) for name in names)
-    assert set(field_types(step.config).values()) <= {bool, int, float, str}
+    assert all(kind_of(hint) for hint in field_types(step.config).values())
     assert all(field.metadata["help"] for field in dataclasses.fields(step.config))
 
 
@@ -101,12 +102,23 @@ def test_component_has_the_interface_of_the_step(step: Step) -> None:
     }
     assert artifacts == {port.component_input: (f"system.{port.holds}", port.optional) for port in step.inputs}
     parameters = {
-        name: (entry["parameterType"], entry["defaultValue"]) for name, entry in inputs.get("parameters", {}).items()
+        name: (entry["parameterType"], entry.get("defaultValue"), entry.get("isOptional"))
+        for name, entry in inputs.get("parameters", {}).items()
     }
     kinds = field_types(step.config)
     assert parameters == {
-        field.name: (IR_TYPES[kinds[field.name]], field.default) for field in dataclasses.fields(step.config)
+        field.name: (*of_component(kinds[field.name], field.default), True) for field in dataclasses.fields(step.config)
     }
+
+
+def of_component(hint: Any, default: Any) -> tuple[str, Any]:
+    """The type and default of a setting in Kubeflow: numbers that may be null and are not by default are JSON there."""
+    base, *_ = (part for part in get_args(hint) or (hint,) if part is not type(None))
+    if "tuple" in str(hint) or "Mapping" in str(hint):
+        return "LIST" if "tuple" in str(hint) else "STRUCT", plain(default)
+    if base is not hint and base is not str and default is not None:
+        return "STRING", json.dumps(default)
+    return IR_TYPES[base], default
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -226,7 +238,9 @@ def test_pipeline_parameters_default_to_the_recipe() -> None:
     settings = configs(recipe(), WHOLE)
     declared = pipeline_ir()["root"]["inputDefinitions"]["parameters"]
     expected = {
-        name: (IR_TYPES[parameter.kind], value_of(settings, parameter.fills[0])) for name, parameter in TRAIN.items()
+        # A field of the form is empty where the setting is null.
+        name: (IR_TYPES[one.kind], "" if (value := value_of(settings, one.fills[0])) is None else value)
+        for name, one in TRAIN.items()
     }
     found = {name: (entry["parameterType"], entry["defaultValue"]) for name, entry in declared.items()}
     assert found == expected | {SETTINGS: ("STRING", "")}

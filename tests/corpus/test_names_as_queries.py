@@ -76,7 +76,7 @@ def test_every_name_that_one_passage_answers_is_a_query_and_no_other(articles: A
     expected = allowed(articles)
     for task in ("title", "heading"):
         try:
-            choices = replace(CHOICES, tasks=task)
+            choices = replace(CHOICES, tasks=(task,))
             made = make_pair_queries(taken_of(articles), [], choices, (), not_prose(articles)).queries
         except InputError:
             made = []
@@ -121,4 +121,4 @@ def test_a_heading_that_is_a_sentence_elsewhere_is_asked_by_neither() -> None:
 @pytest.mark.parametrize("task", ["title", "heading"])
 def test_articles_without_names_are_refused(task: str) -> None:
     with pytest.raises(InputError, match=f"the corpus gives no {task} query; leave {task} out"):
-        make_pair_queries(taken_of([("", [("", True)])] * 3), [], replace(CHOICES, tasks=task))
+        make_pair_queries(taken_of([("", [("", True)])] * 3), [], replace(CHOICES, tasks=(task,)))

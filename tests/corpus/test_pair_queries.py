@@ -104,7 +104,7 @@ def made_of(made: PairQueries) -> dict[str, set[tuple[str, str, str]]]:
 def test_over_many_seeds_a_task_makes_all_that_it_allows_and_nothing_else(task: str) -> None:
     union: set[tuple[str, str, str]] = set()
     for seed in range(150):
-        union |= made_of(make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, tasks=task, seed=seed)))[task]
+        union |= made_of(make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, tasks=(task,), seed=seed)))[task]
     assert union == allowed(SMALL, LINKS)[task]
 
 

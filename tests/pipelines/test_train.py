@@ -69,7 +69,7 @@ def test_a_bad_recipe_is_refused_when_compiled(case: str) -> None:
 def test_parameters_name_settings_of_one_type() -> None:
     for name, parameter in TRAIN.items():
         types = {field_types(find_uses()[use].step.config)[field] for use, field in parameter.fills}
-        assert types == {parameter.kind}, name
+        assert types == {parameter.hint}, name
 
 
 def test_a_whole_number_fits_a_setting_that_is_a_number() -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from stillhouse.errors import InputError
 from stillhouse.pretraining.bottleneck_loss import bag_weight
-from stillhouse.pretraining.objectives import NAMES, TABLE, Corruption, find_objective
+from stillhouse.pretraining.objectives import NAMES, PAIR_TABLE, TABLE, Corruption, find_objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.signals import NAMES as SIGNAL_NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *(row.name for row in PAIR_TABLE)])
 def test_defaults_leave_rows_as_they_are(name: str) -> None:
     assert PretrainingConfig(objective=name).row() == find_objective(name)
 

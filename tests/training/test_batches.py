@@ -62,11 +62,11 @@ def test_a_step_has_the_same_batch_whenever_it_is_asked_for(count: int, size: in
 
 
 def test_steps() -> None:
-    cases = {(100, 10, 3.0, 0): 30, (100, 10, 3.0, 5): 5, (5, 10, 2.0, 0): 2, (100, 32, 0.001, 0): 1}
-    cases |= {(5, 10, 0.0, 900): 900}
+    cases = {(100, 10, 3.0, None): 30, (100, 10, 3.0, 5): 5, (5, 10, 2.0, None): 2, (100, 32, 0.001, None): 1}
+    cases |= {(5, 10, None, 900): 900}
     assert {case: steps_for(*case) for case in cases} == cases
     with pytest.raises(InputError, match="epochs and max_steps are both null"):
-        steps_for(5, 10, 0.0, 0)
+        steps_for(5, 10, None, None)
 
 
 def test_chunks_cover_everything_in_order() -> None:

@@ -75,9 +75,3 @@ def pair_tasks(objective: str) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise InputError(f"{objective!r} names a pair task twice")
     return tuple(name for name in TASKS if name in names)
-
-
-def describe_pairs() -> str:
-    """One line an objective, for `--help`."""
-    tasks = "".join(f"\n  {name}: {summary} (Chang et al. 2020 §3)" for name, summary in TASKS.items())
-    return f"{tasks}\n  ict+bfs+wlp, ict+bfs, ict+wlp, bfs+wlp: these tasks in equal shares (Chang et al. 2020 §4.1)"

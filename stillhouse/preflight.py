@@ -200,7 +200,7 @@ def check(wanted: Requirements, found: Readings) -> str:
     """One line on a machine that will do. Raises `InputError` with every problem and its remedy."""
     found_problems = problems(wanted, found)
     if found_problems:
-        raise InputError("this pod cannot run the step:\n" + "\n".join(f"  - {problem}" for problem in found_problems))
+        raise InputError("this machine will not do:\n" + "\n".join(f"  - {problem}" for problem in found_problems))
     gpus = f"{found.gpus} GPUs ({', '.join(found.names)}; driver {found.driver}, CUDA {found.cuda_build}"
     gpus += f", NCCL {found.nccl}" if found.nccl else ""
     gpus += ", which add up together)" if found.together else ")"

@@ -335,6 +335,13 @@ def test_the_headline_is_of_a_retriever_whatever_its_name(step: str, subject: st
     assert f"<h1>{subject}: RR@10" in (output / "report.html").read_text(encoding="utf-8")
 
 
+def test_the_headline_is_of_the_winner_where_an_ablation_is_as_good(tmp_path: Path) -> None:
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {f"run/{name}": make_run(tmp_path / name, name, 9) for name in ("distilled", "best")}
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, randomisation_samples=100))
+    assert "<h1>The winner: RR@10" in (output / "report.html").read_text(encoding="utf-8")
+
+
 def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path / "corpus")
     inputs = {"corpus": corpus} | {

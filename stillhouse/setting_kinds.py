@@ -157,11 +157,9 @@ def as_text(value: Any) -> str:
 
 def as_flag(value: Any) -> str:
     """The same as a person writes it: commas between the members of a list."""
-    return (
-        ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)
-        if isinstance(value, tuple)
-        else as_text(value)
-    )
+    if isinstance(value, (list, tuple)):
+        return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)
+    return as_text(value)
 
 
 def plain(value: Any) -> Any:

@@ -25,7 +25,7 @@ VOLUME = "/volume"
 SCRATCH = "/scratch"
 USER = 10001
 MOST_FAILED = 3
-PLAIN = re.compile(r"[A-Za-z0-9._+/:@-]+")
+PLAIN = re.compile(r"[A-Za-z0-9.,_+/:@-]+")
 """What a word of a trial's command may be: Katib joins the words with spaces and gives them to a shell."""
 
 Plain = dict[str, Any]

@@ -33,11 +33,11 @@ def test_a_value_is_put_in_and_all_else_stays(before: str, settings: dict[str, o
 
 def test_what_another_section_takes_over_by_a_merge_key_stays_as_it_was() -> None:
     """`distilled` has retriever 1's settings by `<<: *retriever`."""
-    settings = {"retriever_1.learning_rate": 5e-5, "mine_1.relative_margin": 0.02, "averaged.alphas": "0.5"}
+    settings = {"retriever_1.learning_rate": 5e-5, "mine_1.relative_margin": 0.02, "averaged.alphas": [0.5]}
     after, edits = with_settings(LABELLED, settings, "labelled.yaml")  # type: ignore[arg-type]
     before, now = yaml.safe_load(LABELLED), yaml.safe_load(after)
     assert now["retriever_1"].pop("learning_rate") == 5e-5 and before["retriever_1"].pop("learning_rate") == 2e-5
-    assert now["mine_1"].pop("relative_margin") == 0.02 and now["averaged"].pop("alphas") == "0.5"
+    assert now["mine_1"].pop("relative_margin") == 0.02 and now["averaged"].pop("alphas") == [0.5]
     before["averaged"].pop("alphas")
     assert now["distilled"]["learning_rate"] == 2e-5 and edits["distilled.learning_rate"] == 2e-5
     assert now["mine_2"].pop("relative_margin") == 0.05, "which mine_2 had as the default"

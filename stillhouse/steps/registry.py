@@ -21,6 +21,7 @@ MODULES = (
     "generate_queries",
     "read_negatives",
     "train_retriever",
+    "train_queries",
     "average",
     "encode",
     "index",

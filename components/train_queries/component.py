@@ -1,6 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
 from kfp import dsl
-from kfp.dsl import Dataset, Input, Metrics, Model, Output
+from kfp.dsl import HTML, Dataset, Input, Metrics, Model, Output
 
 from components.image import image
 
@@ -14,6 +14,7 @@ def train_queries(
     index: Output[Dataset],
     curves: Output[Dataset],
     metrics: Output[Metrics],
+    html: Output[HTML],
     negatives: Input[Dataset] = None,
     teacher: Input[Dataset] = None,
     epochs: float = 3.0,
@@ -48,6 +49,7 @@ def train_queries(
         index: the same index, as that of this bi-encoder.
         curves: training and held-out loss.
         metrics: the step's figures.
+        html: its loss curves, as a page.
         negatives: hard negatives.
         teacher: a teacher's scores of them: distillation.
         epochs: passes over the training examples, at least one step; 0 = max_steps alone decides.

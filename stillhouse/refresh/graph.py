@@ -154,13 +154,18 @@ class Ladder:
         )
 
     def _training(self, encoder: str) -> Iterator[Use]:
-        """The champion's hard negatives, their scores by what teaches in the recipe, and the training upon both."""
+        """The champion's hard negatives, their scores by what teaches in the recipe, and the training upon both.
+
+        Where the recipe ties its last training to an index, this one is tied to the champion's.
+        """
         searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
         yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
         learned = {"negatives": "refreshed_negatives/negatives"}
         if teacher := self._teacher(searched):
             yield Use("refreshed_teacher", "score-pairs", CORPUS | learned | teacher, "teacher")
             learned["teacher"] = "refreshed_teacher/teacher"
+        if any("old_index" in use.inputs for use in self.whole if use.name == "distilled"):
+            learned["old_index"] = f"{CHAMPION}_index/index"
         yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
 
     def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:

@@ -153,6 +153,14 @@ def test_what_teaches_in_a_refresh_is_what_teaches_in_the_recipe() -> None:
     assert taught["a champion without a re-ranker"] == taught["unlabelled"] == []
 
 
+def test_a_recipe_that_ties_its_training_to_an_index_is_tied_to_the_champions() -> None:
+    tied = Ladder.of(graph_of({"stages": {"distilled": {"old_index": "retriever_2_index/index"}}}))
+    for ladder, index in ((tied, "champion_index/index"), (LADDERS["the papers' run"], None)):
+        for rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
+            [challenger] = [use for use in ladder.uses_of(rung) if use.name == "challenger"]
+            assert challenger.inputs.get("old_index") == index
+
+
 def test_what_was_trained_competes_with_the_champion() -> None:
     [choice] = [use for use in LADDERS["labelled"].uses_of(Rung.FINE_TUNE) if use.name == "challenger_best"]
     assert named(choice.inputs, "candidates") == {

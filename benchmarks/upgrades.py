@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             place = Workplace(corpus, shape, given.data.resolve(), given.folder.resolve() / corpus)
             for line in given.lines if release > 1 else ["first"]:
-                own = found.setdefault(corpus, {"about": place.about() | {"machine": machine("torch")}, "releases": {}})
+                about = place.about() | {"machine": machine("torch"), "flags": flags_of(shape)}
+                own = found.setdefault(corpus, {"about": about, "releases": {}})
                 key = f"{release} {line}"
                 if key in own["releases"] or (line == "first" and release > 1):
                     continue
@@ -83,6 +85,14 @@ def main(argv: list[str] | None = None) -> int:
                 if any(of["releases"] for of in found.values()):
                     write_page(given.measured.with_name("upgrades.md"), page_lines(found))
     return 0
+
+
+def flags_of(shape: Shape) -> str:
+    """The flags that ask for this shape."""
+    names = {"test": "test-queries", "dev": "dev-queries"}
+    changed = {field.name: getattr(shape, field.name) for field in fields(Shape)}
+    changed = {name: value for name, value in changed.items() if value != getattr(Shape, name)}
+    return "".join(f" --{names.get(name, name)} {value}" for name, value in changed.items())
 
 
 if __name__ == "__main__":

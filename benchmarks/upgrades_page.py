@@ -19,7 +19,8 @@ Found = Mapping[str, Mapping[str, Any]]
 def page_lines(found: Found) -> list[str]:
     first = next(iter(found.values()))["about"]
     lines = ["# New queries, old index", ""]
-    lines += [f"Command: `python benchmarks/upgrades.py --folder build/upgrades`. {first['machine']}", ""]
+    command = f"python benchmarks/upgrades.py --folder build/upgrades{first.get('flags', '')}"
+    lines += [f"Command: `{command}`. {first['machine']}", ""]
     lines += [about(first)]
     for corpus, title in SETS.items():
         if corpus in found and FIRST in found[corpus]["releases"]:
@@ -30,13 +31,18 @@ def page_lines(found: Found) -> list[str]:
 def about(shape: Mapping[str, Any]) -> str:
     return (
         f"{shape['releases']} releases were asked for, {shape['slice']} new train questions each; about "
-        f"{shape['passages']:,} passages, cut at {shape['length']} tokens; {MEASURE} on {shape['test']} test questions "
+        f"{shape['passages']:,} passages{start(shape)}, cut at {shape['length']} tokens; {MEASURE} on {shape['test']} test questions "
         "in per cent. Release 1 is trained from the start and its index is the oldest. Every later release is trained "
         "on all labels so far, from the release before it. *Old* = its queries are asked of the oldest index, *new* = "
         "of one that it encoded itself. `fine_tune` on the oldest index is the naive swap. `compatible` is `fine_tune` "
         f"with `compatibility_weight: {shape['weight']:g}` and the oldest index. Seconds are of the processor, one "
         "thread; those of a training include its measurements on dev."
     )
+
+
+def start(shape: Mapping[str, Any]) -> str:
+    """What was left of the start's layers, where some were left out."""
+    return f", read by the first {shape['layers']} layers of all-MiniLM-L6-v2" if shape.get("layers") else ""
 
 
 def part(title: str, of_corpus: Mapping[str, Any]) -> list[str]:

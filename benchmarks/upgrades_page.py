@@ -32,11 +32,11 @@ def about(shape: Mapping[str, Any]) -> str:
     return (
         f"{shape['releases']} releases were asked for, {shape['slice']} new train questions each; about "
         f"{shape['passages']:,} passages{start(shape)}, cut at {shape['length']} tokens; {MEASURE} on {shape['test']} "
-        "test questions in per cent. Release 1 is trained from the start and its index is the oldest. Every later release is trained "
-        "on all labels so far, from the release before it. *Old* = its queries are asked of the oldest index, *new* = "
-        "of one that it encoded itself. `fine_tune` on the oldest index is the naive swap. `compatible` is `fine_tune` "
-        f"with `compatibility_weight: {shape['weight']:g}` and the oldest index. Seconds are of the processor, one "
-        "thread; those of a training include its measurements on dev."
+        "test questions in per cent. Release 1 is trained from the start and its index is the oldest. Every later "
+        "release is trained on all labels so far, from the release before it. *Old* = its queries are asked of the "
+        "oldest index, *new* = of one that it encoded itself. `fine_tune` on the oldest index is the naive swap. "
+        f"`compatible` is `fine_tune` with `compatibility_weight: {shape['weight']:g}` and the oldest index. Seconds "
+        "are of the processor, one thread; those of a training include its measurements on dev."
     )
 
 

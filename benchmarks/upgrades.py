@@ -75,6 +75,8 @@ def main(argv: list[str] | None = None) -> int:
             for line in given.lines if release > 1 else ["first"]:
                 about = place.about() | {"machine": machine("torch"), "flags": flags_of(shape)}
                 own = found.setdefault(corpus, {"about": about, "releases": {}})
+                if any(own["about"].get(name) != value for name, value in about.items() if name != "machine"):
+                    parser.error(f"{given.measured} holds results of other settings; name another file by --measured")
                 key = f"{release} {line}"
                 if key in own["releases"] or (line == "first" and release > 1):
                     continue

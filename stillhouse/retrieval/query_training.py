@@ -243,5 +243,5 @@ def train_query_tower(
     after = values()
     difference_Q = (after - before)[RANKINGS[config.metric_for_best_model]].to_numpy()
     [gain] = compare(difference_Q[:, None], bootstrap_samples=BOOTSTRAP, randomisation_samples=FLIPS, seed=config.seed)
-    start, end = (table.mean().to_dict() for table in (before, after))
+    start, end = ({name: float(table[name].mean()) for name in RANKINGS.values()} for table in (before, after))
     return QueryTraining(rows, start, end, gain, config.metric_for_best_model)

@@ -62,20 +62,22 @@ def prepare(cell: Cell, size: Size, data: Path, folder: Path) -> None:
     staging.rename(folder / "source")
 
 
-def write_source(cell: Cell, size: Size, data: Path, folder: Path) -> None:
-    """Writes a cell's part of a corpus as a BEIR folder. Without labels, only the test questions are there."""
+def write_source(cell: Cell, size: Size, data: Path, folder: Path, pool: int = LABELS["all"]) -> None:
+    """Writes a cell's part of a corpus as a BEIR folder. Without labels, only the test questions are there.
+
+    The answers of `pool` train questions are among the passages, whether a cell asks them or not."""
     source = data / cell.corpus
     judged = {split: read_qrels(source / "qrels" / f"{split}.tsv") for split in ("train", "dev", "test")}
     if not judged["dev"]:  # SciFact has none: some of the train questions
         names = shuffled(judged["train"], FIXED)[: size.dev]
         judged["dev"] = {name: judged["train"].pop(name) for name in names}
-    pool = shuffled(judged["train"], FIXED)[: LABELS["all"]]
+    asked_of = shuffled(judged["train"], FIXED)[:pool]
     kept = {
-        "train": random.Random(cell.seed).sample(pool, min(LABELS[cell.labels], len(pool))),
+        "train": random.Random(cell.seed).sample(asked_of, min(LABELS[cell.labels], len(asked_of))),
         "dev": shuffled(judged["dev"], FIXED)[: size.dev if LABELS[cell.labels] else 0],
         "test": shuffled(judged["test"], FIXED)[: size.test],
     }
-    needed = {passage for name in pool for passage in judged["train"][name]}
+    needed = {passage for name in asked_of for passage in judged["train"][name]}
     for split in ("dev", "test"):
         asked = shuffled(judged[split], FIXED)[: vars(size)[split]]
         needed |= {passage for name in asked for passage in judged[split][name]}

@@ -27,7 +27,8 @@ from stillhouse.tasks import VERDICT, tasks_of
 
 NAME = "refresh"
 DESCRIPTION = "Brings the released retriever up to date with its corpus, by as little work as its change asks for."
-CLIMBED = tuple(rung for rung in Rung if rung != Rung.NOTHING)
+CLIMBED = tuple(rung for rung in Rung if rung not in (Rung.NOTHING, Rung.QUERY_ONLY))
+"""Rungs that have tasks. `query_only` is a trial, which the command alone makes."""
 
 
 def build_refresh(

@@ -141,10 +141,30 @@ USES: tuple[Use, ...] = (
     ),
 )
 
+REFRESHED: tuple[Use, ...] = (
+    Use(
+        "query_tower",
+        "train-queries",
+        CORPUS | {"encoder": "champion/retriever", "old_index": "champion_index/index"},
+    ),
+)
+"""Uses that a refresh alone has (`refresh/graph.py`), whose settings a recipe may hold."""
+
 APART: tuple[Use, ...] = (
     Use("generated", "generate-queries", CORPUS | {"bm25": "bm25/bm25"}),
     Use("count", "count", {"tokens": "tokenize/tokens"}),
     Use("read_negatives", "read-negatives", CORPUS | GATE),
+    *REFRESHED,
+    Use(
+        "adopt_index",
+        "adopt-index",
+        CORPUS
+        | {
+            "retriever": "distilled/retriever",
+            "old_index": "retriever_2_index/index",
+            "old_retriever": "retriever_2/retriever",
+        },
+    ),
     Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
     Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
     Use(
@@ -175,5 +195,6 @@ def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...
 
 
 def known_uses(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, Use]:
-    """Every use that a recipe may have a section for: those of the papers' run, left out or not, and its own."""
-    return find_uses() | {use.name: use for use in graph_of(recipe, where)}
+    """Every use that a recipe may have a section for: those of the papers' run, left out or not, its own, and those of
+    a refresh."""
+    return find_uses() | {use.name: use for use in (*REFRESHED, *graph_of(recipe, where))}

@@ -42,6 +42,8 @@ BATCHES, STEPS = "tests/training/test_batches.py", "tests/training/test_loop.py:
 DECAY = "tests/training/test_weight_decay.py"
 ARTIFACTS, LOSSES = "tests/test_artifacts.py", "tests/retrieval/test_losses.py"
 SEARCH, RUNS = "tests/retrieval/test_exact_search.py", "tests/retrieval/test_runs.py"
+FIXED = "tests/retrieval/test_fixed_passages.py"
+TIED = "tests/retrieval/test_retriever_training.py::test_a_step_has_the_gradient_of_the_whole_loss"
 CORRUPTION, MEASURES = "tests/pretraining/test_corruption.py", "tests/evaluation/test_measures.py"
 SIGNIFICANCE, SPLITTING = "tests/evaluation/test_significance.py", "tests/corpus/test_splitting.py"
 MUTANTS = (
@@ -132,6 +134,34 @@ MUTANTS = (
         "scores / temperature",
         "scores * temperature",
         (LOSSES,),
+    ),
+    Mutant(
+        "right answers push one another away in an index",
+        "retrieval/fixed_passages.py",
+        "masked_BN[_on(never_negative, scores_BN)]",
+        "masked_BN[_on((never_negative[0][:0], never_negative[1][:0]), scores_BN)]",
+        (FIXED,),
+    ),
+    Mutant(
+        "queries with more answers weigh more",
+        "retrieval/fixed_passages.py",
+        "(loss_P / counts_B[query_P]).sum()",
+        "loss_P.sum()",
+        (FIXED,),
+    ),
+    Mutant(
+        "a sample of an index that never changes",
+        "retrieval/fixed_passages.py",
+        "[self._seed, SAMPLES, step]",
+        "[self._seed, SAMPLES]",
+        (FIXED,),
+    ),
+    Mutant(
+        "an old index without a weight",
+        "retrieval/retriever_training.py",
+        "return self._config.compatibility_weight * fixed_passages_loss(",
+        "return fixed_passages_loss(",
+        (TIED,),
     ),
     Mutant(
         "the contrastive loss with the other sign",

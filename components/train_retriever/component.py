@@ -17,6 +17,7 @@ def train_retriever(
     metrics: Output[Metrics],
     html: Output[HTML],
     teacher: Input[Dataset] = None,
+    old_index: Input[Dataset] = None,
     epochs: str = "3.0",
     max_steps: Optional[int] = None,
     batch_size: int = 64,
@@ -38,6 +39,7 @@ def train_retriever(
     temperature: float = 0.02,
     alpha: float = 0.2,
     contrastive: str = "simlm",
+    compatibility_weight: float = 0.0,
     matryoshka_dims: Optional[list] = None,
     mini_batch_size: Optional[int] = None,
     gradient_cache: bool = False,
@@ -58,6 +60,7 @@ def train_retriever(
         metrics: the step's figures.
         html: its loss curves, as a page.
         teacher: the re-ranker's scores: distillation.
+        old_index: an older model's index of the corpus, for compatibility_weight.
         epochs: passes over the training examples, at least one step; null = max_steps alone decides.
         max_steps: stop after this many steps; null = after the epochs.
         batch_size: training examples a step.
@@ -88,6 +91,8 @@ def train_retriever(
         contrastive: where negatives come from: simlm = beside the query and beside its positive (SimLM eq. 3);
             simlm_code = as the code of SimLM, queries and positives of the batch too; plain = beside the query
             alone (CDMAE eq. 10).
+        compatibility_weight: with an old index alone: weight of the loss of the queries against its vectors, so
+            that new queries may be asked of it (backward-compatible training, Shen et al. 2020); 0 = off.
         matryoshka_dims: the loss is also that of vectors cut to these widths, as [64, 128]; null = of whole vectors
             alone.
         mini_batch_size: queries or passages of a batch encoded together, texts of like length; null = all of them,

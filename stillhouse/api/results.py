@@ -57,6 +57,15 @@ class TrainingResult(StepResult):
         return self.folders["curves"]
 
 
+class QueriesResult(TrainingResult):
+    """A retriever whose query tower was trained alone, with the index that stays its own."""
+
+    @property
+    def index(self) -> Path:
+        """Its index of the corpus."""
+        return self.folders["index"]
+
+
 class Winner(StepResult):
     """The retriever that ranks the dev queries best, with its index and its fusion with BM25."""
 

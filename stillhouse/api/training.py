@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stillhouse.api.results import Folder, StepResult, TrainingResult
+from stillhouse.api.results import Folder, QueriesResult, StepResult, TrainingResult
 from stillhouse.api.step_function import Setting, run_step, settings_of
 from stillhouse.steps import average as average_step
 from stillhouse.steps import fetch_model as fetch_model_step
@@ -10,6 +10,7 @@ from stillhouse.steps import importance as importance_step
 from stillhouse.steps import pretrain as pretrain_step
 from stillhouse.steps import score_pairs as score_step
 from stillhouse.steps import tokenize as tokenize_step
+from stillhouse.steps import train_queries as train_queries_step
 from stillhouse.steps import train_reranker as train_reranker_step
 from stillhouse.steps import train_retriever as train_retriever_step
 
@@ -69,17 +70,53 @@ def train_retriever(
     output: Folder,
     *,
     teacher: Folder | None = None,
+    old_index: Folder | None = None,
     **settings: Setting,
 ) -> TrainingResult:
     """Trains a bi-encoder on the train queries, their positives and hard negatives, into `output/retriever`.
 
     `encoder` is the model to start from, `negatives` those of `bm25` or `mine`. With `teacher`, of `score_pairs`, the
-    retriever is distilled from it. The defaults are those of SimLM for MS MARCO, far too long for a small corpus.
+    retriever is distilled from it. With `old_index` and `compatibility_weight`, its queries may be asked of that index
+    too. The defaults are those of SimLM for MS MARCO, far too long for a small corpus.
 
     Raises `InputError` for a corpus without train queries and for negatives of another corpus.
     """
-    inputs = {"corpus": corpus, "encoder": encoder, "negatives": negatives, "teacher": teacher}
+    inputs = {
+        "corpus": corpus,
+        "encoder": encoder,
+        "negatives": negatives,
+        "teacher": teacher,
+        "old_index": old_index,
+    }
     return run_step(TrainingResult, train_retriever_step.STEP, "train_retriever", inputs, output, settings)
+
+
+@settings_of(train_queries_step.STEP)
+def train_queries(
+    corpus: Folder,
+    encoder: Folder,
+    old_index: Folder,
+    output: Folder,
+    *,
+    negatives: Folder | None = None,
+    teacher: Folder | None = None,
+    **settings: Setting,
+) -> QueriesResult:
+    """Trains the query tower alone, into `output/retriever`; `output/index` is the old index as that of the result.
+
+    `old_index` is that of `encoder`. `negatives` are needed with `teacher` alone, of `score_pairs`, and for an index of
+    more than `passages_at_once`.
+
+    Raises `InputError` for a corpus without train or dev queries, and for an index of another model or corpus.
+    """
+    inputs = {
+        "corpus": corpus,
+        "encoder": encoder,
+        "old_index": old_index,
+        "negatives": negatives,
+        "teacher": teacher,
+    }
+    return run_step(QueriesResult, train_queries_step.STEP, "train_queries", inputs, output, settings)
 
 
 @settings_of(train_reranker_step.STEP)

@@ -23,11 +23,13 @@ STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "ge
 """What later refreshes start from, where the recipe's run makes it."""
 NEEDED = {
     Rung.INDEX: ("corpus", "retriever"),
+    Rung.QUERY_ONLY: ("corpus", "retriever"),
     Rung.FINE_TUNE: ("corpus", "retriever"),
     Rung.PRETRAIN: ("corpus", "retriever", "encoder"),
 }
 """What a rung cannot do without."""
-
+QUERY_TOWER = "query_tower"
+"""The use that trains the query tower alone."""
 
 TASKS = {
     "tokenize": "pretraining",
@@ -95,6 +97,8 @@ class Ladder:
         if rung == Rung.INDEX:
             first = [lexical] if self.chooses else []
             return (*first, _index("challenger", OWN), *self._run("challenger", {"challenger": OWN}))
+        if rung == Rung.QUERY_ONLY:
+            return self._query_only(lexical)
         pretraining = self._pretraining() if rung == Rung.PRETRAIN else ()
         retrievers = {CHAMPION: OWN, "challenger": "challenger/retriever"}
         return (
@@ -107,18 +111,31 @@ class Ladder:
             *self._run("challenger", retrievers if self.chooses else {"challenger": "challenger/retriever"}),
         )
 
+    def _query_only(self, lexical: Use) -> tuple[Use, ...]:
+        """The champion's own index of the corpus, and its query tower trained against it."""
+        tower = {"encoder": OWN, "old_index": f"{CHAMPION}_index/index"}
+        trained = {QUERY_TOWER: f"{QUERY_TOWER}/retriever"}
+        return (
+            *([lexical] if self.chooses else []),
+            _index(CHAMPION, OWN),
+            *self._run(CHAMPION, {CHAMPION: OWN}),
+            Use(QUERY_TOWER, "train-queries", CORPUS | tower),
+            *self._run("challenger", ({CHAMPION: OWN} if self.chooses else {}) | trained),
+        )
+
     def _run(self, system: str, retrievers: Mapping[str, str]) -> Iterator[Use]:
         """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 where that is better.
 
         Without a choice there is one of them.
         """
+        indexes = {name: f"{name}/index" if name == QUERY_TOWER else f"{name}_index/index" for name in retrievers}
         if not self.chooses:
             [(name, retriever)] = retrievers.items()
-            inputs = {"retriever": retriever, "index": f"{name}_index/index"}
+            inputs = {"retriever": retriever, "index": indexes[name]}
             yield Use(f"{system}_run", "retrieve", CORPUS | inputs, "distilled_run")
             return
         compared = {f"candidates/{name}": retriever for name, retriever in retrievers.items()}
-        compared |= {f"indexes/{name}": f"{name}_index/index" for name in retrievers}
+        compared |= {f"indexes/{name}": index for name, index in indexes.items()}
         yield Use(f"{system}_best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | compared, "best")
         chosen = {port: f"{system}_best/{port}" for port in ("retriever", "index", "hybrid")}
         yield Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run")
@@ -137,13 +154,18 @@ class Ladder:
         )
 
     def _training(self, encoder: str) -> Iterator[Use]:
-        """The champion's hard negatives, their scores by what teaches in the recipe, and the training upon both."""
+        """The champion's hard negatives, their scores by what teaches in the recipe, and the training upon both.
+
+        Where the recipe ties its last training to an index, this one is tied to the champion's.
+        """
         searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
         yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
         learned = {"negatives": "refreshed_negatives/negatives"}
         if teacher := self._teacher(searched):
             yield Use("refreshed_teacher", "score-pairs", CORPUS | learned | teacher, "teacher")
             learned["teacher"] = "refreshed_teacher/teacher"
+        if any("old_index" in use.inputs for use in self.whole if use.name == "distilled"):
+            learned["old_index"] = f"{CHAMPION}_index/index"
         yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
 
     def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:
@@ -161,6 +183,8 @@ class Ladder:
         places |= {"corpus": "ingest/corpus", "index": "challenger_index/index", "run": "challenger_run/run"}
         if rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
             places["retriever"] = "challenger/retriever"
+        if rung == Rung.QUERY_ONLY:
+            places |= {name: f"{QUERY_TOWER}/{name}" for name in ("retriever", "index")}
         if self.chooses:
             places |= {port: f"challenger_best/{port}" for port in ("retriever", "index", "hybrid")}
         if rung == Rung.PRETRAIN:

@@ -66,7 +66,8 @@ class Parameters:
 
     @property
     def thresholds(self) -> Thresholds:
-        return Thresholds(fine_tune_above=self.fine_tune_above, pretrain_above=self.pretrain_above)
+        # A pipeline decides once, before anything is trained; the trial of `query_only` is decided after a training.
+        return Thresholds(fine_tune_above=self.fine_tune_above, pretrain_above=self.pretrain_above, query_only_gain=1)
 
     @property
     def rules(self) -> Rules:

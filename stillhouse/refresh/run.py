@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.artifacts import digest_json, read_manifest, write_json
 from stillhouse.errors import InputError
-from stillhouse.graph import ARTIFACTS, graph_of
+from stillhouse.graph import ARTIFACTS, graph_of, needed
 from stillhouse.lock import only_process
 from stillhouse.model_registry.register import follow
-from stillhouse.refresh.graph import CHAMPION, NEEDED, Ladder, before, runs_of
-from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, plan
+from stillhouse.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Ladder, before, runs_of
+from stillhouse.refresh.plan import BUMPS, Plan, Rung, Thresholds, after_queries, plan
 from stillhouse.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone, write_settings, write_stages
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
@@ -114,10 +114,24 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
         return Refreshed(planned, Outcome(REFUSED, champion, decision.refused))
     if planned.rung == Rung.NOTHING or request.plan_only:
         return Refreshed(planned)
-    uses = Ladder(graph_of(recipe), champion.paths).uses_of(planned.rung)
+    ladder = Ladder(graph_of(recipe), champion.paths)
+    if planned.rung == Rung.QUERY_ONLY:
+        trial = needed(ladder.uses_of(planned.rung), [QUERY_TOWER])
+        run_uses(trial, {use.name: settings[use.section] for use in trial}, root, log)
+        planned = tried(planned, root, request.thresholds)
+        log(f"[refresh] {planned.rung}: {planned.reason}")
+        decision = replace(decision, plan=planned)
+    uses = ladder.uses_of(planned.rung)
     run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
     branch = request.branch or git("symbolic-ref", "--short", "HEAD")
     return Refreshed(planned, release(git, decision, champion, rules, branch))
+
+
+def tried(planned: Plan, root: Path, thresholds: Thresholds) -> Plan:
+    """What follows the rung `query_only`, by what its training found on dev."""
+    facts = read_manifest(root / QUERY_TOWER / "retriever").facts
+    gain = float(facts["gain"]["difference"])
+    return after_queries(planned, bool(facts["helps"]), gain, str(facts["measure"]), thresholds)
 
 
 @dataclass(frozen=True)

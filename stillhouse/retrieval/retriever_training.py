@@ -1,5 +1,7 @@
 """Training a bi-encoder: groups of a step become vectors, vectors become the contrastive loss, with a teacher eq. 5.
 
+With an older index the queries are ranked among its vectors too, which stay as they are (`fixed_passages`).
+
 Shape suffixes: B queries, K candidates of a query, M passages of the batch, N texts of both kinds, D width.
 """
 
@@ -19,16 +21,19 @@ from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.errors import InputError
 from stillhouse.retrieval.contrastive import contrastive_loss
+from stillhouse.retrieval.dense import check_index
 from stillhouse.retrieval.dev_ranking import DevCandidates
 from stillhouse.retrieval.dev_scores import score_by_retriever
 from stillhouse.retrieval.distillation import distillation_loss
 from stillhouse.retrieval.encoder import BiEncoder, EncoderTexts
+from stillhouse.retrieval.fixed_passages import AT_ONCE, FixedPassages, Targets, cut_to_index, fixed_passages_loss
 from stillhouse.retrieval.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.retrieval.groups import GroupSampler
 from stillhouse.retrieval.negatives import Negatives
 from stillhouse.retrieval.pooling import normalized
 from stillhouse.retrieval.settings import RetrieverConfig
 from stillhouse.retrieval.teacher import Teacher, TeacherScores
+from stillhouse.retrieval.vector_index import VectorIndex
 from stillhouse.training.curves import CurveRow
 from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
 from stillhouse.training.measurements import READS_OF_TRAINING
@@ -43,7 +48,8 @@ class DrawnGroups:
     """Groups of a step with their texts as tokens, and what the loss knows of them.
 
     `places_BK` are the candidates' among the batch's passages, of which each counts once; `negative_BM` says which of
-    them are wrong for a query. `teacher_BK` are the candidates' scores and whether each is known.
+    them are wrong for a query. `teacher_BK` are the candidates' scores and whether each is known. `old` is what the
+    queries are ranked among in an older index.
     """
 
     queries: EncoderTexts
@@ -51,6 +57,7 @@ class DrawnGroups:
     places_BK: np.ndarray
     negative_BM: np.ndarray
     teacher_BK: tuple[np.ndarray, np.ndarray] | None
+    old: Targets | None = None
 
 
 class RetrieverLoss:
@@ -68,8 +75,10 @@ class RetrieverLoss:
         teacher: Teacher | None,
         config: RetrieverConfig,
         device: torch.device,
+        old: FixedPassages | None = None,
     ) -> None:
         self._encoder = encoder
+        self._old = old
         self._texts = texts
         self._sampler = sampler
         self._teacher = TeacherScores(teacher, sampler) if teacher else None
@@ -80,7 +89,9 @@ class RetrieverLoss:
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
         """The groups of some examples, each with the number of times it was seen before; nothing here needs the
-        model."""
+        model.
+
+        Of a large index, examples that are seen together again get the same sample of it again."""
         groups = self._sampler.draw(examples_B, times_B)
         rows_M, places = np.unique(groups.rows_BK[groups.candidate_BK], return_inverse=True)
         places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
@@ -91,6 +102,7 @@ class RetrieverLoss:
             places_BK,
             ~self._sampler.relevant(groups.examples_B, rows_M),
             self._teacher.of(groups) if self._teacher else None,
+            self._old.targets(examples_B, _step_of(examples_B, times_B), rows_M) if self._old else None,
         )
 
     def training(self, drawn: DrawnGroups) -> Iterator[Tensor]:
@@ -108,7 +120,8 @@ class RetrieverLoss:
         count = len(drawn.queries)
 
         def loss(vectors_ND: Tensor) -> Tensor:
-            return self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
+            own = self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
+            return own if drawn.old is None else own + self._compatibility(vectors_ND[:count], drawn.old)
 
         kinds = [BatchTexts(texts.lengths(), partial(self._encode, texts)) for texts in (drawn.queries, drawn.passages)]
         parts = make_parts(
@@ -148,8 +161,19 @@ class RetrieverLoss:
             losses.append(loss(*map(normalized, cut)) if self._encoder.settings.normalize else loss(*cut))
         return torch.stack(losses).mean() if self._widths else losses[0]
 
+    def _compatibility(self, queries_BD: Tensor, old: Targets) -> Tensor:
+        """The weighted loss of the queries against vectors of an older index, which have no gradient."""
+        queries_BD = cut_to_index(queries_BD, old.vectors_ND.shape[1], self._encoder.settings.normalize)
+        scores_BN = queries_BD @ old.vectors_ND.T / self._config.temperature
+        return self._config.compatibility_weight * fixed_passages_loss(scores_BN, old.right, old.never_negative)
+
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
+
+
+def _step_of(examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> int:
+    """A number for a batch, by which it draws its sample of an index."""
+    return int(np.random.default_rng([*examples_B.tolist(), *times_B.tolist()]).integers(2**31))
 
 
 def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
@@ -158,6 +182,20 @@ def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
     if widths and widths[-1] > width:
         raise InputError(f"matryoshka_dims {list(widths)}: the encoder's vectors have width {width}")
     return tuple(narrow for narrow in widths if narrow < width)
+
+
+def _old(
+    index: VectorIndex | None, corpus: Corpus, sampler: GroupSampler, config: RetrieverConfig, device: torch.device
+) -> FixedPassages | None:
+    """What queries of a split are tied to, where the setting asks for it."""
+    if not config.compatibility_weight:
+        return None
+    if index is None:
+        raise InputError(
+            "compatibility_weight needs the index that queries are to fit: give --old-index, or set it to 0"
+        )
+    check_index(index, corpus)
+    return FixedPassages(index, corpus, list(sampler.query_ids), AT_ONCE, config.seed, device)
 
 
 def train_retriever(
@@ -169,10 +207,12 @@ def train_retriever(
     negatives_per_query: int,
     negatives_depth: int,
     context: Context,
+    old_index: VectorIndex | None = None,
 ) -> list[CurveRow]:
     """Trains `encoder` in place on the train queries and returns its curves; dev queries choose what is kept of it.
 
-    Raises `InputError` for a split without queries, and where batches would hold one passage alone.
+    `old_index` is what `config.compatibility_weight` ties the queries to. Raises `InputError` for a split without
+    queries, where batches would hold one passage alone, and for an index of other passages.
     """
     texts = open_passage_texts(corpus, context.work)
     samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
@@ -184,7 +224,10 @@ def train_retriever(
         )
     device = context.torch_device()
     losses = {
-        split: RetrieverLoss(encoder, texts, sampler, teacher, config, device) for split, sampler in samplers.items()
+        split: RetrieverLoss(
+            encoder, texts, sampler, teacher, config, device, _old(old_index, corpus, sampler, config, device)
+        )
+        for split, sampler in samplers.items()
     }
 
     def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:

@@ -162,6 +162,12 @@ class RetrieverConfig(GroupTrainingConfig):
         "the code of SimLM, queries and positives of the batch too; plain = beside the query alone (CDMAE eq. 10)",
         choices=tuple(FORMS),
     )
+    compatibility_weight: float = setting(
+        0.0,
+        "with an old index alone: weight of the loss of the queries against its vectors, so that new queries may be "
+        "asked of it (backward-compatible training, Shen et al. 2020); 0 = off",
+        minimum=0,
+    )
     matryoshka_dims: tuple[int, ...] | None = setting(
         None,
         "the loss is also that of vectors cut to these widths, as [64, 128]; null = of whole vectors alone",

@@ -147,6 +147,11 @@ class VectorIndex:
         for start in range(0, len(self), BLOCK):
             yield start, self._vectors_ND[start : start + BLOCK]
 
+    def mapped(self) -> NDArray[np.float32]:
+        """The vectors [N, D] of a flat index as they lie on the disk."""
+        assert self.kind == "flat", self.kind
+        return self._vectors_ND
+
     @doing("searching the index")
     def search(
         self, queries_QD: NDArray[np.float32], depth: int, gpu: bool = False

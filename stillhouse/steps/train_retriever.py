@@ -45,6 +45,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.retrieval.negatives import Negatives
     from stillhouse.retrieval.retriever_training import train_retriever
     from stillhouse.retrieval.teacher import Teacher, is_ahead
+    from stillhouse.retrieval.vector_index import VectorIndex
     from stillhouse.training.curves import describe, metrics_of, write_curves
 
     # An encoder that was saved with its language-model head lacks BERT's pooler, which is drawn anew and saved.
@@ -77,6 +78,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         config.negatives_per_query,
         config.negatives_depth,
         context,
+        VectorIndex(inputs["old_index"]) if "old_index" in inputs else None,
     )
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
@@ -95,6 +97,12 @@ STEP = Step(
         Port("encoder", "the encoder to start from", kind="model"),
         Port("negatives", "hard negatives"),
         Port("teacher", "the re-ranker's scores: distillation", optional=True),
+        Port(
+            "old_index",
+            "an older model's index of the corpus, for compatibility_weight",
+            optional=True,
+            agrees_on=("corpus",),
+        ),
     ),
     outputs=(
         Port("retriever", "the bi-encoder", kind="model"),

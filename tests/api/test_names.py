@@ -31,6 +31,7 @@ STEPS = {
     "score_pairs": "score-pairs",
     "select_best": "select-best",
     "tokenize": "tokenize",
+    "train_queries": "train-queries",
     "train_reranker": "train-reranker",
     "train_retriever": "train-retriever",
     "validate": "validate",

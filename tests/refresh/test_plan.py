@@ -11,7 +11,7 @@ from stillhouse.corpus.difference import Difference
 from stillhouse.errors import InputError
 from stillhouse.graph import USES, graph_of, known_uses
 from stillhouse.refresh.graph import NEEDED, Ladder, before, released_of, runs_of
-from stillhouse.refresh.plan import BUMPS, Rung, Thresholds, plan
+from stillhouse.refresh.plan import BUMPS, Rung, Thresholds, after_queries, plan
 from stillhouse.refresh.whole_run import promote_whole_run
 from stillhouse.steps.spec import named
 from stillhouse.surfaces.recipes import find_recipe, load_recipe
@@ -43,7 +43,9 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
         (changed(added=40), Rung.INDEX, "at most fine_tune_above"),  # renamed alone: no text is new
         (changed(added=10, texts=(10, 10)), Rung.INDEX, "10.00%"),  # just on the threshold
         (changed(added=11, texts=(11, 10)), Rung.FINE_TUNE, "above fine_tune_above = 10.00%"),
-        (changed(labels=True), Rung.FINE_TUNE, "other queries or qrels"),
+        (changed(labels=True), Rung.QUERY_ONLY, "other queries or qrels ask for training, of the query tower first"),
+        (changed(added=10, texts=(10, 10), labels=True), Rung.QUERY_ONLY, "of the query tower first"),
+        (changed(added=11, texts=(11, 10), labels=True), Rung.FINE_TUNE, "above fine_tune_above"),
         (changed(added=50, texts=(50, 50)), Rung.FINE_TUNE, "above fine_tune_above"),
         (changed(added=50, texts=(50, 51)), Rung.PRETRAIN, "above pretrain_above = 50.00%"),
         (changed(added=100, texts=(100, 100), labels=True), Rung.PRETRAIN, "above pretrain_above"),
@@ -52,6 +54,38 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
 def test_rung(found: Difference, rung: Rung, reason: str) -> None:
     planned = plan(found, LADDER)
     assert planned.rung == rung and reason in planned.reason
+
+
+def test_the_query_tower_alone_is_a_trial() -> None:
+    """Kept where it gains enough and not by chance; else the retriever is trained, and the reason says why."""
+    tried = plan(changed(labels=True), LADDER)
+    enough = after_queries(tried, True, 0.02, "nDCG@10", LADDER)
+    assert enough.rung == Rung.QUERY_ONLY and enough.reason.endswith(
+        "the query tower alone gains +0.020 nDCG@10 on dev"
+    )
+    little = after_queries(tried, True, 0.019, "nDCG@10", LADDER)
+    assert little.rung == Rung.FINE_TUNE and little.reason.endswith(
+        "+0.019 nDCG@10 on dev, less than query_only_gain = 0.02"
+    )
+    chance = after_queries(tried, False, 0.5, "nDCG@10", LADDER)
+    assert chance.rung == Rung.FINE_TUNE and chance.reason.endswith("which may be chance")
+    never = plan(changed(labels=True), Thresholds(query_only_gain=1))
+    assert never.rung == Rung.FINE_TUNE and never.reason.endswith("other queries or qrels ask for training")
+
+
+def test_the_query_tower_alone_encodes_no_passage_twice() -> None:
+    """The champion's index is that of what was trained, which competes with the champion where dev chooses."""
+    for name, ladder in LADDERS.items():
+        uses = {use.name: use for use in ladder.uses_of(Rung.QUERY_ONLY)}
+        assert [use.name for use in uses.values() if use.step_name == "index"] == ["champion_index"], name
+        assert uses["query_tower"].inputs["old_index"] == "champion_index/index"
+        places = ladder.released_by(Rung.QUERY_ONLY)
+        if ladder.chooses:
+            indexes = named(uses["challenger_best"].inputs, "indexes")
+            assert indexes == {"champion": "champion_index/index", "query_tower": "query_tower/index"}
+            assert places["retriever"] == "challenger_best/retriever"
+        else:
+            assert (places["retriever"], places["index"]) == ("query_tower/retriever", "query_tower/index")
 
 
 def test_thresholds_of_zero_always_climb() -> None:
@@ -117,6 +151,14 @@ def test_what_teaches_in_a_refresh_is_what_teaches_in_the_recipe() -> None:
     assert taught["the papers' run"] == [{"corpus", "negatives", "reranker"}]
     assert taught["labelled"] == [{"corpus", "negatives", "retriever", "index", "bm25"}]
     assert taught["a champion without a re-ranker"] == taught["unlabelled"] == []
+
+
+def test_a_recipe_that_ties_its_training_to_an_index_is_tied_to_the_champions() -> None:
+    tied = Ladder.of(graph_of({"stages": {"distilled": {"old_index": "retriever_2_index/index"}}}))
+    for ladder, index in ((tied, "champion_index/index"), (LADDERS["the papers' run"], None)):
+        for rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
+            [challenger] = [use for use in ladder.uses_of(rung) if use.name == "challenger"]
+            assert challenger.inputs.get("old_index") == index
 
 
 def test_what_was_trained_competes_with_the_champion() -> None:

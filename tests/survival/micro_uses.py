@@ -32,13 +32,17 @@ FORKS.set_forkserver_preload(
     ]
 )
 
-RUN_USES = (
-    *USES,
-    *(
-        replace(use, inputs={**use.inputs, "champion": "retriever_1_run/run"}) if use.name == "compare_release" else use
-        for use in APART
-    ),
-)
+INSTEAD = {
+    "compare_release": {"champion": "retriever_1_run/run"},
+    "query_tower": {"encoder": "retriever_1/retriever", "old_index": "retriever_1_index/index"},
+    "adopt_index": {
+        "retriever": "retriever_1/retriever",
+        "old_index": "retriever_1_index/index",
+        "old_retriever": "retriever_1/retriever",
+    },
+}
+"""What uses read that would read a release, or an index that a tiny model's would not be let into."""
+RUN_USES = (*USES, *(replace(use, inputs={**use.inputs, **INSTEAD.get(use.name, {})}) for use in APART))
 """Those of the graph, and one of each step that a whole run has no need of, whose settings are the defaults."""
 
 EXACT = {"precision": "fp32"}

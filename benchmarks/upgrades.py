@@ -1,0 +1,101 @@
+"""Must an index be made again whenever its retriever is trained again?
+
+    python benchmarks/upgrades.py --folder build/upgrades [--data ../shared/data] [--corpora medquad] [--minutes 8]
+
+Labels arrive in slices, and each release is trained on all that are there, from the release before. Release 1 is fully
+encoded; its index is the oldest. From then on four lines of releases go on from it: `fine_tune` trains both sides,
+`compatible` does the same with a term towards the oldest index, `query_only` trains the query tower alone, and `first`
+stays release 1. Of each release, new queries are asked of the oldest index and, where passages changed, of a full
+re-encode. What a release gave is written to upgrades.measured.json beside this when it is done, so that the command
+goes on where it was; the page upgrades.md is written from that file. Seconds are those of the processor, on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from machine import machine
+from notes import write_page
+from quality_cells import SETS
+from upgrades_page import page_lines
+from upgrades_releases import LINES, Shape, Workplace
+
+from stillhouse.artifacts import write_whole
+
+HERE = Path(__file__).resolve().parent
+MEASURED = HERE / "upgrades.measured.json"
+CORPORA = ("medquad", "squad-passages")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where sources and artifacts go")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder that holds the data sets")
+    parser.add_argument("--corpora", nargs="+", choices=SETS, default=CORPORA)
+    parser.add_argument("--lines", nargs="+", choices=LINES, default=list(LINES), help="these lines of releases")
+    parser.add_argument("--releases", type=int, default=Shape.releases)
+    parser.add_argument("--slice", type=int, default=Shape.slice, help="train questions that each release adds")
+    parser.add_argument("--passages", type=int, default=Shape.passages)
+    parser.add_argument("--test-queries", type=int, default=Shape.test)
+    parser.add_argument("--dev-queries", type=int, default=Shape.dev)
+    parser.add_argument("--length", type=int, default=Shape.length, help="tokens that passages are cut to")
+    parser.add_argument("--layers", type=int, default=Shape.layers, help="layers of the start that are kept; 0 = all")
+    parser.add_argument("--weight", type=float, default=Shape.weight, help="compatibility_weight")
+    parser.add_argument("--minutes", type=float, default=0, help="begin no further release after so long; 0 = go on")
+    parser.add_argument("--measured", type=Path, default=MEASURED, help="the file that keeps results")
+    given = parser.parse_args(argv)
+    shape = Shape(
+        given.releases,
+        given.slice,
+        given.passages,
+        given.dev_queries,
+        given.test_queries,
+        given.length,
+        given.layers,
+        given.weight,
+    )
+    torch.set_num_threads(1)
+    os.environ["STILLHOUSE_QUIET"] = "1"
+    begun = time.monotonic()
+    found: dict[str, Any] = json.loads(given.measured.read_text(encoding="utf-8")) if given.measured.is_file() else {}
+    for release in range(1, shape.releases + 1):
+        for corpus in given.corpora:
+            if not (given.data / corpus).is_dir():
+                print(f"skipped {corpus}: {given.data / corpus} is not here; name its parent with --data")
+                continue
+            place = Workplace(corpus, shape, given.data.resolve(), given.folder.resolve() / corpus)
+            for line in given.lines if release > 1 else ["first"]:
+                about = place.about() | {"machine": machine("torch"), "flags": flags_of(shape)}
+                own = found.setdefault(corpus, {"about": about, "releases": {}})
+                if any(own["about"].get(name) != value for name, value in about.items() if name != "machine"):
+                    parser.error(f"{given.measured} holds results of other settings; name another file by --measured")
+                key = f"{release} {line}"
+                if key in own["releases"] or (line == "first" and release > 1):
+                    continue
+                if given.minutes and time.monotonic() - begun > 60 * given.minutes:
+                    return 0
+                own["releases"][key] = place.release(release, line)
+                write_whole(given.measured, json.dumps(found, sort_keys=True).replace('}, "', '},\n"') + "\n")
+                if any(of["releases"] for of in found.values()):
+                    write_page(given.measured.with_name("upgrades.md"), page_lines(found))
+    return 0
+
+
+def flags_of(shape: Shape) -> str:
+    """The flags that ask for this shape."""
+    names = {"test": "test-queries", "dev": "dev-queries"}
+    changed = {field.name: getattr(shape, field.name) for field in fields(Shape)}
+    changed = {name: value for name, value in changed.items() if value != getattr(Shape, name)}
+    return "".join(f" --{names.get(name, name)} {value}" for name, value in changed.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

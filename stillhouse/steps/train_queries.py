@@ -1,0 +1,101 @@
+"""Step `train-queries`: trains the query tower alone, so that an index that is there need not be made again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.context import Context
+from stillhouse.retrieval.query_training_settings import QueryTrainingConfig
+from stillhouse.steps.spec import Paths, Port, Report, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(QueryTrainingConfig):
+    """The loss over the index, and what chooses the step that is kept."""
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    import shutil
+    from dataclasses import asdict
+
+    from stillhouse.artifacts import MANIFEST
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.negatives import Negatives
+    from stillhouse.retrieval.query_training import train_query_tower
+    from stillhouse.retrieval.teacher import Teacher
+    from stillhouse.retrieval.vector_index import VectorIndex
+    from stillhouse.training.curves import describe, metrics_of, write_curves
+
+    refuse_another_model(inputs)
+    corpus = Corpus.open(inputs["corpus"])
+    encoder = BiEncoder.load(inputs["encoder"], towers="separate")
+    found = train_query_tower(
+        encoder,
+        VectorIndex(inputs["old_index"]),
+        corpus,
+        Negatives.read(inputs["negatives"]) if "negatives" in inputs else None,
+        Teacher.read(inputs["teacher"]) if "teacher" in inputs else None,
+        config,
+        context,
+    )
+    if not found.kept_step:  # as it was, with one tower for both where it had one
+        encoder = BiEncoder.load(inputs["encoder"])
+    encoder.save(outputs["retriever"])
+    ignored = shutil.ignore_patterns(MANIFEST)
+    shutil.copytree(inputs["old_index"], outputs["index"], ignore=ignored, dirs_exist_ok=True)
+    write_curves(outputs["curves"], found.rows)
+    gain = found.gain
+    said = (
+        f"dev {found.measure} {found.start[found.measure]:.3f} to {found.end[found.measure]:.3f}, "
+        f"{gain.difference:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}), step {found.kept_step} kept"
+    )
+    return Report(
+        f"{said}; {describe(found.rows, found.stop_on)}",
+        metrics=metrics_of(found.rows, found.stop_on) | {"gain": gain.difference},
+        facts={
+            "start": dict(found.start),
+            "end": dict(found.end),
+            "gain": asdict(gain),
+            "measure": found.measure,
+            "kept_step": found.kept_step,
+            "helps": found.helps,
+        },
+    )
+
+
+def refuse_another_model(inputs: Paths) -> None:
+    """Refuses an index that another model made than the one to start from."""
+    from stillhouse.errors import InputError
+    from stillhouse.steps.execute import manifest_of
+
+    made_by = manifest_of(inputs["old_index"], "data").inputs.get("retriever")
+    if made_by != manifest_of(inputs["encoder"], "model").digest:
+        raise InputError(
+            "train-queries: --old-index was made by another model than --encoder; run `stillhouse index` with this one"
+        )
+
+
+STEP = Step(
+    "train-queries",
+    "trains the query tower alone against an index whose passages keep their vectors",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("encoder", "the bi-encoder to start from", kind="model"),
+        Port("old_index", "its index of the corpus, which stays valid", agrees_on=("corpus",)),
+        Port("negatives", "hard negatives", optional=True, agrees_on=("corpus",)),
+        Port(
+            "teacher",
+            "a teacher's scores of them: distillation",
+            optional=True,
+            agrees_on=("corpus", "negatives"),
+        ),
+    ),
+    outputs=(
+        Port("retriever", "the bi-encoder, with a query tower of its own", kind="model"),
+        Port("index", "the same index, as that of this bi-encoder", beside=("retriever",)),
+        Port("curves", "training and held-out loss"),
+    ),
+    run=run,
+)

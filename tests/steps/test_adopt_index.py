@@ -1,0 +1,73 @@
+"""An older index may be asked by a newer retriever where dev shows that it finds as well; any other pair is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.context import Context
+from stillhouse.errors import InputError
+from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.search import Searcher
+
+Run = Callable[..., dict[str, Path]]
+
+
+@pytest.fixture
+def upgraded(run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path) -> dict[str, Path]:
+    """An index of a retriever, and a newer one whose vectors are the same turned about: it finds as well in its own."""
+    import torch
+
+    corpus = {"corpus": small_corpus}
+    old = run_step("index", corpus | {"retriever": retriever}, "old", precision="fp32")["index"]
+    encoder = BiEncoder.load(retriever)
+    with torch.no_grad():
+        last = encoder.tower("passage").encoder.encoder.layer[-1].output.LayerNorm
+        last.weight.neg_(), last.bias.neg_()
+    turned = tmp_path / "turned"
+    turned.mkdir()
+    encoder.save(turned)
+    own = run_step("index", corpus | {"retriever": turned}, "own", precision="fp32")["index"]
+    return corpus | {"retriever": turned, "old_index": old, "old_retriever": retriever, "own_index": own}
+
+
+def test_a_pair_that_finds_worse_is_refused(run_step: Run, upgraded: dict[str, Path]) -> None:
+    """Every cosine has the other sign in the old index: the naive swap of two models, each good in its own index."""
+    for left_out in ((), ("own_index",)):
+        inputs = {name: folder for name, folder in upgraded.items() if name not in left_out}
+        with pytest.raises(InputError, match=r"less than least_ratio = 0.99; run `stillhouse index`"):
+            run_step("adopt-index", inputs)
+
+
+def test_an_adopted_index_is_searched(
+    run_step: Run, upgraded: dict[str, Path], retriever: Path, small_corpus: Path, tmp_path: Path
+) -> None:
+    """By a retriever with the same vectors, which no digest knows; without the measurement it is refused."""
+    same = tmp_path / "same"
+    same.mkdir()
+    BiEncoder.load(retriever, towers="separate").save(same)
+    where = Context(tmp_path, "cpu", quiet=True)
+    with pytest.raises(InputError, match="was made from another retriever"):
+        Searcher(small_corpus, same, upgraded["old_index"], where)
+    inputs = {name: folder for name, folder in upgraded.items() if name != "own_index"} | {"retriever": same}
+    adopted = run_step("adopt-index", inputs)["index"]
+    facts = read_manifest(adopted).facts
+    assert facts["adopted"]["ratio"] == pytest.approx(1) and facts["kind"] == "flat"
+    for path in adopted.iterdir():
+        assert path.name == MANIFEST or path.read_bytes() == (upgraded["old_index"] / path.name).read_bytes()
+    one, two = (
+        Searcher(small_corpus, *pair, where).search("where does the red bird sing", 5)
+        for pair in ((same, adopted), (retriever, upgraded["old_index"]))
+    )
+    assert [(hit.passage_id, round(hit.score, 5)) for hit in one] == [(h.passage_id, round(h.score, 5)) for h in two]
+    run_step("retrieve", {"corpus": small_corpus, "retriever": same, "index": adopted}, depth=5)
+
+
+def test_what_it_measures_by_is_of_the_models_given(run_step: Run, upgraded: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="--old-index was made by another model than --old-retriever"):
+        run_step("adopt-index", upgraded | {"old_retriever": upgraded["retriever"]})
+    with pytest.raises(InputError, match="--own-index was made by another model than --retriever"):
+        run_step("adopt-index", upgraded | {"own_index": upgraded["old_index"]})

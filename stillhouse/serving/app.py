@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from stillhouse import __version__
-from stillhouse.serving import documents_api, embeddings_api, inference_api, page, search_api, status_api
+from stillhouse.serving import documents_api, embeddings_api, feedback_api, inference_api, page, search_api, status_api
 from stillhouse.serving.batcher import Batcher
 from stillhouse.serving.errors import Problem, error_response, on_http, on_invalid, on_problem
 from stillhouse.serving.guard import Guard
@@ -37,7 +37,7 @@ def make_app(service: Service) -> ASGIApp:
         title="Stillhouse search", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
     )
     app.state.service = service
-    for router in (search_api, documents_api, embeddings_api, inference_api, status_api, page):
+    for router in (search_api, feedback_api, documents_api, embeddings_api, inference_api, status_api, page):
         app.include_router(router.router)
     app.add_exception_handler(Problem, on_problem)
     app.add_exception_handler(HTTPException, on_http)

@@ -72,4 +72,6 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
     finally:
         service.shelf.end()
         service.batcher.end()
+        if service.queries:
+            service.queries.end()
     log("ended; every request that had come was answered")

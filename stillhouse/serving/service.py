@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from stillhouse.errors import InputError
 from stillhouse.retrieval.vector_index import cut
 from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
+from stillhouse.serving.client_ids import client_id, client_of
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.live_documents import LiveDocuments
 from stillhouse.serving.metrics import Metrics
+from stillhouse.serving.query_log import QueryLog
 from stillhouse.serving.release import Found, Ranked, Release
 from stillhouse.serving.settings import Limits
 from stillhouse.serving.shelf import Shelf
@@ -29,7 +31,8 @@ Role = Literal["query", "passage"]
 class Service:
     """What one process serves, and how.
 
-    `log_requests` logs a line for each request. `log_texts` logs what was asked, which nothing else does.
+    `log_requests` logs a line for each request. `log_texts` logs what was asked. `queries` is the log of queries, and
+    `client_key` hashes who asked; nothing else keeps what was asked.
     """
 
     shelf: Shelf
@@ -42,6 +45,8 @@ class Service:
     log_requests: bool = False
     log_texts: bool = False
     live: LiveDocuments | None = None
+    queries: QueryLog | None = None
+    client_key: bytes = b""
 
     def release(self, name: str | None = None) -> Release:
         """The release in use, or another that is open. Raises `Problem` for one that is not."""
@@ -87,6 +92,19 @@ class Service:
             for text in texts:
                 self.log(f"asked of {release.name}: {visible(text)}")
         return cast("list[Found]", await self._answer(Job(release, texts, "query", [how] * len(texts))))
+
+    def client_of(self, request: Request) -> str:
+        """The hashed id of who asks."""
+        return client_id(client_of(request, trusted=bool(self.token)), self.client_key)
+
+    def note(
+        self, request: Request, release: str, query: str, hits: Sequence[Mapping[str, Any]]
+    ) -> dict[str, str | None]:
+        """Puts an answered query into the log, if there is one: {"query_id": …}, None for one that is not sampled."""
+        if self.queries is None:
+            return {}
+        shown = [(hit["passage_id"], hit["score"]) for hit in hits]
+        return {"query_id": self.queries.note(release, self.client_of(request), query, shown)}
 
     async def rerank(self, release: Release, query: str, texts: Sequence[str]) -> list[float]:
         if not release.reranks:

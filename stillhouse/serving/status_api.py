@@ -41,6 +41,7 @@ async def info(request: Request) -> Response:
         "swaps": shelf.swaps,
         "refused": None,
         "live": service.live.counts() if service.live else None,
+        "queries": service.queries.about() if service.queries else None,
         "limits": asdict(service.limits),
     }
     if refused:

@@ -38,7 +38,9 @@ KINDS = {"swap": 12, "back": 4, "damaged": 2, "half": 2}
 class Chaos:
     """One service over `work/in-use`, a link that leads to copies of `releases`, and what was seen of it."""
 
-    def __init__(self, releases: Sequence[Path], expected: dict[str, Any], work: Path, seed: int, pause: float = 0) -> None:
+    def __init__(
+        self, releases: Sequence[Path], expected: dict[str, Any], work: Path, seed: int, pause: float = 0
+    ) -> None:
         self.releases, self.expected, self.work = releases, expected, work
         self.names = list(expected)
         self.random, self.pause = random.Random(seed), pause

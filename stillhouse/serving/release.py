@@ -155,6 +155,16 @@ class Release:
         if self.canaries:
             self.canary_overlap = refuse_failing(self, self.canaries)
 
+    def own_queries(self, most: int) -> list[str]:
+        """The texts of its test queries, and of dev where these are few: at most `most`, evenly taken."""
+        with self._held.named():
+            corpus = Corpus.open(self._held["corpus"])
+            texts = [text for split in ("test", "dev") for text in corpus.queries_of(split)["text"]]
+        # Test queries stand first, so that dev ones come only where there is room.
+        test = len(corpus.queries_of("test"))
+        chosen = texts[:test] if test >= most else texts[:most]
+        return [chosen[len(chosen) * number // most] for number in range(most)] if len(chosen) > most else chosen
+
     def refuse_changed(self) -> None:
         """Raises `InputError` where a file of the release was overwritten in its place."""
         self._held.refuse_changed()

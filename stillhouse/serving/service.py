@@ -15,6 +15,7 @@ from stillhouse.errors import InputError
 from stillhouse.retrieval.vector_index import cut
 from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
 from stillhouse.serving.client_ids import client_id, client_of
+from stillhouse.serving.drift_watch import DriftWatch
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.live_documents import LiveDocuments
 from stillhouse.serving.metrics import Metrics
@@ -46,6 +47,7 @@ class Service:
     log_texts: bool = False
     live: LiveDocuments | None = None
     queries: QueryLog | None = None
+    drift: DriftWatch | None = None
     client_key: bytes = b""
 
     def release(self, name: str | None = None) -> Release:
@@ -91,7 +93,11 @@ class Service:
         if self.log_texts:
             for text in texts:
                 self.log(f"asked of {release.name}: {visible(text)}")
-        return cast("list[Found]", await self._answer(Job(release, texts, "query", [how] * len(texts))))
+        job = Job(release, texts, "query", [how] * len(texts))
+        found = cast("list[Found]", await self._answer(job))
+        if self.drift and job.vectors is not None:
+            self.drift.note(release, job.vectors, found, how)
+        return found
 
     def client_of(self, request: Request) -> str:
         """The hashed id of who asks."""

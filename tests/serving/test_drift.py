@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ def test_a_service_says_whether_its_questions_drift(two_releases: list[Path], tm
         service.search(queries=own, bm25=0)  # ranked otherwise, filtered: their scores are others
         service.search(queries=own, filter={"id_prefix": "x/"})
         assert len(watch._asked) == before
-        service.search(queries=["sings " * (n + 1) + "blue " * (n % 7) for n in range(200)])
+        others = [" ".join(words) for words in product(("sings", "blue", "grows", "of"), repeat=4)][:200]
+        service.search(queries=others)
         watch.look()
         apart = service.client.get("/info").json()["drift"]
         assert apart["asked"] == 206 and "unlike" in apart["sentence"] and apart["queries"]["p"] < SURE

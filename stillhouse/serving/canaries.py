@@ -6,16 +6,12 @@ there: another processor, another version of a library, a broken kernel. The can
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-
-if TYPE_CHECKING:
-    from stillhouse.serving.release import Release
 
 MOST = 16
 """Canaries of a release: the first queries of its run."""
@@ -24,6 +20,8 @@ DEPTH = 10
 LEAST_OVERLAP = 0.8
 """Below it a release is refused. The vectors of another processor swap passages that are nearly equal, which costs a
 few hundredths; a model that is not the one of the run finds hardly any of the passages."""
+Ask = Callable[[Sequence[str], int], Sequence[Sequence[str]]]
+"""Texts of queries and a depth in, the ids of the first passages of each out."""
 
 
 @dataclass(frozen=True)
@@ -78,20 +76,17 @@ def average_overlap(expected: Sequence[str], found: Sequence[str]) -> float:
     return sum(shares) / len(shares)
 
 
-def refuse_failing(release: Release, canaries: Sequence[Canary]) -> float:
-    """Asks the canaries and returns their mean overlap. Raises `InputError` where it is below `LEAST_OVERLAP`."""
-    from stillhouse.serving.release import Ranked
+def refuse_failing(release: str, canaries: Sequence[Canary], ask: Ask) -> float:
+    """Asks the canaries of a release and returns their mean overlap.
 
-    texts = [canary.text for canary in canaries]
-    vectors_QD = release.encode(release.tokenize(texts, "query"), "query")
-    overlaps = []
-    for canary, found in zip(canaries, release.rank(texts, vectors_QD, [Ranked(DEPTH)] * len(texts))):
-        ids = [row["passage_id"] for row in release.passages.at(found.rows, "passage_id")]
-        overlaps.append(average_overlap(canary.expected, ids))
+    Raises `InputError` where it is below `LEAST_OVERLAP`.
+    """
+    rankings = ask([canary.text for canary in canaries], DEPTH)
+    overlaps = [average_overlap(canary.expected, found) for canary, found in zip(canaries, rankings)]
     mean = sum(overlaps) / len(overlaps)
     if mean < LEAST_OVERLAP:
         raise InputError(
-            f"release {release.name} fails its canary queries: the first {DEPTH} passages of {len(overlaps)} of its "
+            f"release {release} fails its canary queries: the first {DEPTH} passages of {len(overlaps)} of its "
             f"own queries agree with its run to {mean:.0%}, and {LEAST_OVERLAP:.0%} is asked for; its model computes "
             "something else on this machine than where it was released, so serve another release, or make its run "
             "anew here with `stillhouse retrieve`"

@@ -153,7 +153,12 @@ class Release:
         if self.reranks:
             self.score_pairs(WARMED_WITH, [WARMED_WITH])
         if self.canaries:
-            self.canary_overlap = refuse_failing(self, self.canaries)
+            self.canary_overlap = refuse_failing(self.name, self.canaries, self._first_passages)
+
+    def _first_passages(self, texts: Sequence[str], depth: int) -> list[list[str]]:
+        vectors_QD = self.encode(self.tokenize(texts, "query"), "query")
+        found = self.rank(texts, vectors_QD, [Ranked(depth)] * len(texts))
+        return [[row["passage_id"] for row in self.passages.at(each.rows, "passage_id")] for each in found]
 
     def own_queries(self, most: int) -> list[str]:
         """The texts of its test queries, and of dev where these are few: at most `most`, evenly taken."""

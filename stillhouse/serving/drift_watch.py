@@ -73,7 +73,7 @@ class Drift:
 
 
 class DriftWatch:
-    """Compares what `note` is told with the test queries of the release that `current` gives.
+    """Compares what `note` takes with the test queries of the release that `current` gives.
 
     `submit` is that of the batcher; `log` gets a line where a look fails.
     """

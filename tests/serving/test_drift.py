@@ -65,7 +65,7 @@ def test_lower_scores_are_found() -> None:
 
 
 def test_a_service_says_whether_its_questions_drift(two_releases: list[Path], tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(drift_watch, "LEAST", 6)  # the tests' releases have so many different ones
+    monkeypatch.setattr(drift_watch, "LEAST", 6)  # the tests' releases have six different ones
     link = tmp_path / "in-use"
     point(link, two_releases[0])
     with running(link, watch=0.02) as service:

@@ -144,7 +144,7 @@ def test_a_token_is_wanted_for_feedback_and_lets_a_program_name_its_users(
     assert clients[0] == clients[2] != clients[1] and "ann" not in clients[0]
 
 
-def test_clients_are_told_apart_only_by_who_has_the_key(tmp_path: Path) -> None:
+def test_one_client_has_one_id_by_one_key(tmp_path: Path) -> None:
     class Asking:
         def __init__(self, host: str, **headers: str) -> None:
             self.client, self.headers = type("Address", (), {"host": host}), headers

@@ -117,7 +117,10 @@ def ingest_source(
     mixed, not_mixed = ((), "") if of_pairs else _mix_pairs(corpus, choices)
     generated = _take_generated(corpus, choices, choices.generated, has_train) if choices.generated else None
     synthetic = made is not None or (generated is not None and not has_train)
-    added, not_added = _take_added(corpus, choices.added, (made, generated)) if choices.added else ([], Counter())
+    added: list[PairQuery] = []
+    not_added = Counter[str]()
+    if choices.added:
+        added, not_added = _take_added(corpus, choices.added, (made, generated))
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
     with doing("writing the corpus"):
         parts = [made.queries if made else mixed, generated.queries if generated else (), added]

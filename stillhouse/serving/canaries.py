@@ -41,7 +41,8 @@ def read_canaries(run: Path, corpus: Corpus) -> list[Canary]:
         rankings = _first_rankings(run / f"{split}.trec")
         if not rankings:
             continue
-        text_of = dict(zip(*(corpus.queries_of(split)[name] for name in ("query_id", "text"))))
+        queries = corpus.queries_of(split)
+        text_of = dict(zip(queries["query_id"], queries["text"]))
         if unknown := [id for id in rankings if id not in text_of]:
             raise InputError(f"{run} ranks the {split} query {unknown[0]!r}, which the corpus does not hold")
         return [Canary(text_of[id], tuple(ids)) for id, ids in rankings.items()]

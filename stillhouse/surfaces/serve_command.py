@@ -167,7 +167,8 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             release = open_release(source, arguments.verify)
             return live.prepare(release) if live else release
 
-        queries, key = None, b""
+        queries: QueryLog | None = None
+        key = b""
         if arguments.log_queries:
             choices = LogChoices(sample=arguments.sample, days=arguments.retention_days)
             queries = QueryLog(arguments.log_queries, choices, limits, context.say)

@@ -27,6 +27,7 @@ COMMANDS = {
     "search": ("answers a question with ranked passages", "stillhouse.surfaces.search_command"),
     "serve": ("answers searches over HTTP from one release", "stillhouse.surfaces.serve_command"),
     "documents": ("writes the documents that a service took as JSONL", "stillhouse.surfaces.documents_command"),
+    "queries": ("writes the feedback on a service's answers as train queries", "stillhouse.surfaces.queries_command"),
     "refresh": ("brings the released retriever up to date with its corpus", "stillhouse.surfaces.refresh_command"),
     "release": ("lists, promotes, rolls back and fetches releases", "pipelines.release_command"),
     "schedule": ("makes the cluster's schedules equal to a file, and watches a corpus", "pipelines.schedule_command"),

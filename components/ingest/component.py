@@ -41,6 +41,7 @@ def ingest(
     heldout_test_articles: float = 0.1,
     mixed_pairs: float = 0.0,
     test_queries: Optional[str] = None,
+    train_queries: Optional[str] = None,
     seed: int = 42,
 ):
     """Reads a source of passages, queries and qrels into Parquet.
@@ -88,6 +89,8 @@ def ingest(
         mixed_pairs: sentences of the corpus, each with its own passage, that join the labelled train queries, as a
             share of these: 1 = as many; 0 = none.
         test_queries: a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout.
+        train_queries: a folder with more train queries: queries.jsonl and qrels/train.tsv, in BEIR layout, as
+            `stillhouse queries export` writes them of clicks; one that repeats a dev or test query is left out.
         seed: seed of every random choice.
     """
     from stillhouse.surfaces.component import run_component

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.artifacts import digest_file, digest_json
+from stillhouse.corpus.added_train_queries import PLACE as ADDED_PLACE
+from stillhouse.corpus.added_train_queries import AddedTrainQueries
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
 from stillhouse.corpus.generated_queries import GeneratedQueries
@@ -42,7 +44,8 @@ class Choices:
 
     `queries` is one of `QUERIES`, `titles` one of `TITLES`; `pairs` says how pair queries are made. `mixed_pairs` is
     how many of them join the labelled train queries, as a share of these. `generated` are questions of a chat model:
-    they join the labelled train queries, and without such they stand in the place of pair queries.
+    they join the labelled train queries, and without such they stand in the place of pair queries. `added` are train
+    queries that join last, and are no labels: where the source has none, others are made as ever.
     """
 
     max_articles: int | None = None
@@ -54,6 +57,7 @@ class Choices:
     pairs: PairChoices | None = None
     mixed_pairs: float = 0.0
     generated: GeneratedQueries | None = None
+    added: AddedTrainQueries | None = None
 
 
 @contextmanager
@@ -113,9 +117,13 @@ def ingest_source(
     mixed, not_mixed = ((), "") if of_pairs else _mix_pairs(corpus, choices)
     generated = _take_generated(corpus, choices, choices.generated, has_train) if choices.generated else None
     synthetic = made is not None or (generated is not None and not has_train)
+    added: list[PairQuery] = []
+    not_added = Counter[str]()
+    if choices.added:
+        added, not_added = _take_added(corpus, choices.added, (made, generated))
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
     with doing("writing the corpus"):
-        parts = [made.queries if made else mixed, generated.queries if generated else ()]
+        parts = [made.queries if made else mixed, generated.queries if generated else (), added]
         for name, columns in tables_of(corpus, [query for part in parts for query in part]).items():
             write_table(folder, name, columns)
     queries = Counter(corpus.split_of.values())
@@ -124,7 +132,9 @@ def ingest_source(
     identity = {"": source.identity} if source.identity else {}
     facts: dict[str, Any] = {
         "format": source.format,
-        "source_digest": digest_json(_digests(source, several.each if several else map) | identity),
+        "source_digest": digest_json(
+            _digests(source.files | _files_of(choices.added), several.each if several else map) | identity
+        ),
         "passages": len(corpus.passages),
         "distractors": distractors,
         "articles": corpus.passages.articles,
@@ -140,6 +150,8 @@ def ingest_source(
         "mixed_pairs": len(mixed),
         "labels": "+".join(["synthetic"] * synthetic + [SOURCE] * (labelled > 0)) or "none",
     }
+    if choices.added:
+        facts |= {"added_train_queries": len(added), "not_added": dict(sorted(not_added.items()))}
     if corpus.not_prose:
         facts["not_prose"] = dict(sorted(Counter(corpus.not_prose.values()).items()))
     if not_made:
@@ -160,11 +172,15 @@ def ingest_source(
     return facts
 
 
-def _digests(source: Source, each: Each) -> dict[str, str]:
+def _files_of(added: AddedTrainQueries | None) -> dict[str, Path]:
+    return {f"{ADDED_PLACE}/{name}": path for name, path in added.files().items()} if added else {}
+
+
+def _digests(files: Mapping[str, Path], each: Each) -> dict[str, str]:
     """The digest of every file, by its name."""
-    paths = list(source.files.values())
+    paths = list(files.values())
     together = [paths[begin : begin + FILES_TOGETHER] for begin in range(0, len(paths), FILES_TOGETHER)]
-    return dict(zip(source.files, chain.from_iterable(each(_digests_of, together))))
+    return dict(zip(files, chain.from_iterable(each(_digests_of, together))))
 
 
 def _digests_of(paths: Sequence[Path]) -> list[str]:
@@ -235,6 +251,16 @@ def _take_generated(corpus: CleanCorpus, choices: Choices, generated: GeneratedQ
     made = generated.divided(corpus.passages, wanted, [query.text for query in corpus.queries.values()])
     _add(corpus, made)
     return made
+
+
+def _take_added(
+    corpus: CleanCorpus, added: AddedTrainQueries, made: Iterable[PairQueries | None]
+) -> tuple[list[PairQuery], Counter[str]]:
+    """Adds train queries from elsewhere; the articles of made dev and test queries stay held out."""
+    measured = [query.positive for part in made if part for query in part.queries if query.split != "train"]
+    articles = corpus.passages.own_articles()
+    held_out = {articles[row].as_py() for row in corpus.passages.rows_of(measured).tolist()}
+    return added.join(corpus, held_out)
 
 
 def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, Columns]:

@@ -69,6 +69,8 @@ SOURCE = "source"
 """The origin of a query that came with the source; all others are of synthetic ones: a pair task, or `GENERATED`."""
 GENERATED = "generated"
 """The origin of a question that a chat model made of a passage, and what its id begins with."""
+ADDED = "added"
+"""The origin of a train query that joined those of the source from elsewhere: feedback on a service's answers, say."""
 
 UNIQUE = {"passages": ("passage_id", "text")}
 """Columns in which hardly a value comes twice, so that no dictionary of values is tried for them."""

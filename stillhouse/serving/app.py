@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -9,8 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from stillhouse import __version__
-from stillhouse.serving import documents_api, embeddings_api, inference_api, page, search_api, status_api
+from stillhouse.serving import documents_api, embeddings_api, feedback_api, inference_api, page, search_api, status_api
 from stillhouse.serving.batcher import Batcher
+from stillhouse.serving.drift_watch import DriftWatch
 from stillhouse.serving.errors import Problem, error_response, on_http, on_invalid, on_problem
 from stillhouse.serving.guard import Guard
 from stillhouse.serving.metrics import Metrics
@@ -21,14 +24,17 @@ from stillhouse.serving.shelf import Shelf
 DESCRIPTION = "Search in one release: model, index and corpus of one making. Each answer names its release."
 
 
-def make_service(shelf: Shelf, limits: Limits, **settings: object) -> Service:
-    """The service on a shelf, with its queue and metrics. `settings` are those of `Service`: log, token, model, …"""
+def make_service(shelf: Shelf, limits: Limits, log: Callable[[str], None], **settings: object) -> Service:
+    """The service on a shelf, with its queue and metrics. `settings` are those of `Service`: token, model, …"""
     metrics = Metrics()
     batcher = Batcher(limits, metrics.batch)
     metrics.gauge("waiting", "Texts in the queue", lambda: batcher.waiting)
     metrics.gauge("swaps", "Releases that took another's place since the start", lambda: shelf.swaps)
     metrics.gauge("refusals", "Releases that were refused since the start", lambda: shelf.refusals)
-    return Service(shelf, batcher, limits, metrics, **settings)  # type: ignore[arg-type]
+    drift = DriftWatch(lambda: shelf.current, batcher.submit, log)
+    for name, (text, read) in drift.gauges().items():
+        metrics.gauge(name, text, read, "stillhouse_serving")
+    return Service(shelf, batcher, limits, metrics, log, drift=drift, **settings)  # type: ignore[arg-type]
 
 
 def make_app(service: Service) -> ASGIApp:
@@ -37,7 +43,7 @@ def make_app(service: Service) -> ASGIApp:
         title="Stillhouse search", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None
     )
     app.state.service = service
-    for router in (search_api, documents_api, embeddings_api, inference_api, status_api, page):
+    for router in (search_api, feedback_api, documents_api, embeddings_api, inference_api, status_api, page):
         app.include_router(router.router)
     app.add_exception_handler(Problem, on_problem)
     app.add_exception_handler(HTTPException, on_http)

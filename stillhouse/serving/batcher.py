@@ -50,6 +50,7 @@ class Job:
     """Texts that one client asked about, to be answered by one release.
 
     The result is `Embedded`, with `asked` a list of `Found`, with `pairs_with` the scores of a cross-encoder.
+    `vectors` are those of what was ranked, float32 [Q, D], once the result is there.
     """
 
     release: Release
@@ -60,6 +61,7 @@ class Job:
     result: Future[Any] = field(default_factory=Future)
     until: float = 0.0
     ids: list[list[int]] = field(default_factory=list)
+    vectors: NDArray[np.float32] | None = None
 
     def finish(self, value: Any) -> None:
         with suppress(InvalidStateError):  # whoever asked has gone
@@ -168,6 +170,7 @@ class Batcher:
             if job.asked is None:
                 job.finish(Embedded(part_QD, sum(map(len, job.ids))))
             else:
+                job.vectors = part_QD
                 ranking.append((job, part_QD))
         if ranking:
             texts = [text for job, _ in ranking for text in job.texts]

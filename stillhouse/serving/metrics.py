@@ -39,9 +39,9 @@ class Metrics:
         self._texts.inc(texts)
         self._tokens.observe(tokens)
 
-    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+    def gauge(self, name: str, text: str, read: Callable[[], float], of: str = "stillhouse_serve") -> None:
         """A figure that is read when it is asked for."""
-        Gauge(f"stillhouse_serve_{name}", text, registry=self._registry).set_function(read)
+        Gauge(f"{of}_{name}", text, registry=self._registry).set_function(read)
 
     def text(self, release: str) -> bytes:
         """All of them as Prometheus reads them, with the name of the release in use."""

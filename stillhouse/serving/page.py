@@ -59,6 +59,7 @@ async def answer(request: Request) -> Response:
     shown: dict[str, Any] = {"query": query, "release": fields.get("release", ""), "beside": fields.get("beside", "")}
     try:
         columns = await _columns(service, query, top, [shown["release"] or None, shown["beside"] or None])
+        service.note(request, columns[0]["release"], query, columns[0]["hits"])
     except Problem as problem:
         return _page(service, status=problem.status, error=problem.message, **shown)
     response = _page(service, columns=columns, top=top or 10, **shown)

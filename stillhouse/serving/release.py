@@ -28,6 +28,7 @@ from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert, open_query
 from stillhouse.retrieval.search import refuse_unfit
 from stillhouse.retrieval.vector_index import VectorIndex, cut
 from stillhouse.serving.batch_encoder import BatchEncoder, TowerEncoder, batch_encoder
+from stillhouse.serving.canaries import read_canaries, refuse_failing
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
 from stillhouse.serving.passages import Passages
@@ -64,9 +65,9 @@ class Found:
 class Release:
     """What answers. Its files are opened once and stay open, so that it answers alike after they were replaced.
 
-    `folders` are `retriever`, `index` and `corpus`, and where there are any `hybrid` and `reranker`. `digest` gives the
-    SHA-256 of a file. Raises `InputError` for a folder that is missing or damaged, and where one was made from another
-    than those beside it. Only one thread may call `encode` and `rank` at a time.
+    `folders` are `retriever`, `index` and `corpus`, and where there are any `hybrid`, `reranker` and `run`. `digest`
+    gives the SHA-256 of a file. Raises `InputError` for a folder that is missing or damaged, and where one was made
+    from another than those beside it. Only one thread may call `encode` and `rank` at a time.
     """
 
     def __init__(self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file) -> None:
@@ -75,9 +76,13 @@ class Release:
             refuse_unfit(self._held, digest, "hybrid" in folders)
             if "reranker" in folders:
                 refuse_foreign_reranker(self._held, digest)
+            if "run" in folders:
+                refuse_foreign_run(self._held, digest, "hybrid" in folders)
             self._held.keep_copies(*(name for name in folders if name in MAPPED))
             self.digests = {name: self._digest_of(name, digest) for name in folders}
-            self.identity = identity_of({name: {"digest": value} for name, value in self.digests.items()})
+            # The run is of what answers, and answers nothing itself.
+            answering = {name: {"digest": value} for name, value in self.digests.items() if name != "run"}
+            self.identity = identity_of(answering)
             self.name = self.identity[:NAME_LENGTH]
             corpus = Corpus.open(self._held["corpus"])
             encoder = open_query_encoder(self._held["retriever"], context)
@@ -92,12 +97,14 @@ class Release:
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
             self.titles = corpus.titles
             self.passages = Passages(self._held["corpus"])
+            self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
             self._held.refuse_changed()
         self.reranks = "reranker" in folders
         self.live: Release | None = None
         self.live_vectors: dict[str, tuple[dict[str, str], NDArray[np.float32]]] = {}
         self.live_ids: frozenset[str] = frozenset()
         self.mean_length: float | None = None
+        self.canary_overlap: float | None = None
 
     def _digest_of(self, name: str, digest: Digest) -> str:
         folder = self._held[name]
@@ -137,11 +144,31 @@ class Release:
             return PairScores(self._held["reranker"], self._context)
 
     def warm(self) -> None:
-        """Answers once in every way, so that the first client need not wait for what is done once."""
+        """Answers once in every way, so that the first client need not wait for what is done once.
+
+        Raises `InputError` where the canary queries get another ranking than that of the release's run.
+        """
         self.rank([WARMED_WITH], self.encode(self.tokenize([WARMED_WITH], "query"), "query"), [Ranked()])
         self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")  # imports transformers, which takes seconds
         if self.reranks:
             self.score_pairs(WARMED_WITH, [WARMED_WITH])
+        if self.canaries:
+            self.canary_overlap = refuse_failing(self.name, self.canaries, self._first_passages)
+
+    def _first_passages(self, texts: Sequence[str], depth: int) -> list[list[str]]:
+        vectors_QD = self.encode(self.tokenize(texts, "query"), "query")
+        found = self.rank(texts, vectors_QD, [Ranked(depth)] * len(texts))
+        return [[row["passage_id"] for row in self.passages.at(each.rows, "passage_id")] for each in found]
+
+    def own_queries(self, most: int) -> list[str]:
+        """The texts of its test queries, and of dev where these are few: at most `most`, evenly taken."""
+        with self._held.named():
+            corpus = Corpus.open(self._held["corpus"])
+            texts = [text for split in ("test", "dev") for text in corpus.queries_of(split)["text"]]
+        # Test queries stand first, so that dev ones come only where there is room.
+        test = len(corpus.queries_of("test"))
+        chosen = texts[:test] if test >= most else texts[:most]
+        return [chosen[len(chosen) * number // most] for number in range(most)] if len(chosen) > most else chosen
 
     def refuse_changed(self) -> None:
         """Raises `InputError` where a file of the release was overwritten in its place."""
@@ -210,6 +237,7 @@ class Release:
             "ranking": str(self.fusion),
             "bm25": self.has_bm25,
             "reranker": self.reranks,
+            "canaries": {"queries": len(self.canaries), "overlap": self.canary_overlap},
         }
 
 
@@ -221,3 +249,19 @@ def refuse_foreign_reranker(held: OpenFolders, digest: Digest) -> None:
             f"{held['reranker']} was trained on another corpus than {held['corpus']}; run `stillhouse train-reranker` "
             "with this one, or leave the folder out of the release"
         )
+
+
+def refuse_foreign_run(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
+    """Refuses a damaged run, and one of another model, index, corpus or fusion than those beside it."""
+    run = read_manifest(held["run"], digest=digest)
+    for name in ("corpus", "retriever", "index", *(["hybrid"] if hybrid else [])):
+        beside = held[name]
+        known = (beside / MANIFEST).is_file()
+        own = read_manifest(beside, verify=False).digest if known else foreign_manifest(beside, digest).digest
+        if run.inputs.get(name) != own:
+            raise InputError(
+                f"{held['run']} was made from another {name} than {beside}; run `stillhouse retrieve` with this one, "
+                "or leave the folder out of the release"
+            )
+    if not hybrid and "hybrid" in run.inputs:
+        raise InputError(f"{held['run']} was ranked with BM25, and the release holds no hybrid/; put it there")

@@ -54,6 +54,7 @@ class Hit(BaseModel):
 
 class Answer(BaseModel):
     query: str
+    query_id: str | None = Field(None, description="what `/feedback` names; only with a log of queries")
     hits: list[Hit]
 
 
@@ -74,7 +75,10 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
             service.check_texts([text], "filter")
     how = Ranked(body.top, -1.0 if body.bm25 is None else body.bm25, body.filter.id_prefix, body.filter.article)
     found = await service.search(release, queries, how)
-    answers = [{"query": query, "hits": hits(release, each, body.texts)} for query, each in zip(queries, found)]
+    answers = []
+    for query, each in zip(queries, found):
+        shown = hits(release, each, body.texts)
+        answers.append({"query": query, **service.note(request, release.name, query, shown), "hits": shown})
     return answer_json({"release": release.name, "answers": answers}, release)
 
 

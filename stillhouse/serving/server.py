@@ -66,10 +66,16 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
     host, port = listening.getsockname()[:2]
     current = service.shelf.current
     service.shelf.watch(watch)
+    if service.drift:
+        service.drift.start()
     log(f"release {current.name}, {len(current.passages):,} passages: http://{host}:{port}/")
     try:
         _Server(config).run(sockets=[listening])
     finally:
         service.shelf.end()
+        if service.drift:
+            service.drift.end()
         service.batcher.end()
+        if service.queries:
+            service.queries.end()
     log("ended; every request that had come was answered")

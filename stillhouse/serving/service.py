@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from stillhouse.errors import InputError
 from stillhouse.retrieval.vector_index import cut
 from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
+from stillhouse.serving.client_ids import client_id, client_of
+from stillhouse.serving.drift_watch import DriftWatch
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.live_documents import LiveDocuments
 from stillhouse.serving.metrics import Metrics
+from stillhouse.serving.query_log import QueryLog
 from stillhouse.serving.release import Found, Ranked, Release
 from stillhouse.serving.settings import Limits
 from stillhouse.serving.shelf import Shelf
@@ -29,7 +32,8 @@ Role = Literal["query", "passage"]
 class Service:
     """What one process serves, and how.
 
-    `log_requests` logs a line for each request. `log_texts` logs what was asked, which nothing else does.
+    `log_requests` logs a line for each request. `log_texts` logs what was asked. `queries` is the log of queries, and
+    `client_key` hashes who asked; nothing else keeps what was asked.
     """
 
     shelf: Shelf
@@ -42,6 +46,9 @@ class Service:
     log_requests: bool = False
     log_texts: bool = False
     live: LiveDocuments | None = None
+    queries: QueryLog | None = None
+    drift: DriftWatch | None = None
+    client_key: bytes = b""
 
     def release(self, name: str | None = None) -> Release:
         """The release in use, or another that is open. Raises `Problem` for one that is not."""
@@ -86,7 +93,24 @@ class Service:
         if self.log_texts:
             for text in texts:
                 self.log(f"asked of {release.name}: {visible(text)}")
-        return cast("list[Found]", await self._answer(Job(release, texts, "query", [how] * len(texts))))
+        job = Job(release, texts, "query", [how] * len(texts))
+        found = cast("list[Found]", await self._answer(job))
+        if self.drift and job.vectors is not None:
+            self.drift.note(release, job.vectors, found, how)
+        return found
+
+    def client_of(self, request: Request) -> str:
+        """The hashed id of who asks."""
+        return client_id(client_of(request, trusted=bool(self.token)), self.client_key)
+
+    def note(
+        self, request: Request, release: str, query: str, hits: Sequence[Mapping[str, Any]]
+    ) -> dict[str, str | None]:
+        """Puts an answered query into the log, if there is one: {"query_id": …}, None for one that is not sampled."""
+        if self.queries is None:
+            return {}
+        shown = [(hit["passage_id"], hit["score"]) for hit in hits]
+        return {"query_id": self.queries.note(release, self.client_of(request), query, shown)}
 
     async def rerank(self, release: Release, query: str, texts: Sequence[str]) -> list[float]:
         if not release.reranks:

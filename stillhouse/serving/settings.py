@@ -20,3 +20,5 @@ class Limits:
     head_seconds: float = 10.0
     documents: int = 10_000
     documents_bytes: int = 64 << 20
+    queries_bytes: int = 1 << 30
+    feedback_bytes: int = 64 << 20

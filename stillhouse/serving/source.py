@@ -6,11 +6,11 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Protocol
 
-from stillhouse.artifacts import MANIFEST
+from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
 
 PARTS = ("retriever", "index", "corpus")
-OPTIONAL = ("hybrid", "reranker")
+OPTIONAL = ("hybrid", "reranker", "run")
 BESIDE = Path("ingest") / "corpus"
 """Where a run leaves the corpus, beside the folder of what it chose as best."""
 
@@ -26,10 +26,12 @@ class Source(Protocol):
 
 
 class FolderSource:
-    """A folder that holds `retriever/`, `index/` and `corpus/`, and perhaps `hybrid/` and `reranker/`.
+    """A folder that holds `retriever/`, `index/` and `corpus/`, and perhaps `hybrid/`,
+    `reranker/` and `run/`.
 
     `stillhouse release fetch` writes such a folder, and a run leaves one in `artifacts/best`, whose corpus lies in
-    `artifacts/ingest/corpus`. It may be a link. `corpus` names another place for the corpus.
+    `artifacts/ingest/corpus` and whose run in `artifacts/best_run/run`. It may be a link. `corpus` names another place
+    for the corpus.
     """
 
     def __init__(self, folder: Path, corpus: Path | None = None) -> None:
@@ -49,6 +51,8 @@ class FolderSource:
 
     def folders(self) -> dict[str, Path]:
         found = {name: place for name, place in self._places().items() if name in PARTS or place.is_dir()}
+        if "run" in found and found["run"].parent != found["index"].parent and not _is_run_of(found):
+            del found["run"]  # of what was chosen before; `retrieve` has not come to this yet
         for name in PARTS:
             if not found[name].is_dir():
                 remedy = "`stillhouse release fetch` or a run writes one; --corpus names a corpus that lies elsewhere"
@@ -62,4 +66,18 @@ class FolderSource:
         beside = folder.parent / BESIDE
         if self._corpus is None and not corpus.is_dir() and beside.is_dir():
             corpus = beside
-        return {name: folder / name for name in (*PARTS, *OPTIONAL)} | {"corpus": corpus}
+        run = folder / "run"
+        if not run.is_dir():
+            run = folder.with_name(f"{folder.name}_run") / "run"
+        return {name: folder / name for name in (*PARTS, *OPTIONAL)} | {"corpus": corpus, "run": run}
+
+
+def _is_run_of(folders: dict[str, Path]) -> bool:
+    """Whether a run that lies beside a release was made of its retriever and index."""
+    try:
+        run = read_manifest(folders["run"], verify=False)
+        return all(
+            run.inputs.get(name) == read_manifest(folders[name], verify=False).digest for name in ("retriever", "index")
+        )
+    except InputError:
+        return False

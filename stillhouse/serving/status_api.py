@@ -41,6 +41,8 @@ async def info(request: Request) -> Response:
         "swaps": shelf.swaps,
         "refused": None,
         "live": service.live.counts() if service.live else None,
+        "queries": service.queries.about() if service.queries else None,
+        "drift": service.drift.about() if service.drift else None,
         "limits": asdict(service.limits),
     }
     if refused:

@@ -154,6 +154,12 @@ class Config:
         location=True,
         former="",
     )
+    train_queries: str = setting(
+        "",
+        "a folder with more train queries: queries.jsonl and qrels/train.tsv, in BEIR layout, as `stillhouse queries "
+        "export` writes them of clicks; one that repeats a dev or test query is left out",
+        location=True,
+    )
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
     def __post_init__(self) -> None:
@@ -180,6 +186,7 @@ class Config:
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     """Raises `InputError` for a source that is missing, empty, damaged or of no known format."""
+    from stillhouse.corpus.added_train_queries import AddedTrainQueries
     from stillhouse.corpus.cleaning_parts import Several
     from stillhouse.corpus.generated_queries import GeneratedQueries
     from stillhouse.corpus.ingestion import Choices, ingest_source
@@ -232,6 +239,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         ),
         mixed_pairs=config.mixed_pairs,
         generated=GeneratedQueries(inputs["generated"]) if "generated" in inputs else None,
+        added=AddedTrainQueries(Path(config.train_queries).expanduser()) if config.train_queries else None,
     )
     watch = partial(context.progress, what="reading", unit="row")
     with open_engine(context.engine) as engine:
@@ -246,6 +254,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         context.log(f"[ingest] rejected {count:,} × {reason}")
     for reason, count in facts["left_out"].items():
         context.log(f"[ingest] left out {count:,} × {reason}")
+    for reason, count in facts.get("not_added", {}).items():
+        context.log(f"[ingest] of the added train queries left out {count:,} × {reason}")
     for line in _pair_lines(config, facts):
         context.log(f"[ingest] {line}")
     rejected = sum(facts["rejected"].values())
@@ -260,6 +270,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         summary += f", of the train queries {facts['mixed_pairs']:,} made of the corpus"
     if "generated_queries" in facts:
         summary += f", of the queries {sum(facts['generated_queries'].values()):,} made by a chat model"
+    if facts.get("added_train_queries"):
+        summary += f", of the train queries {facts['added_train_queries']:,} added"
     if facts["drawn_dev"]:
         summary += f", dev drawn from train ({facts['drawn_dev']:,})"
     metrics = {name: float(facts[name]) for name in ("passages", "articles", "links")}

@@ -19,7 +19,7 @@ examples:
   stillhouse refresh https://git.example/search/releases.git --plan-only
   stillhouse refresh . --revision 4f2c1d9 --folder refreshed
   stillhouse refresh . --fine-tune-above 0.05 --pretrain-above 0.5"""
-SOURCE = ("source", "repo", "revision")
+SOURCE = ("source", "repo", "revision", "train_queries")
 
 
 def refresh_parser() -> Parser:
@@ -45,8 +45,9 @@ def refresh_parser() -> Parser:
         ("source", "the source, or its path in --repo"),
         ("repo", "a DVC repository"),
         ("revision", "its branch, tag or commit"),
+        ("train_queries", "more train queries, as `stillhouse queries export` writes them"),
     ):
-        kind = source_text if name == "source" else str
+        kind = {"source": source_text, "train_queries": _absolute}.get(name, str)
         group.add_argument(flag_of(name), metavar=name.upper(), type=kind, help=text)
     group = parser.add_argument_group("how far it goes")
     for name, field in Thresholds.__dataclass_fields__.items():
@@ -57,6 +58,11 @@ def refresh_parser() -> Parser:
     add_rule_flags(parser.add_argument_group("when a challenger is refused"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
+
+
+def _absolute(text: str) -> str:
+    """The path from anywhere: the recipe is read in another folder."""
+    return str(Path(text).expanduser().absolute()) if text else ""
 
 
 def main(argv: Sequence[str]) -> int:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from stillhouse.serving.source import Source
 
 TOKEN = "STILLHOUSE_SERVE_TOKEN"
+CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
+"""What hashes the ids of clients in the log of queries; without it the log's folder holds a key."""
+LONGEST_RETENTION = 36_500
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 EXAMPLES = f"""\
 FOLDER holds one release: retriever/, index/, corpus/ and, where the release has them, hybrid/ and reranker/, as
@@ -46,6 +49,7 @@ addresses:
   /metrics      for Prometheus               /v2/...         the Open Inference Protocol V2 of KServe
   /health /ready                             for probes
   /documents    live documents, with --documents FOLDER
+  /feedback     clicks and judgements, with --log-queries FOLDER
 
 docs/serve.md says more.
 """
@@ -60,6 +64,8 @@ LIMITS = {
     "body_seconds": ("SECONDS", "how long a request's body may take to arrive"),
     "documents": ("N", "live documents and deletions that are kept"),
     "documents_bytes": ("BYTES", "size of the log of live documents"),
+    "queries_bytes": ("BYTES", "size of the log of queries; the oldest files go first"),
+    "feedback_bytes": ("BYTES", "size of the feedback in it"),
     "head_seconds": ("SECONDS", "how long a request's line and headers may take to arrive"),
 }
 
@@ -93,6 +99,14 @@ def serve_parser() -> Parser:
     parser.add_argument(
         "--log-texts", action="store_true", help="log what is searched for; people's questions are theirs"
     )
+    group = parser.add_argument_group("the log of queries (docs/serve.md says what it keeps)")
+    group.add_argument(
+        "--log-queries", metavar="FOLDER", type=Path, help="keep what is asked and found there, and take /feedback"
+    )
+    group.add_argument("--sample", metavar="SHARE", type=float, default=1.0, help="of the queries (default: 1, all)")
+    group.add_argument(
+        "--retention-days", metavar="DAYS", type=float, default=30.0, help="older files are deleted (default: 30)"
+    )
     parser.add_argument("--verify", action="store_true", help="check also files that have not changed since checked")
     group = parser.add_argument_group("limits")
     for field in fields(Limits):
@@ -120,9 +134,13 @@ def main(argv: Sequence[str]) -> int:
 def check(arguments: argparse.Namespace) -> Limits:
     from stillhouse.serving.settings import Limits
 
-    for name in (*LIMITS, "watch", "grace"):
+    for name in (*LIMITS, "watch", "grace", "retention_days"):
         if not 0 < getattr(arguments, name) < 1e12:
             raise InputError(f"--{name.replace('_', '-')} must be above 0, not {getattr(arguments, name)}")
+    if not 0 < arguments.sample <= 1:
+        raise InputError(f"--sample must be above 0 and at most 1, not {arguments.sample}")
+    if arguments.retention_days > LONGEST_RETENTION:
+        raise InputError(f"--retention-days may be at most {LONGEST_RETENTION:,}, not {arguments.retention_days:g}")
     if arguments.keep < 0:
         raise InputError(f"--keep must be 0 or more, not {arguments.keep}")
     if not 0 <= arguments.port < 1 << 16:
@@ -133,7 +151,9 @@ def check(arguments: argparse.Namespace) -> Limits:
 def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     context.hush_libraries()
     from stillhouse.serving.app import make_service
+    from stillhouse.serving.client_ids import read_key
     from stillhouse.serving.live_documents import LiveDocuments
+    from stillhouse.serving.query_log import LogChoices, QueryLog
     from stillhouse.serving.server import listen, run
     from stillhouse.serving.shelf import Shelf
     from stillhouse.serving.source import FolderSource
@@ -147,6 +167,12 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             release = open_release(source, arguments.verify)
             return live.prepare(release) if live else release
 
+        queries: QueryLog | None = None
+        key = b""
+        if arguments.log_queries:
+            choices = LogChoices(sample=arguments.sample, days=arguments.retention_days)
+            queries = QueryLog(arguments.log_queries, choices, limits, context.say)
+            key = read_key(arguments.log_queries, os.environ.get(CLIENT_KEY, ""))
         shelf = Shelf(
             FolderSource(arguments.folder, arguments.corpus),
             opened,
@@ -163,6 +189,8 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             log_requests=arguments.log_requests,
             log_texts=arguments.log_texts,
             live=live,
+            queries=queries,
+            client_key=key,
         )
         run(service, listening, arguments.grace, arguments.watch, context.say)
 

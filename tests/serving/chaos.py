@@ -1,6 +1,7 @@
 """Clients ask without a pause while releases are swapped, taken back, damaged, half-copied and the process is killed.
 
     python tests/serving/chaos.py --times 10000        as many times, or as --minutes allow; prints what happened
+    TMPDIR=/dev/shm python tests/serving/chaos.py --times 10000 --pause 0.05        more changes in the same time
 
 Every answer is compared with what the library finds offline in the release that the answer names. A request may fail
 only where the process was killed while it was in flight, or was not there. `test_chaos.py` does this for seconds.
@@ -37,10 +38,12 @@ KINDS = {"swap": 12, "back": 4, "damaged": 2, "half": 2}
 class Chaos:
     """One service over `work/in-use`, a link that leads to copies of `releases`, and what was seen of it."""
 
-    def __init__(self, releases: Sequence[Path], expected: dict[str, Any], work: Path, seed: int) -> None:
+    def __init__(
+        self, releases: Sequence[Path], expected: dict[str, Any], work: Path, seed: int, pause: float = 0
+    ) -> None:
         self.releases, self.expected, self.work = releases, expected, work
         self.names = list(expected)
-        self.random = random.Random(seed)
+        self.random, self.pause = random.Random(seed), pause
         self.link = work / "in-use"
         self.done: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()
@@ -55,6 +58,7 @@ class Chaos:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self._looking = self._client()
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, times: int, kills: int, seconds: float) -> None:
@@ -79,6 +83,9 @@ class Chaos:
                     kind = self.random.choices(list(KINDS), list(KINDS.values()))[0]
                     getattr(self, f"_{kind}")()
                     self.done[kind] += 1
+
+    def _client(self) -> httpx2.Client:
+        return httpx2.Client(base_url=self.url, timeout=LONGEST, trust_env=False)
 
     # What is done to the folder.
 
@@ -147,7 +154,7 @@ class Chaos:
         end = time.monotonic() + LONGEST
         about: Any = None
         while time.monotonic() < end:
-            about = httpx2.get(f"{self.url}/info", trust_env=False, timeout=LONGEST).json()
+            about = self._looking.get("/info").json()
             if holds(about):
                 return
             time.sleep(0.01)
@@ -165,7 +172,7 @@ class Chaos:
         while time.monotonic() < end:
             assert self._process.poll() is None, (self.work / "log").read_text()[-2000:]
             try:
-                if httpx2.get(f"{self.url}/ready", trust_env=False, timeout=LONGEST).status_code == 200:
+                if self._looking.get("/ready").status_code == 200:
                     self._up.set()
                     return
             except httpx2.HTTPError:
@@ -191,7 +198,7 @@ class Chaos:
 
     def _ask(self, first: int) -> None:
         number = first
-        client = httpx2.Client(base_url=self.url, timeout=LONGEST, trust_env=False)
+        client = self._client()
         while not self._over.is_set():
             if not self._up.wait(0.1):
                 continue
@@ -203,13 +210,14 @@ class Chaos:
                     answer = client.post("/embed", json={"inputs": query})
             except httpx2.HTTPError as error:
                 client.close()
-                client = httpx2.Client(base_url=self.url, timeout=LONGEST, trust_env=False)
+                client = self._client()
                 if kills != self._kills or not self._up.is_set():
                     self.excused += 1
                 else:
                     self.wrong.append(f"a request failed: {error!r}")
                 continue
             self._check(query, answer)
+            time.sleep(self.pause)
         client.close()
 
     def _check(self, query: str, answer: httpx2.Response) -> None:
@@ -252,13 +260,13 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10_000, help="changes of the folder and kills (default: 10000)")
     parser.add_argument("--kills", type=int, default=-1, help="kills among them (default: one in 200)")
     parser.add_argument("--minutes", type=float, default=60, help="then it ends (default: 60)")
+    parser.add_argument("--pause", type=float, default=0, help="seconds that a client waits between questions")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         # The releases of the tests, by their own fixture.
-        own = os.environ | {
-            "STILLHOUSE_CHAOS": f"{arguments.times} {arguments.kills} {60 * arguments.minutes} {arguments.seed}"
-        }
+        chosen = (arguments.times, arguments.kills, 60 * arguments.minutes, arguments.seed, arguments.pause)
+        own = os.environ | {"STILLHOUSE_CHAOS": " ".join(map(str, chosen))}
         test = Path(__file__).with_name("test_chaos.py")
         command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", f"--basetemp={folder}/t", test]
         raise SystemExit(subprocess.run(command, env=own).returncode)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from chaos import Chaos, offline
 
-TIMES, KILLS, SECONDS, SEED = (float(each) for each in os.environ.get("STILLHOUSE_CHAOS", "40 4 15 0").split())
+CHOSEN = os.environ.get("STILLHOUSE_CHAOS", "40 4 15 0 0").split()
+TIMES, KILLS, SECONDS, SEED, PAUSE = map(float, CHOSEN)
 
 
 def test_every_answer_is_right_whatever_happens_to_the_folder(two_releases: list[Path], tmp_path: Path) -> None:
-    chaos = Chaos(two_releases, dict(map(offline, two_releases)), tmp_path, int(SEED))
+    chaos = Chaos(two_releases, dict(map(offline, two_releases)), tmp_path, int(SEED), PAUSE)
     began = time.monotonic()
     chaos.run(int(TIMES), int(KILLS if KILLS >= 0 else TIMES // 200), SECONDS)
     done = ", ".join(f"{count} {kind}" for kind, count in sorted(chaos.done.items()))

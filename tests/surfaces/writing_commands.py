@@ -357,6 +357,10 @@ READS: set[Argument] = {
     ("serve", "folder"),
     ("serve", "corpus"),
     ("documents", "log"),
+    ("queries", "log"),
+    # As `documents export`; a log of queries deletes only files of its own (tests/serving/test_query_log.py).
+    ("queries", "folder"),
+    ("serve", "log_queries"),
     # They write, and change nothing that was there: `export` refuses a folder that exists, and the log of documents
     # refuses a file that is not one (tests/serving/test_live_documents.py).
     ("documents", "folder"),

@@ -1,0 +1,170 @@
+"""Watches whether what is asked still looks like the release's own test queries, on a thread of its own.
+
+The reference is the release's: its test queries, ranked by it once as clients' queries are. Of what clients ask, the
+last `WINDOW` vectors and best scores are held in memory, and no text. Queries that are filtered, or ranked otherwise
+than the release chose, are left out: their scores are others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.serving.batcher import Job
+from stillhouse.serving.drift import Shift, query_shift, score_shift
+from stillhouse.serving.release import Found, Ranked, Release
+
+WINDOW, REFERENCE, LEAST = 500, 256, 100
+"""Asked queries that are compared, test queries that they are compared with, and the least of either."""
+EVERY = 15.0
+"""Seconds between two looks."""
+AT_ONCE = 8
+"""Test queries that go into the queue at once, among those of clients."""
+PATIENCE = 60.0
+Submit = Callable[[Job], "Future[Any]"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Vectors float32 [Q, D] and the best score of each, float32 [Q]."""
+
+    vectors: NDArray[np.float32]
+    scores: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+def _sample(rows: Sequence[tuple[NDArray[np.float32], float]]) -> Sample:
+    """Each question once: one that many ask at the same time says nothing new."""
+    if not rows:
+        return Sample(np.empty((0, 0), np.float32), np.empty(0, np.float32))
+    vectors_QD, first = np.unique(np.stack([vector for vector, _ in rows]), axis=0, return_index=True)
+    return Sample(vectors_QD, np.array([score for _, score in rows], np.float32)[first])
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What a look found, of `asked` and `reference` queries of a release; no shift where there are too few."""
+
+    release: str
+    asked: int
+    reference: int
+    queries: Shift | None = None
+    scores: Shift | None = None
+
+    @property
+    def sentence(self) -> str:
+        if self.reference < LEAST:
+            return f"the release has {self.reference} test and dev queries, and {LEAST} are needed to compare with"
+        if self.queries is None or self.scores is None:
+            return f"{self.asked} different questions were asked, and {LEAST} are needed to compare"
+        apart = [name for name, found in (("questions", self.queries), ("best scores", self.scores)) if found.sure]
+        if not apart:
+            return "questions and best scores look like those of the release's test queries"
+        return f"the {' and the '.join(apart)} are unlike those of the release's test queries; a refresh may be due"
+
+
+class DriftWatch:
+    """Compares what `note` takes with the test queries of the release that `current` gives.
+
+    `submit` is that of the batcher; `log` gets a line where a look fails.
+    """
+
+    def __init__(
+        self, current: Callable[[], Release], submit: Submit, log: Callable[[str], None], every: float = EVERY
+    ) -> None:
+        self._current, self._submit, self._log, self._every = current, submit, log, every
+        self._asked: deque[tuple[str, NDArray[np.float32], float]] = deque(maxlen=WINDOW)
+        self._reference: tuple[str, Sample] | None = None
+        self._noted = self._looked = 0
+        self._over = threading.Event()
+        self.found: Drift | None = None
+        self._thread: threading.Thread | None = None
+
+    def note(self, release: Release, vectors_QD: NDArray[np.float32], found: Sequence[Found], how: Ranked) -> None:
+        """Takes queries that a release answered. Cheap: it stands in the way of an answer."""
+        if how.bm25 >= 0 or how.id_prefix or how.article:
+            return
+        for vector_D, each in zip(vectors_QD, found):
+            if each.scores:
+                self._asked.append((release.name, vector_D.copy(), each.scores[0]))
+                self._noted += 1
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="drift", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        while not self._over.wait(self._every):
+            try:
+                self.look()
+            except Exception as error:  # a full queue, or a release that was replaced: the next look may find more
+                self._log(f"the drift of queries could not be measured: {type(error).__name__} {error}")
+
+    def look(self) -> None:
+        """Compares what was asked until now; nothing where nothing came since the last look."""
+        release = self._current()
+        noted = self._noted
+        if self.found and self.found.release == release.name and noted == self._looked:
+            return
+        if self._reference is None or self._reference[0] != release.name:
+            self._reference = release.name, self._rank(release)
+        reference = self._reference[1]
+        asked = _sample([(vector, score) for name, vector, score in list(self._asked) if name == release.name])
+        found = Drift(release.name, len(asked), len(reference))
+        if min(len(asked), len(reference)) >= LEAST:
+            shifts = query_shift(reference.vectors, asked.vectors), score_shift(reference.scores, asked.scores)
+            found = Drift(release.name, len(asked), len(reference), *shifts)
+        self.found, self._looked = found, noted
+
+    def _rank(self, release: Release) -> Sample:
+        """The release's own queries, ranked as clients' are, a few at once among these."""
+        texts = release.own_queries(REFERENCE)
+        rows: list[tuple[NDArray[np.float32], float]] = []
+        for begin in range(0, len(texts), AT_ONCE):
+            part = texts[begin : begin + AT_ONCE]
+            job = Job(release, part, "query", [Ranked()] * len(part))
+            found: list[Found] = self._submit(job).result(PATIENCE)
+            assert job.vectors is not None, "the vectors of a job that is done"
+            rows += [(vector_D, each.scores[0]) for vector_D, each in zip(job.vectors, found) if each.scores]
+            if self._over.is_set():
+                break
+        return _sample(rows)
+
+    def gauges(self) -> dict[str, tuple[str, Callable[[], float]]]:
+        """The figures for Prometheus: name → what it says and how it is read; NaN where there is none yet."""
+
+        def read(kind: str, field: str) -> Callable[[], float]:
+            return lambda: float(getattr(getattr(self.found, kind, None), field, float("nan")))
+
+        apart, chance = "how far they are apart, from 0 to 1", "how likely that is by chance"
+        return {
+            "query_drift": (f"Queries and the release's test queries: {apart}", read("queries", "statistic")),
+            "query_drift_p": (f"Queries and the release's test queries: {chance}", read("queries", "p")),
+            "score_drift": (f"Best scores and those of the test queries: {apart}", read("scores", "statistic")),
+            "score_drift_p": (f"Best scores and those of the test queries: {chance}", read("scores", "p")),
+        }
+
+    def about(self) -> dict[str, Any] | None:
+        """What `/info` says."""
+        found = self.found
+        if found is None:
+            return None
+        shifts = {
+            name: {"statistic": shift.statistic, "p": shift.p} if shift else None
+            for name, shift in (("queries", found.queries), ("scores", found.scores))
+        }
+        return {"asked": found.asked, "reference": found.reference, **shifts, "sentence": found.sentence}

@@ -15,7 +15,7 @@ from stillhouse.artifacts import digest_json
 from stillhouse.errors import InputError
 from stillhouse.file_stamps import FILE, FileStamps
 from stillhouse.graph import ARTIFACTS
-from stillhouse.surfaces.parser import Parser, output_folder
+from stillhouse.surfaces.parser import Parser
 from stillhouse.surfaces.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def serve_parser() -> Parser:
     parser.add_argument(
         "--fetch-into",
         metavar="FOLDER",
-        type=output_folder,
+        type=Path,
         help="where releases of a repository are fetched to (default: in the work folder)",
     )
     parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, where it lies elsewhere")

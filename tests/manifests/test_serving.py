@@ -1,4 +1,4 @@
-"""A search service on a cluster: by a Deployment, and by KServe; who reaches it, and that the command takes its arguments."""
+"""A search service on a cluster, by a Deployment and by KServe: its fields, its command's arguments, who reaches it."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_lengths_that_do_not_fit_are_bad_requests(
         assert set(answer.json()) == {"error", "error_type"} and "\n" not in answer.json()["error"]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(head=st.binary(max_size=80), data=st.binary(max_size=40), size=st.integers(-2, 60), length=st.integers(-1, 200))
 def test_no_lengths_make_it_fail(served: Running, head: bytes, data: bytes, size: int, length: int) -> None:
     good, _ = binary([b"tree"], size=size)

@@ -145,6 +145,9 @@ def fetch_action(argv: Sequence[str]) -> int:
 
 def register_action(argv: Sequence[str]) -> int:
     parser = _parser("register", "Brings Kubeflow's Model Registry up to date with the releases.")
+    parser.add_argument(
+        "--labels", action="store_true", help="show the labels of an InferenceService of the release in use, as YAML"
+    )
     arguments = parser.parse(argv)
     from stillhouse.model_registry.register import register
     from stillhouse.model_registry.settings import ADDRESS, registry_settings
@@ -155,7 +158,11 @@ def register_action(argv: Sequence[str]) -> int:
         raise InputError(
             f"no Model Registry is configured; name one, as {ADDRESS}=http://model-registry-service.kubeflow:8080"
         )
-    show(register(Git.of(arguments.folder), settings).sentence)
+    registered = register(Git.of(arguments.folder), settings)
+    if arguments.labels:
+        show(*(f'{name}: "{value}"' for name, value in registered.labels.items()))
+    else:
+        show(registered.sentence)
     return 0
 
 

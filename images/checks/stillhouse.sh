@@ -1,4 +1,5 @@
-# The steps: two of a task of a compiled pipeline, stages by DVC in a git repository, and a whole run of the recipe `micro`.
+# The steps: two of a task of a compiled pipeline, stages by DVC in a git repository, a whole run of the recipe `micro`,
+# and a service of what that run chose.
 export STILLHOUSE_QUIET=1 OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 export GIT_AUTHOR_NAME=Checks GIT_AUTHOR_EMAIL=checks@localhost GIT_COMMITTER_NAME=Checks GIT_COMMITTER_EMAIL=checks@localhost
 
@@ -17,3 +18,8 @@ dvc push --quiet --run-cache
 
 stillhouse run --recipe micro --folder /scratch/micro
 test -s /scratch/micro/artifacts/evaluate/evaluation/report.html
+
+stillhouse serve /scratch/micro/artifacts/best --port 8080 &
+service=$!
+python /scratch/checks/service.py http://127.0.0.1:8080
+kill "$service" && wait "$service"

@@ -26,20 +26,32 @@ ATTEMPTS = 6
 PAUSE = 0.5
 """Seconds before the second attempt; each pause is that much longer than the one before."""
 COMMAND = "stillhouse release register"
+LABEL = "modelregistry.kubeflow.org/"
+"""How the labels begin that the registry's controller of InferenceServices reads."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """What the registry has now: the model, the version that is in use, and how many were added by this call."""
+    """What the registry has now: the model, the version that is in use, and how many were added by this call.
+
+    `model_id` and `version_id` are the registry's own ids of the two.
+    """
 
     model: str
     in_use: str
     added: int
+    model_id: str
+    version_id: str
 
     @property
     def sentence(self) -> str:
         added = f", {self.added} added" if self.added else ""
         return f"the Model Registry has {self.model} {self.in_use} as the version in use{added}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of an `InferenceService`, by which Kubeflow's registry knows which version it serves."""
+        return {f"{LABEL}registered-model-id": self.model_id, f"{LABEL}model-version-id": self.version_id}
 
 
 def register(git: Git, settings: RegistrySettings) -> Registered:
@@ -84,7 +96,7 @@ def _bring_up_to_date(
         wanted = LIVE if in_use else ARCHIVED
         if version.state != wanted:
             registry.set_state(version, wanted)
-    return Registered(name, champion.name, len(lacking))
+    return Registered(name, champion.name, len(lacking), model, versions[champion.name].id)
 
 
 def _refuse_other(version: Version, release: Release, name: str, address: str) -> None:

@@ -101,6 +101,51 @@ PANELS = (
     Panel(
         "A schedule's run is in flight", "bool_yes_no", (("stillhouse_schedule_in_flight", "{{schedule}}"),), "newest"
     ),
+    Panel(
+        "Requests a second, by status",
+        "reqps",
+        (("sum by (endpoint, status) (rate(stillhouse_serve_requests_total[5m]))", "{{endpoint}} {{status}}"),),
+    ),
+    Panel(
+        "Time of an answer",
+        "s",
+        (
+            ("stillhouse:serve_p99_seconds", "p99, {{endpoint}}"),
+            (
+                "histogram_quantile(0.5, sum by (endpoint, le) (rate(stillhouse_serve_request_seconds_bucket[5m])))",
+                "median, {{endpoint}}",
+            ),
+        ),
+    ),
+    Panel("Requests that failed or were turned away", "percentunit", (("stillhouse:serve_failed_ratio", "share"),)),
+    Panel("Texts in the queue", "none", (("stillhouse_serve_waiting", "{{pod}}"),)),
+    Panel(
+        "Texts encoded a second, and tokens at once",
+        "none",
+        (
+            ("sum(rate(stillhouse_serve_texts_total[5m]))", "texts"),
+            ("histogram_quantile(0.5, sum by (le) (rate(stillhouse_serve_batch_tokens_bucket[5m])))", "median batch"),
+        ),
+    ),
+    Panel("Pods of each release", "none", (("sum by (release) (stillhouse_serve_release)", "{{release}}"),), "newest"),
+    Panel(
+        "Releases swapped and refused",
+        "none",
+        (
+            ("stillhouse_serve_swaps", "swapped, {{pod}}"),
+            ("stillhouse_serve_refusals", "refused, {{pod}}"),
+            ("stillhouse_serve_refused", "refused now, {{pod}}"),
+        ),
+    ),
+    Panel(
+        "Behind the release in use",
+        "s",
+        (
+            ("stillhouse_serve_behind_seconds", "{{pod}}"),
+            ("time() - stillhouse_serve_looked_timestamp_seconds", "{{pod}}: not looked since"),
+        ),
+    ),
+    Panel("Drift of queries", "none", (("stillhouse_serving_query_drift", "{{pod}}"),)),
 )
 
 

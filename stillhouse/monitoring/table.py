@@ -16,7 +16,7 @@ OF_RUN = ("pipeline", "run")
 """Labels of the metrics of a whole run, whose group is named by the pipeline alone."""
 GROUPED_BY = ("pipeline", "step")
 """What names a step's group at the Pushgateway. The run is not in it: a new run's results replace the last one's."""
-KINDS = ("counter", "gauge")
+KINDS = ("counter", "gauge", "histogram")
 NAME = re.compile(r"stillhouse_[a-z0-9]+(_[a-z0-9]+)*")
 LABEL_VALUES = 64
 """So many values of a metric's own labels one step may use; what comes later is left out, and the log says so."""
@@ -75,17 +75,34 @@ SCHEDULES = (
     Metric("stillhouse_schedule_in_flight", "gauge", "1 while a run for the changed corpus is in flight, else 0"),
 )
 """What the watcher pushes, one group a schedule, named by the label `schedule` alone."""
+SERVICES = (
+    Metric("stillhouse_serve_requests_total", "counter", "Requests answered", ("endpoint", "status")),
+    Metric("stillhouse_serve_request_seconds", "histogram", "Seconds from a request to its answer", ("endpoint",)),
+    Metric("stillhouse_serve_batch_tokens", "histogram", "Tokens computed at once"),
+    Metric("stillhouse_serve_texts_total", "counter", "Texts encoded"),
+    Metric("stillhouse_serve_waiting", "gauge", "Texts in the queue"),
+    Metric("stillhouse_serve_release", "gauge", "1 for the release in use", ("release",)),
+    Metric("stillhouse_serve_swaps", "gauge", "Releases that took another's place since the start"),
+    Metric("stillhouse_serve_refusals", "gauge", "Releases that were refused since the start"),
+    Metric("stillhouse_serve_refused", "gauge", "1 while a release is refused, else 0"),
+    Metric("stillhouse_serve_behind_seconds", "gauge", "Seconds since another release is out than answers"),
+    Metric("stillhouse_serve_looked_timestamp_seconds", "gauge", "When the place of the releases last answered"),
+    Metric("stillhouse_serving_query_drift", "gauge", "How far queries are from the release's test queries"),
+)
+"""What `stillhouse serve` has at its own `/metrics` (`stillhouse/serving/metrics.py`)."""
 
 REASONS = ("bad_input", "validation", "not_finite", "out_of_memory", "interrupted", "crash")
 """Values of `reason`."""
 
 
 def all_metrics() -> dict[str, Metric]:
-    return {metric.name: metric for metric in (*LIVE, *RESULTS, *RUNS, *SCHEDULES)}
+    return {metric.name: metric for metric in (*LIVE, *RESULTS, *RUNS, *SCHEDULES, *SERVICES)}
 
 
 def labels_of(metric: Metric) -> tuple[str, ...]:
     """Every label of a metric, as Prometheus sees it."""
     if metric in SCHEDULES:
         return ("schedule", *metric.labels)
+    if metric in SERVICES:
+        return metric.labels  # Prometheus adds the pod
     return (*(OF_RUN if metric in RUNS else COMMON), *metric.labels)

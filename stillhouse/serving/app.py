@@ -31,6 +31,9 @@ def make_service(shelf: Shelf, limits: Limits, log: Callable[[str], None], **set
     metrics.gauge("waiting", "Texts in the queue", lambda: batcher.waiting)
     metrics.gauge("swaps", "Releases that took another's place since the start", lambda: shelf.swaps)
     metrics.gauge("refusals", "Releases that were refused since the start", lambda: shelf.refusals)
+    metrics.gauge("refused", "1 while a release is refused, else 0", lambda: shelf.refused is not None)
+    metrics.gauge("behind_seconds", "Seconds since another release is out than answers", lambda: shelf.behind)
+    metrics.gauge("looked_timestamp_seconds", "When the place of the releases last answered", lambda: shelf.looked)
     drift = DriftWatch(lambda: shelf.current, batcher.submit, log)
     for name, (text, read) in drift.gauges().items():
         metrics.gauge(name, text, read, "stillhouse_serving")

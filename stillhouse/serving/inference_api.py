@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from stillhouse import __version__
+from stillhouse.serving.binary_tensors import as_json, binary_answer, wants_binary
 from stillhouse.serving.errors import Problem
-from stillhouse.serving.search_api import answer_json
+from stillhouse.serving.search_api import RELEASE, answer_json
 from stillhouse.serving.service import Service, service_of
 
-router = APIRouter(prefix="/v2")
-BINARY = "inference-header-content-length"
-"""The header of a body with binary tensors behind its JSON, which is an extension."""
+
+class TensorRoute(APIRoute):
+    """Reads a body with binary tensors as the JSON that it stands for."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(await as_json(request))
+
+        return handle
+
+
+router = APIRouter(prefix="/v2", route_class=TensorRoute)
 
 
 class Tensor(BaseModel):
@@ -28,6 +42,7 @@ class Tensor(BaseModel):
 class Wanted(BaseModel):
     model_config = ConfigDict(extra="ignore")
     name: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
 
 
 class InferRequest(BaseModel):
@@ -42,7 +57,7 @@ class InferRequest(BaseModel):
 
 @router.get("", summary="The server, its version and extensions")
 async def server(request: Request) -> dict[str, Any]:
-    return {"name": "stillhouse", "version": __version__, "extensions": []}
+    return {"name": "stillhouse", "version": __version__, "extensions": ["binary_tensor_data"]}
 
 
 @router.get("/health/live", summary="Whether the service lives")
@@ -83,8 +98,6 @@ async def model_ready(name: str, request: Request) -> dict[str, Any]:
 @router.post("/models/{name}/infer", summary="Vectors of texts")
 async def infer(name: str, body: InferRequest, request: Request) -> Response:
     service = named(request, name)
-    if BINARY in request.headers:
-        raise Problem(400, "tensors are taken as JSON alone; switch your client's binary data off")
     if len(body.inputs) != 1 or body.inputs[0].name != "text" or body.inputs[0].datatype != "BYTES":
         raise Problem(422, "give one input named `text` of the datatype BYTES")
     [tensor] = body.inputs
@@ -101,11 +114,11 @@ async def infer(name: str, body: InferRequest, request: Request) -> Response:
         raise Problem(422, "parameters.input_type must be `query` or `passage`")
     release = service.release()
     made = await service.embed(release, tensor.data, role, "text")
-    output = {
-        "name": "embedding",
-        "datatype": "FP32",
-        "shape": list(made.vectors.shape),
-        "data": made.vectors.reshape(-1).tolist(),
-    }
-    content = {"model_name": service.model, "model_version": release.name, "outputs": [output]}
-    return answer_json(content | ({"id": body.id} if body.id is not None else {}), release)
+    output = {"name": "embedding", "datatype": "FP32", "shape": list(made.vectors.shape)}
+    content: dict[str, Any] = {"model_name": service.model, "model_version": release.name}
+    content |= {"id": body.id} if body.id is not None else {}
+    if wants_binary(body.parameters, body.outputs[0].parameters if body.outputs else {}):
+        data = made.vectors.astype("<f4").tobytes()
+        return binary_answer(content, output, data, {RELEASE: release.name})
+    values = made.vectors.reshape(-1).tolist()
+    return answer_json(content | {"outputs": [output | {"data": values}]}, release)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from stillhouse.errors import InputError
 from stillhouse.serving.release import Release
-from stillhouse.serving.source import Source
+from stillhouse.serving.source import Source, Unreachable
 
 Opener = Callable[[Source], Release]
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A release that was not put to use, why, and when (seconds since 1970)."""
+    """A release that was not put to use, or a look that failed: why, and when (seconds since 1970)."""
 
     reason: str
     at: float
@@ -47,6 +47,9 @@ class Shelf:
         self._states[self.current.name] = self._seen
         self.kept: list[Release] = []
         self.refused: Refused | None = None
+        self.unreachable: Refused | None = None
+        self.looked = time.time()
+        self._behind_since: float | None = None
         self.swaps = self.refusals = 0
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -60,12 +63,35 @@ class Shelf:
         current, kept = self.current, self.kept
         return current if name is None else next((one for one in (current, *kept) if one.name == name), None)
 
+    @property
+    def behind(self) -> float:
+        """For how many seconds the source has held another release than the one that answers; 0 where it does not."""
+        return 0.0 if self._behind_since is None else time.time() - self._behind_since
+
     def look(self) -> bool:
         """Opens what the source holds if that has changed, and says whether another release answers now.
 
-        What cannot be opened is refused, and the current release goes on answering.
+        What cannot be opened is refused, and the current release goes on answering. Where the source does not answer,
+        or cannot give the release now, the next look tries again.
         """
-        state = self._source.state()
+        try:
+            state = self._source.state()
+            self.looked = time.time()
+            changed = self._look_at(state)
+        except InputError as error:
+            reason = " ".join(str(error).split())
+            if self.unreachable is None or self.unreachable.reason != reason:
+                self._log(f"{self.current.name} goes on answering: {reason}")
+            self.unreachable = Refused(reason, time.time())
+            return False
+        self.unreachable = None
+        return changed
+
+    def _look_at(self, state: Hashable) -> bool:
+        if state == self._states.get(self.current.name):
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = time.time()
         if state == self._seen:
             return False
         known = self._open_in(state)
@@ -77,6 +103,8 @@ class Shelf:
             return True
         try:
             release = self._opener(self._source)
+        except Unreachable:
+            raise
         except (InputError, OSError) as error:
             if self._source.state() != state:
                 return False  # it is being replaced, part by part: the next look finds it whole
@@ -88,6 +116,8 @@ class Shelf:
         self._seen, self.refused = state, None
         self._states[release.name] = state
         if release.name == self.current.name:
+            self.current.origin = release.origin
+            self._behind_since = None
             return False
         self._put(release)
         return True
@@ -112,6 +142,7 @@ class Shelf:
             self.kept = [before, *others][: self._keep]
         still_open = {one.name for one in (known, *self.kept)}
         self._states = {name: state for name, state in self._states.items() if name in still_open}
+        self._behind_since = None
         self.swaps += 1
         self._log(f"release {known.name} answers now, in the place of {before.name}")
 
@@ -129,5 +160,6 @@ class Shelf:
 
     def end(self) -> None:
         self._over.set()
+        self._source.end()
         if self._thread:
             self._thread.join(timeout=5)

@@ -1,8 +1,8 @@
-"""Where releases come from: a folder whose content is replaced. Other sources need two methods."""
+"""Where releases come from: a folder whose content is replaced. `released_source.py` has another source."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +15,10 @@ BESIDE = Path("ingest") / "corpus"
 """Where a run leaves the corpus, beside the folder of what it chose as best."""
 
 
+class Unreachable(InputError):
+    """The place of the release does not answer, or does not give it now: a later look tries again."""
+
+
 class Source(Protocol):
     """Where the release lies that is to be served."""
 
@@ -23,6 +27,12 @@ class Source(Protocol):
 
     def folders(self) -> dict[str, Path]:
         """The folders of the release by name, here on the disk. Raises `InputError` where one is missing."""
+
+    def origin(self) -> Mapping[str, str]:
+        """What is known of the release whose folders were given last: its version, its commit."""
+
+    def end(self) -> None:
+        """Lets go of what it holds; what it is at ends soon."""
 
 
 class FolderSource:
@@ -58,6 +68,12 @@ class FolderSource:
                 remedy = "`stillhouse release fetch` or a run writes one; --corpus names a corpus that lies elsewhere"
                 raise InputError(f"{self._folder} is no release: {found[name]} does not exist; {remedy}")
         return found
+
+    def origin(self) -> Mapping[str, str]:
+        return {}
+
+    def end(self) -> None:
+        pass
 
     def _places(self) -> dict[str, Path]:
         # Through a link to one folder, so that no part is taken from the release that the link leads to next.

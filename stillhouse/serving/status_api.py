@@ -12,6 +12,7 @@ from stillhouse import __version__
 from stillhouse.serving.metrics import KIND
 from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import service_of
+from stillhouse.serving.shelf import Refused
 
 router = APIRouter()
 
@@ -32,23 +33,28 @@ async def info(request: Request) -> Response:
     service = service_of(request)
     shelf = service.shelf
     release = shelf.current
-    refused = shelf.refused
     content: dict[str, Any] = {
         "service": f"stillhouse {__version__}",
         "model": service.model,
         **release.about(),
         "kept": [one.name for one in shelf.kept],
         "swaps": shelf.swaps,
-        "refused": None,
+        "behind_seconds": round(shelf.behind, 3),
+        "refused": said(shelf.refused),
+        "unreachable": said(shelf.unreachable),
         "live": service.live.counts() if service.live else None,
         "queries": service.queries.about() if service.queries else None,
         "drift": service.drift.about() if service.drift else None,
         "limits": asdict(service.limits),
     }
-    if refused:
-        at = datetime.fromtimestamp(refused.at, UTC).isoformat(timespec="seconds")
-        content["refused"] = {"reason": refused.reason, "at": at}
     return answer_json(content, release)
+
+
+def said(refused: Refused | None) -> dict[str, str] | None:
+    """What went wrong and when, as `/info` has it."""
+    if refused is None:
+        return None
+    return {"reason": refused.reason, "at": datetime.fromtimestamp(refused.at, UTC).isoformat(timespec="seconds")}
 
 
 @router.get("/metrics", summary="Figures for Prometheus")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stillhouse import context
+from stillhouse.artifacts import digest_json
 from stillhouse.errors import InputError
 from stillhouse.file_stamps import FILE, FileStamps
 from stillhouse.graph import ARTIFACTS
@@ -27,17 +28,23 @@ CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
 """What hashes the ids of clients in the log of queries; without it the log's folder holds a key."""
 LONGEST_RETENTION = 36_500
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+LOOK_AT_GIT = 30.0
+"""Seconds between two looks at a repository."""
 EXAMPLES = f"""\
 FOLDER holds one release: retriever/, index/, corpus/ and, where the release has them, hybrid/ and reranker/, as
 `stillhouse release fetch` writes it. In a folder of `stillhouse new` it is artifacts/best, whose corpus lies in
 artifacts/ingest/corpus. What was not made from one another is refused: the service does not start.
 
-The folder is watched. A new release that is put in its place is checked, warmed and then answers; a damaged one is
+A git repository of releases may stand in the place of FOLDER: the release in use is fetched and served, or the one that
+--release names.
+
+Both are watched. A new release that is put in its place is checked, warmed and then answers; a damaged one is
 refused, and the old one goes on answering. FOLDER may be a link.
 
 examples:
   stillhouse serve
   stillhouse release fetch --target in-use && stillhouse serve in-use --port 8080
+  stillhouse serve git+https://git.example/search/releases.git --host 0.0.0.0
   {TOKEN}=secret stillhouse serve in-use --host 0.0.0.0
 
   curl localhost:8000/search -H 'Content-Type: application/json' -d '{{"query": "why do bats hunt at night", "top": 3}}'
@@ -75,7 +82,20 @@ def serve_parser() -> Parser:
 
     parser = Parser("serve", "Answers searches over HTTP from one release of model, index and corpus.", EXAMPLES)
     parser.add_argument(
-        "folder", nargs="?", metavar="FOLDER", type=Path, default=ARTIFACTS / "best", help="default: artifacts/best"
+        "place",
+        nargs="?",
+        metavar="FOLDER|REPOSITORY",
+        default=str(ARTIFACTS / "best"),
+        help="a release, or the git repository of releases (default: artifacts/best)",
+    )
+    parser.add_argument(
+        "--release", metavar="VERSION", default="", help="of a repository, as v1.2.0 (default: the one in use)"
+    )
+    parser.add_argument(
+        "--fetch-into",
+        metavar="FOLDER",
+        type=Path,
+        help="where releases of a repository are fetched to (default: in the work folder)",
     )
     parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, where it lies elsewhere")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
@@ -83,7 +103,10 @@ def serve_parser() -> Parser:
     parser.add_argument("--model", metavar="NAME", default="retriever", help="the model's name (default: retriever)")
     parser.add_argument("--keep", metavar="N", type=int, default=1, help="old releases that stay open (default: 1)")
     parser.add_argument(
-        "--watch", metavar="SECONDS", type=float, default=1.0, help="how often to look for a new release (default: 1)"
+        "--watch",
+        metavar="SECONDS",
+        type=float,
+        help=f"how often to look for a new release (default: 1; {LOOK_AT_GIT:g} at a repository)",
     )
     parser.add_argument(
         "--grace", metavar="SECONDS", type=float, default=30.0, help="for requests in flight at the end (default: 30)"
@@ -132,8 +155,17 @@ def main(argv: Sequence[str]) -> int:
 
 
 def check(arguments: argparse.Namespace) -> Limits:
+    from stillhouse.serving.places import repository_of
     from stillhouse.serving.settings import Limits
 
+    if arguments.watch is None:
+        arguments.watch = LOOK_AT_GIT if repository_of(arguments.place) else 1.0
+    for name in ("release", "fetch_into"):
+        if getattr(arguments, name) and not repository_of(arguments.place):
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} is for a git repository of releases, and {arguments.place} is a folder")
+    if arguments.corpus and repository_of(arguments.place):
+        raise InputError("--corpus is for a folder; a release in a repository has its own corpus")
     for name in (*LIMITS, "watch", "grace", "retention_days"):
         if not 0 < getattr(arguments, name) < 1e12:
             raise InputError(f"--{name.replace('_', '-')} must be above 0, not {getattr(arguments, name)}")
@@ -156,7 +188,6 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     from stillhouse.serving.query_log import LogChoices, QueryLog
     from stillhouse.serving.server import listen, run
     from stillhouse.serving.shelf import Shelf
-    from stillhouse.serving.source import FolderSource
 
     with listen(arguments.host, arguments.port) as listening:
         live = LiveDocuments(arguments.documents_in, limits) if arguments.documents_in else None
@@ -174,7 +205,7 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             queries = QueryLog(arguments.log_queries, choices, limits, context.say)
             key = read_key(arguments.log_queries, os.environ.get(CLIENT_KEY, ""))
         shelf = Shelf(
-            FolderSource(arguments.folder, arguments.corpus),
+            source_of(arguments),
             opened,
             arguments.keep,
             context.say,
@@ -195,6 +226,19 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
         run(service, listening, arguments.grace, arguments.watch, context.say)
 
 
+def source_of(arguments: argparse.Namespace) -> Source:
+    """What the arguments name: a folder, or a repository whose releases are fetched into a folder."""
+    from stillhouse.serving.places import folder_of, repository_of
+    from stillhouse.serving.released_source import ReleasedSource
+    from stillhouse.serving.source import FolderSource
+
+    repository = repository_of(arguments.place)
+    if not repository:
+        return FolderSource(folder_of(arguments.place), arguments.corpus)
+    folder = arguments.fetch_into or context.work_root() / "releases" / digest_json(repository)[:12]
+    return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
+
+
 def open_release(source: Source, verify: bool = False) -> Release:
     """Opens, checks and warms what a source holds; digests of files that did not change are remembered."""
     from stillhouse.serving.release import Release
@@ -204,5 +248,6 @@ def open_release(source: Source, verify: bool = False) -> Release:
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
     release = Release(source.folders(), how, stamps.digest)
     stamps.save()
+    release.origin = source.origin()
     release.warm()
     return release

@@ -37,9 +37,10 @@ class PushTaken(Exception):
 
 @dataclass(frozen=True)
 class Git:
-    """A work tree, or a folder in one."""
+    """A work tree, or a folder in one. A command that takes longer than `seconds` has failed; None = however long."""
 
     folder: Path
+    seconds: float | None = None
 
     @classmethod
     def of(cls, folder: Path) -> Git:
@@ -61,9 +62,11 @@ class Git:
     def __call__(self, *words: str, given: str | None = None, more: Mapping[str, str] | None = None) -> str:
         """What a git command prints. Raises `GitFailed` with the last line of what it says."""
         environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | dict(more or {})
-        done = subprocess.run(
-            ["git", *words], cwd=self.folder, env=environment, input=given, capture_output=True, text=True
-        )
+        settings = {"cwd": self.folder, "env": environment, "timeout": self.seconds}
+        try:
+            done = subprocess.run(["git", *words], input=given, capture_output=True, text=True, **settings)  # type: ignore[call-overload]
+        except subprocess.TimeoutExpired:
+            raise GitFailed(f"no answer in {self.seconds:g} s") from None
         if done.returncode != 0:
             raise GitFailed(redact(done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"))
         return done.stdout.strip()

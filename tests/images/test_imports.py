@@ -16,10 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN = ("stillhouse", "components", "pipelines")
 LEFT_OUT = {
     "ir_datasets": "fetches from the network what it reads",
-    "fastapi": "serves a release; a serving image adds the extra `serve`",
-    "uvicorn": "the same",
-    "starlette": "the same",
-    "pydantic": "the same",
     "optuna": "searches on one's own machine; Katib searches on a cluster",
     "ray": "an image for corpora beyond a machine adds it (docs/large-corpora.md)",
     "PIL": "draws the pictures of docs/forms",

@@ -61,7 +61,7 @@ def test_versions_are_those_of_the_tests(name: str) -> None:
 @pytest.mark.parametrize(("name", "extras"), [("gpu", ("gpu",)), ("cpu", ("cpu",))])
 def test_the_steps_find_what_the_project_asks_for(name: str, extras: tuple[str, ...]) -> None:
     packages = lock(name)
-    for extra in ("", "validation", "metrics", "html", *extras):
+    for extra in ("", "validation", "metrics", "html", "serve", *extras):
         for wanted in project()[extra]:
             version, _ = packages[canonicalize_name(wanted.name)]
             assert wanted.specifier.contains(Version(version).public), wanted

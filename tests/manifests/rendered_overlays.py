@@ -15,7 +15,11 @@ import pytest
 import yaml
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
-OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
+SERVING = ("kserve", "serving")
+"""Overlays of a search service alone, which go beside one of the others."""
+EVERY_OVERLAY = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
+OVERLAYS = [name for name in EVERY_OVERLAY if name not in SERVING]
+"""Overlays with what trains."""
 Resource = dict[str, Any]
 
 
@@ -84,6 +88,16 @@ def rule_groups() -> dict[str, Any]:
     return {"groups": yaml.safe_load(text)["spec"]["groups"]}
 
 
+POD_FIELDS = {
+    "automountServiceAccountToken",
+    "containers",
+    "enableServiceLinks",
+    "serviceAccountName",
+    "volumes",
+}
+"""Fields of a pod that an InferenceService's predictor has, as Knative takes them without features that are off."""
+
+
 def pod_specs(resources: tuple[Resource, ...]) -> dict[str, Resource]:
     """The specs of all pods that the resources make, by kind and name."""
     found = {}
@@ -96,6 +110,8 @@ def pod_specs(resources: tuple[Resource, ...]) -> dict[str, Resource]:
         elif resource["kind"] == "TrainingRuntime":
             for job in spec["template"]["spec"]["replicatedJobs"]:
                 found[f"{name}/{job['name']}"] = job["template"]["spec"]["template"]["spec"]
+        elif resource["kind"] == "InferenceService":
+            found[name] = {field: spec["predictor"][field] for field in spec["predictor"].keys() & POD_FIELDS}
         elif resource["kind"] == "RayCluster":
             for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
                 found[f"{name}/{group.get('groupName', 'head')}"] = group["template"]["spec"]

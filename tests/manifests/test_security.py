@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rendered_overlays import OVERLAYS, Resource, pod_specs, rendered
+from rendered_overlays import EVERY_OVERLAY, OVERLAYS, Resource, pod_specs, rendered
 
 ALLOWED_VOLUMES = {
     "configMap",
@@ -42,18 +42,18 @@ def violations(spec: Resource) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", EVERY_OVERLAY)
 def test_pods_keep_to_the_restricted_level(overlay: str) -> None:
     for name, spec in pod_specs(rendered(overlay)).items():
         assert violations(spec) == [], name
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", EVERY_OVERLAY)
 def test_pods_have_limits_a_numeric_user_and_a_root_that_is_read_only(overlay: str) -> None:
     for name, spec in pod_specs(rendered(overlay)).items():
-        assert spec["securityContext"]["runAsUser"] > 0, name
         assert spec["automountServiceAccountToken"] is False, name
         for container in spec["containers"]:
+            assert (spec.get("securityContext", {}) | container["securityContext"])["runAsUser"] > 0, name
             assert container["securityContext"]["readOnlyRootFilesystem"], name
             assert {"cpu", "memory"} <= container["resources"]["requests"].keys(), name
             assert "memory" in container["resources"]["limits"], name

@@ -8,23 +8,37 @@ import pytest
 
 from stillhouse.errors import InputError, ValidationFailed
 from stillhouse.monitoring.settings import LONGEST_LABEL, MonitoringSettings, label, monitoring_settings
-from stillhouse.monitoring.table import LIVE, REASONS, RESULTS, RUNS, SCHEDULES, Metric, all_metrics, labels_of
+from stillhouse.monitoring.table import (
+    LIVE,
+    REASONS,
+    RESULTS,
+    RUNS,
+    SCHEDULES,
+    SERVICES,
+    Metric,
+    all_metrics,
+    labels_of,
+)
 from stillhouse.monitoring.watch import reason, watch_step
 
 
 def test_every_metric_is_declared_once() -> None:
-    assert len(all_metrics()) == len(LIVE) + len(RESULTS) + len(RUNS) + len(SCHEDULES)
+    assert len(all_metrics()) == len(LIVE) + len(RESULTS) + len(RUNS) + len(SCHEDULES) + len(SERVICES)
 
 
 def test_nothing_is_both_served_and_pushed() -> None:
     """Or a sum over all series would count it twice."""
-    assert not {metric.name for metric in LIVE} & {metric.name for metric in (*RESULTS, *RUNS, *SCHEDULES)}
+    served, pushed = (*LIVE, *SERVICES), (*RESULTS, *RUNS, *SCHEDULES)
+    assert not {metric.name for metric in served} & {metric.name for metric in pushed}
 
 
 @pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.name)
 def test_labels_name_what_a_series_is_of(metric: Metric) -> None:
     labels = labels_of(metric)
     assert len(set(labels)) == len(labels)
+    if metric in SERVICES:
+        assert not {"pipeline", "step", "run", "schedule"} & set(labels)  # a service is of no run
+        return
     assert ("schedule" in labels) != ({"pipeline", "run"} <= set(labels))
     assert ("step" in labels) == (metric not in (*RUNS, *SCHEDULES))
 

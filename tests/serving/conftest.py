@@ -1,5 +1,6 @@
 """The fixtures of tests that serve."""
 
+from released_repositories import released
 from serving_releases import served, two_releases
 
-__all__ = ["served", "two_releases"]
+__all__ = ["released", "served", "two_releases"]

@@ -32,6 +32,7 @@ PARTS = ("corpus", "retriever", "index", "hybrid")
 
 def open_release(source: Source) -> Release:
     release = Release(source.folders(), Context(Path("unused"), "cpu", quiet=True))
+    release.origin = source.origin()
     release.warm()
     return release
 
@@ -117,13 +118,13 @@ class Running:
 
 @contextmanager
 def running(
-    folder: Path, limits: Limits | None = None, keep: int = 1, watch: float = 0, **settings: Any
+    place: Path | Source, limits: Limits | None = None, keep: int = 1, watch: float = 0, **settings: Any
 ) -> Iterator[Running]:
-    """Serves a folder until the block ends."""
+    """Serves a folder, or another source, until the block ends."""
     lines: list[str] = settings.pop("lines", [])
     live = settings.get("live")
     shelf = Shelf(
-        FolderSource(folder),
+        FolderSource(place) if isinstance(place, Path) else place,
         lambda source: live.prepare(open_release(source)) if live else open_release(source),
         keep,
         lines.append,

@@ -354,7 +354,7 @@ READS: set[Argument] = {
     *((f"schedule {action}", "file") for action in ("apply", "watch")),
     *(("search", name) for name in ("corpus", "retriever", "index", "hybrid")),
     ("compare", "sweep"),
-    ("serve", "folder"),
+    ("serve", "place"),
     ("serve", "corpus"),
     ("documents", "log"),
     ("queries", "log"),
@@ -365,6 +365,7 @@ READS: set[Argument] = {
     # refuses a file that is not one (tests/serving/test_live_documents.py).
     ("documents", "folder"),
     ("serve", "documents_in"),
+    ("serve", "fetch_into"),  # removes what it fetched alone (tests/serving/test_fetched_releases.py)
     ("tune", "params"),
     ("tune", "space"),
     ("zero-shot", "corpora"),

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from model_registry_server import Refused, RegistryServer, model_registry
 from repositories import ACCEPTED, call, candidate, free_port, release
 
@@ -113,6 +114,17 @@ def test_every_release_is_a_version_and_the_one_in_use_alone_is_live(server: Reg
         assert "modelSourceId" not in artifact, "no run of Kubeflow made it"
     assert found["RR@10"] == 0.6 and found["difference interval"] == "0.0500 to 0.1500" and found["p"] == 0.01
     assert found["previous"] == "retriever@v1.1.0" and found["test queries"] == "source"
+
+
+def test_the_labels_are_the_registry_s_ids_of_what_is_in_use(
+    server: RegistryServer, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["release", "register", "--folder", str(work), "--labels"]) == 0
+    labels = yaml.safe_load(capsys.readouterr().out)
+    ids = {name.rpartition("/")[2]: value for name, value in labels.items()}
+    [model] = server.models.values()
+    [live] = [version for version in server.versions.values() if version["state"] == LIVE]
+    assert ids == {"registered-model-id": model["id"], "model-version-id": live["id"]}
 
 
 def test_the_same_again_changes_nothing(server: RegistryServer, work: Path) -> None:

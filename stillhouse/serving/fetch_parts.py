@@ -1,0 +1,32 @@
+"""Fetches folders of a commit in a process of its own, which a service starts: `python -m` this module.
+
+DVC takes processor time, memory and the process's current folder, and none of that may be felt by who asks the service.
+The standard input is `{"repository", "commit", "parts": {path in the repository: target folder}}` as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from stillhouse.errors import InputError, access_errors
+
+
+def main() -> int:
+    """Exit code 0, or that of `InputError` with its sentence on the standard error."""
+    from stillhouse.versions.dvc_source import fetch
+
+    asked = json.load(sys.stdin)
+    try:
+        with access_errors():
+            for path, target in asked["parts"].items():
+                fetch(asked["repository"], asked["commit"], path, Path(target))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""What `stillhouse serve` takes for the place of its releases: a folder, or a git repository."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from stillhouse.errors import InputError
+
+OF_GIT = ("git", "ssh", "http", "https")
+"""Schemes of addresses that git reads; `git+` before any other says the same."""
+WITHOUT_SCHEME = re.compile(r"[\w.-]+@[\w.-]+:(?!//).+")
+"""`git@host:path`, as ssh has it."""
+
+
+def repository_of(place: str) -> str:
+    """The address of the git repository that a place is; "" for a folder.
+
+    Raises `InputError` for a storage URI that is neither.
+    """
+    if not place.strip():
+        raise InputError("the place of the releases is empty; name a folder, or a git repository")
+    if place.startswith("git+"):
+        return place.removeprefix("git+")
+    scheme = urlsplit(place).scheme if "://" in place else ""
+    if scheme in OF_GIT or (not scheme and WITHOUT_SCHEME.fullmatch(place)):
+        return place
+    if scheme not in ("", "file"):
+        raise InputError(
+            f"{place} is no folder and no git repository; on a cluster KServe's storage initializer puts it into a "
+            "folder: `stillhouse serve /mnt/models`. Elsewhere copy it here first, or name the repository of the "
+            "releases"
+        )
+    return ""
+
+
+def folder_of(place: str) -> Path:
+    """The folder that a place is, which may be written as `file:///folder`."""
+    return Path(unquote(urlsplit(place).path)) if place.startswith("file://") else Path(place)

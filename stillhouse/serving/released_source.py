@@ -1,0 +1,204 @@
+"""Releases of a git repository as what a service serves: git says which is in use, and DVC has its data.
+
+Each look asks git for its tags. A release that was not here before is fetched into a folder of its own, and compared
+with the digests of its `release.json`. It is opened only when all of it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from stillhouse.artifacts import read_manifest, refuse_foreign
+from stillhouse.errors import InputError
+from stillhouse.lock import only_process
+from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
+from stillhouse.versions.address import redact, refuse_secret
+from stillhouse.versions.git import REMOTE, Git, GitFailed
+from stillhouse.versions.releases import NAME, Release, read_history
+
+TAGS = (f"refs/tags/{NAME}@v*", f"refs/tags/{NAME}#champion#*")
+SECONDS = 60.0
+"""How long git may take to answer; DVC may fetch for as long as it gets on."""
+FETCHED = re.compile(r"\.?v\d+\.\d+\.\d+-[0-9a-f]{12}(\.partial)?")
+"""Folders that this module makes."""
+LAST_SECONDS = 3.0
+"""How long the end waits for what git is at."""
+SPARE = 2
+"""Fetched releases that stay on the disk beside those that the service keeps open."""
+
+
+class ReleasedSource:
+    """The release in use of a git `repository`, or the one that `version` names (`v1.2.0`).
+
+    Releases are fetched into `folder`, `keep` and `SPARE` of which stay there. `log` gets a line for each fetch. Raises
+    `InputError` for an address with a password, and while another process uses the folder.
+    """
+
+    def __init__(
+        self, repository: str, folder: Path, log: Callable[[str], None], version: str = "", keep: int = 1
+    ) -> None:
+        refuse_secret(repository, "the repository")
+        self._repository, self._version, self._log = repository, version, log
+        self._folder, self._keep = folder.absolute(), keep
+        self._listed = ""
+        self._release: Release | None = None
+        self._used: list[Path] = []
+        self._child: subprocess.Popen[str] | None = None
+        self._over, self._busy = threading.Event(), threading.Lock()
+        with ExitStack() as held:
+            held.enter_context(only_process(self._folder))
+            self._git = Git(Path(held.enter_context(tempfile.TemporaryDirectory(prefix="stillhouse-"))), SECONDS)
+            self._held = held.pop_all()
+
+    def state(self) -> Hashable:
+        """The identity of the release. Raises `Unreachable` where git's server does not answer."""
+        try:
+            with self._busy:
+                listed = self._list()
+                if self._release is None or listed != self._listed:
+                    self._release = self._find()
+                    self._listed = listed
+        except GitFailed as error:
+            raise Unreachable(
+                f"cannot read the releases of {self._repository} ({error.first}); is the address right, and may this "
+                "machine read it (key, token; in a pod, the secret stillhouse-git)?"
+            ) from None
+        return self._release.identity
+
+    def origin(self) -> Mapping[str, str]:
+        release = self._release
+        assert release is not None, "`state` comes first"
+        return {
+            "version": release.name,
+            "tag": release.tag,
+            "commit": release.commit,
+            "repository": redact(self._repository),
+        }
+
+    def folders(self) -> dict[str, Path]:
+        """Raises `Unreachable` where the data cannot be fetched, and `InputError` where they are not the release's."""
+        if self._release is None:
+            self.state()
+        release = self._release
+        assert release is not None
+        for name in PARTS:
+            if name not in release.paths:
+                raise InputError(f"{release.name} of {self._repository} holds no {name}, so it cannot be served")
+        place = self._folder / f"{release.name}-{release.identity[:12]}"
+        with self._busy:
+            if place not in self._used and place.is_dir() and not _is_whole(release, place):
+                shutil.rmtree(place)  # cut off by a failing machine before it was all on the disk
+            if not place.is_dir():
+                self._fetch(release, place)
+            self._used = [*[one for one in self._used if one != place], place]
+            self._drop_old()
+        found = {name: place / name for name in (*PARTS, *OPTIONAL) if (place / name).is_dir()}
+        return self._without_foreign_reranker(release, found)
+
+    def end(self) -> None:
+        """Ends a fetch, and lets go of the folder."""
+        self._over.set()
+        if child := self._child:
+            child.kill()
+        if self._busy.acquire(timeout=LAST_SECONDS):
+            self._held.close()
+
+    def _list(self) -> str:
+        if not (self._git.folder / ".git").is_dir():
+            try:
+                self._git("init", "--quiet")
+            except FileNotFoundError:
+                raise InputError("releases need git, which is not installed here") from None
+            self._git("remote", "add", REMOTE, self._repository)
+        return self._git("ls-remote", REMOTE, *TAGS)
+
+    def _find(self) -> Release:
+        # The releases' commits alone: who serves needs no history of the code.
+        self._git(
+            "fetch", "--quiet", "--no-tags", "--prune", "--depth", "1", REMOTE, *(f"+{tag}:{tag}" for tag in TAGS)
+        )
+        history = read_history(self._git, fetch=False)
+        release = history.find(self._version) if self._version else history.champion
+        if release is None:
+            raise InputError(
+                f"nothing is released in {self._repository} yet; `stillhouse release promote` releases what "
+                "`dvc repro` made"
+            )
+        return release
+
+    def _fetch(self, release: Release, place: Path) -> None:
+        """All parts of a release that are served, there together or not at all."""
+        recorded = {name: release.record["artifacts"][name] for name in (*PARTS, *OPTIONAL) if name in release.paths}
+        partial = place.with_name(f".{place.name}.partial")
+        for name in recorded:
+            refuse_foreign(partial / name, name)
+        lacking = [name for name, entry in recorded.items() if _digest(partial / name) != entry["digest"]]
+        self._log(f"{release.name} is fetched from {redact(self._repository)}")
+        self._run_fetch(release, {recorded[name]["path"]: str(partial / name) for name in lacking})
+        for name in lacking:
+            if _digest(partial / name) != recorded[name]["digest"]:
+                shutil.rmtree(partial / name)
+                raise InputError(
+                    f"{name} of {release.name} is not what was released: its data were changed on the remote; release "
+                    "again, or roll back (`stillhouse release rollback`)"
+                )
+        partial.rename(place)
+
+    def _run_fetch(self, release: Release, parts: Mapping[str, str]) -> None:
+        asked = {"repository": self._repository, "commit": release.commit, "parts": dict(parts)}
+        words = [sys.executable, "-m", "stillhouse.serving.fetch_parts"]
+        self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self._over.is_set():  # between `end` and this
+            self._child.kill()
+        _, said = self._child.communicate(json.dumps(asked))
+        code, self._child = self._child.returncode, None
+        if code != 0:
+            reason = (said.strip().splitlines() or [f"exit code {code}"])[-1]
+            raise Unreachable(f"{release.name} cannot be fetched: {redact(reason)}")
+
+    def _drop_old(self) -> None:
+        """Removes fetched releases that were used longest ago; the files of one that is open stay readable."""
+        kept = self._used[-(self._keep + SPARE) :]
+        for path in self._folder.iterdir():
+            if FETCHED.fullmatch(path.name) and path not in kept and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+        self._used = kept
+
+    def _without_foreign_reranker(self, release: Release, found: dict[str, Path]) -> dict[str, Path]:
+        """The re-ranker of a release may be an older corpus's: it taught the retriever, and cannot be served."""
+        if "reranker" in found:
+            made_from = read_manifest(found["reranker"], verify=False).inputs.get("corpus")
+            if made_from != release.record["artifacts"]["corpus"]["digest"]:
+                self._log(f"the re-ranker of {release.name} was trained on another corpus, so `/rerank` answers 404")
+                del found["reranker"]
+        return found
+
+
+def _is_whole(release: Release, place: Path) -> bool:
+    """Whether every part that is there is the release's, to the last file."""
+    for name in (*PARTS, *OPTIONAL):
+        if name in release.paths:
+            try:
+                found = read_manifest(place / name).digest
+            except InputError:
+                return False
+            if found != release.record["artifacts"][name]["digest"]:
+                return False
+    return True
+
+
+def _digest(folder: Path) -> str:
+    """The digest of an artifact's manifest; its files are checked when the release is opened."""
+    try:
+        return read_manifest(folder, verify=False).digest
+    except InputError:
+        return ""

@@ -1,0 +1,92 @@
+"""A git repository with DVC whose releases are the tests' small ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
+from repositories import call, make_repository
+
+from stillhouse.versions.git import Git
+from stillhouse.versions.promotion import Candidate, promote
+from stillhouse.versions.releases import roll_back
+
+PARTS = ("corpus", "retriever", "index", "hybrid")
+PATHS = {name: f"artifacts/{name}" for name in PARTS}
+
+
+@dataclass(frozen=True)
+class Repository:
+    """`work` is a clone, `origin` what a service reads, `shelf` the DVC remote."""
+
+    place: Path
+    shelf: Path
+
+    @property
+    def work(self) -> Path:
+        return self.place / "work"
+
+    @property
+    def origin(self) -> Path:
+        return self.place / "work.git"
+
+    @property
+    def address(self) -> str:
+        return f"file://{self.origin}"
+
+    @contextmanager
+    def without_data(self) -> Iterator[None]:
+        """The DVC remote does not answer until the block ends."""
+        away = self.shelf.with_name("away")
+        self.shelf.rename(away)
+        try:
+            yield
+        finally:
+            away.rename(self.shelf)
+
+    def use(self, version: str) -> None:
+        """Makes a release the one in use."""
+        roll_back(Git.of(self.work), version, "a test")
+
+
+def release(repository: Repository, folder: Path) -> None:
+    for name, path in PATHS.items():
+        shutil.rmtree(repository.work / path, ignore_errors=True)
+        shutil.copytree(folder / name, repository.work / path)
+    verdict: dict[str, Any] = {"accepted": True, "reason": "better"}
+    candidate = Candidate(repository.work, PATHS, "minor", folder.parent.name, {"rung": "test"})
+    assert promote(candidate, lambda against: verdict, recorded=False).kind == "released"
+
+
+@pytest.fixture(scope="session")
+def released(two_releases: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
+    """v1.0.0 and v1.1.0 are the two releases, and v1.1.0 is in use. Tests copy it, and change nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        for role in ("AUTHOR", "COMMITTER"):
+            patch.setenv(f"GIT_{role}_NAME", "Stillhouse tests")
+            patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+        patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        patch.setenv("GIT_TEMPLATE_DIR", "")
+        patch.setenv("DVC_NO_ANALYTICS", "1")
+        place = tmp_path_factory.mktemp("released")
+        repository = Repository(place, place / "shelf")
+        make_repository(repository.work, repository.shelf)
+        stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
+        (repository.work / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+        (repository.work / "params.yaml").write_text("{}\n")
+        call(repository.work, "git", "add", "--all")
+        call(repository.work, "git", "commit", "--quiet", "--message", "Stages")
+        call(repository.work, "git", "push", "--quiet", "origin", "main")
+        for folder in two_releases:
+            release(repository, folder)
+        yield repository

@@ -1,0 +1,302 @@
+"""A service of a git repository's releases: what is in use there is fetched and answers, and nothing by halves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from released_repositories import Repository
+from serving_releases import Running, open_release, running
+
+from stillhouse import cli
+from stillhouse.artifacts import digest_files, whole_folder, write_manifest
+from stillhouse.errors import InputError
+from stillhouse.serving.places import folder_of, repository_of
+from stillhouse.serving.released_source import ReleasedSource
+from stillhouse.serving.source import FolderSource, Unreachable
+from stillhouse.versions.dvc_source import fetch
+from stillhouse.versions.git import Git, GitFailed
+from stillhouse.versions.releases import Release, publish, read_history
+
+QUERY = "where does the red bird one sing"
+
+
+@pytest.fixture
+def repository(released: Repository, tmp_path: Path) -> Repository:
+    """A copy whose tags a test may move; v1.0.0 is in use."""
+    for name in ("work", "work.git"):
+        shutil.copytree(released.place / name, tmp_path / name, symlinks=True)
+    subprocess.run(["git", "remote", "set-url", "origin", tmp_path / "work.git"], cwd=tmp_path / "work", check=True)
+    found = Repository(tmp_path, released.shelf)
+    found.use("v1.0.0")
+    return found
+
+
+def source(repository: Repository, folder: Path, lines: list[str] | None = None, **more: Any) -> ReleasedSource:
+    return ReleasedSource(repository.address, folder, (lines if lines is not None else []).append, **more)
+
+
+@pytest.fixture
+def fetched_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has this process fetch, which has DVC already."""
+
+    def run(self: ReleasedSource, release: Release, parts: Mapping[str, str]) -> None:
+        for path, target in parts.items():
+            fetch(self._repository, release.commit, path, Path(target))
+
+    monkeypatch.setattr(ReleasedSource, "_run_fetch", run)
+
+
+@pytest.fixture
+def service(repository: Repository, tmp_path: Path) -> Iterator[Running]:
+    with running(source(repository, tmp_path / "fetched")) as found:
+        yield found
+
+
+def about(service: Running) -> Any:
+    return service.client.get("/info").json()
+
+
+@pytest.mark.usefixtures("fetched_here")
+def test_what_is_in_use_answers_and_going_back_fetches_nothing(
+    repository: Repository, service: Running, two_releases: list[Path], tmp_path: Path
+) -> None:
+    names = [open_release(FolderSource(folder)).name for folder in two_releases]
+    shelf = service.service.shelf
+    assert service.search(query=QUERY)["release"] == names[0]
+    assert {about(service)[key] for key in ("version", "release")} == {"v1.0.0", names[0]}
+    repository.use("v1.1.0")
+    assert shelf.look() and service.search(query=QUERY)["release"] == names[1]
+    found = about(service)
+    assert found["version"] == "v1.1.0" and found["repository"] == repository.address
+    assert found["commit"] == Git(repository.work).commit_of("retriever@v1.1.0")
+    shutil.rmtree(tmp_path / "fetched")
+    repository.use("v1.0.0")
+    with repository.without_data():
+        assert shelf.look()
+    assert service.search(query=QUERY)["release"] == names[0]
+    assert not shelf.look() and shelf.behind == 0
+
+
+def test_a_failed_fetch_leaves_the_old_one_answering_until_it_can_be_fetched(
+    repository: Repository, service: Running
+) -> None:
+    shelf = service.service.shelf
+    before = service.search(query=QUERY)
+    lines: list[str] = []
+    shelf._log = lines.append
+    repository.use("v1.1.0")
+    with repository.without_data():
+        assert not shelf.look() and not shelf.look()
+    assert service.search(query=QUERY) == before
+    [line] = lines
+    assert before["release"] in line and "v1.1.0 cannot be fetched" in line
+    found = about(service)
+    assert "v1.1.0 cannot be fetched" in found["unreachable"]["reason"] and found["unreachable"]["at"]
+    assert found["behind_seconds"] > 0 and found["version"] == "v1.0.0"
+    assert shelf.look()
+    found = about(service)
+    assert found["version"] == "v1.1.0" and found["unreachable"] is None and found["behind_seconds"] == 0
+
+
+@pytest.mark.usefixtures("fetched_here")
+def test_a_server_of_git_that_is_away_changes_nothing(repository: Repository, service: Running, tmp_path: Path) -> None:
+    shelf = service.service.shelf
+    before, looked = service.search(query=QUERY), shelf.looked
+    repository.origin.rename(tmp_path / "away.git")
+    assert not shelf.look() and shelf.looked == looked
+    assert service.search(query=QUERY) == before
+    assert "cannot read the releases of" in about(service)["unreachable"]["reason"]
+    (tmp_path / "away.git").rename(repository.origin)
+    assert not shelf.look() and about(service)["unreachable"] is None and shelf.looked > looked
+
+
+def damaged(repository: Repository) -> None:
+    """Releases v1.2.0, whose index is not the one that its record names."""
+    git = Git.of(repository.work)
+    champion = read_history(git).find("v1.1.0")
+    artifacts = {name: dict(entry) for name, entry in champion.record["artifacts"].items()}
+    artifacts["index"]["digest"] = "0" * 64
+    git("reset", "--quiet", "--hard", "origin/main")
+    publish(git, champion.record | {"artifacts": artifacts}, "minor", "main", "", read_history(git).champion)
+
+
+@pytest.mark.usefixtures("fetched_here")
+def test_data_that_are_not_the_release_s_are_refused(repository: Repository, service: Running, tmp_path: Path) -> None:
+    before = service.search(query=QUERY)
+    damaged(repository)
+    assert not service.service.shelf.look() and service.service.shelf.refusals == 1
+    found = about(service)
+    assert "index of v1.2.0 is not what was released" in found["refused"]["reason"]
+    assert service.search(query=QUERY) == before
+    assert [path.name[:6] for path in (tmp_path / "fetched").iterdir() if path.name[0] != "."] == ["v1.0.0"]
+
+
+@pytest.mark.usefixtures("fetched_here")
+def test_what_was_fetched_before_a_kill_is_not_fetched_again(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = source(repository, tmp_path / "whole")
+    whole.state()
+    [place] = {path.parent for path in whole.folders().values()}
+    whole.end()
+    (tmp_path / "half").mkdir()
+    partial = tmp_path / "half" / f".{place.name}.partial"
+    shutil.copytree(place / "retriever", partial / "retriever")
+    shutil.copytree(place / "index", partial / "index")
+    (partial / "index" / "manifest.json").unlink()
+    (tmp_path / "half" / "notes").mkdir()
+    (tmp_path / "half" / "notes" / "mine.txt").write_text("mine")
+    half = source(repository, tmp_path / "half")
+    half.state()
+    with pytest.raises(InputError, match="no step wrote it"):  # not of a fetch: a manifest comes with the rest
+        half.folders()
+    shutil.rmtree(partial / "index")
+    asked: list[dict[str, str]] = []
+    run = ReleasedSource._run_fetch
+    monkeypatch.setattr(
+        ReleasedSource, "_run_fetch", lambda self, release, parts: (asked.append(parts), run(self, release, parts))
+    )
+    found = half.folders()
+    half.end()
+    [parts] = asked
+    assert sorted(parts) == ["artifacts/corpus", "artifacts/hybrid", "artifacts/index"]
+    for name, folder in found.items():
+        assert digest_files(folder) == digest_files(place / name)
+    # One that a failing machine cut off is fetched anew, and what is not a fetched release stays.
+    file = next(path for path in found["index"].iterdir() if path.name != "manifest.json")
+    file.write_bytes(b"")
+    again = source(repository, tmp_path / "half")
+    again.state()
+    assert digest_files(again.folders()["index"]) == digest_files(place / "index")
+    again.end()
+    assert (tmp_path / "half" / "notes" / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.usefixtures("fetched_here")
+def test_old_releases_leave_the_disk(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stillhouse.serving.released_source.SPARE", 1)
+    folder = tmp_path / "fetched"
+    found = source(repository, folder, keep=0)
+    for version in ("v1.0.0", "v1.1.0"):
+        repository.use(version)
+        found.state()
+        found.folders()
+        assert [path.name[:6] for path in folder.iterdir()] == [version]
+    found.end()
+
+
+def test_one_service_uses_a_folder_at_a_time(repository: Repository, tmp_path: Path) -> None:
+    first = source(repository, tmp_path / "fetched")
+    with pytest.raises(InputError, match="name another folder"):
+        source(repository, tmp_path / "fetched")
+    first.end()
+    source(repository, tmp_path / "fetched").end()
+
+
+def test_a_re_ranker_of_another_corpus_is_left_out(repository: Repository, tmp_path: Path) -> None:
+    """A refresh that only indexes anew hands on the re-ranker that taught the retriever."""
+    for made_from, kept in (("own", ["corpus", "reranker"]), ("another", ["corpus"])):
+        with whole_folder(tmp_path / "reranker") as staging:
+            write_manifest(staging, "train-reranker", {}, {"corpus": made_from}, {})
+        lines: list[str] = []
+        found = source(repository, tmp_path / "fetched", lines)
+        release = Release((1, 0, 0), "", {"artifacts": {"corpus": {"digest": "own"}}})
+        folders = {"corpus": tmp_path / "corpus", "reranker": tmp_path / "reranker"}
+        assert sorted(found._without_foreign_reranker(release, folders)) == kept
+        assert len(lines) == (made_from == "another")
+        found.end()
+
+
+def test_a_git_that_does_not_answer_is_waited_for_no_longer(tmp_path: Path) -> None:
+    with pytest.raises(GitFailed, match=r"no answer in 0.2 s"):
+        Git(tmp_path, 0.2)("-c", "alias.wait=!sleep 3", "wait")
+
+
+def test_a_version_that_is_named_stays(repository: Repository, tmp_path: Path) -> None:
+    found = source(repository, tmp_path / "fetched", version="v1.1.0")
+    state = found.state()
+    repository.use("v1.1.0")
+    repository.use("v1.0.0")
+    assert found.state() == state and found.origin()["version"] == "v1.1.0"
+    found.end()
+    absent = source(repository, tmp_path / "fetched", version="v9.0.0")
+    with pytest.raises(InputError, match=r"there is no release 'v9.0.0'; there are: v1.0.0, v1.1.0"):
+        absent.state()
+    absent.end()
+
+
+def test_the_end_does_not_wait_for_a_fetch(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = source(repository, tmp_path / "fetched")
+    found.state()
+    found._over.set()  # as when the end comes just before
+    with pytest.raises(Unreachable, match=r"v1.0.0 cannot be fetched"):
+        found.folders()
+    found.end()
+
+
+def test_the_command_serves_a_repository(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served = []
+
+    def run(service: Any, listening: Any, grace: float, watch: float, log: Any) -> None:
+        served.append((service.shelf.current.about()["version"], watch))
+        service.shelf.end()
+        service.batcher.end()
+
+    monkeypatch.setattr("stillhouse.serving.server.run", run)
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "own"))
+    command = ["serve", f"git+{repository.address}", "--port", "0"]
+    assert cli.main([*command, "--release", "v1.1.0"]) == 0
+    assert cli.main([*command, "--fetch-into", str(tmp_path / "there"), "--watch", "5"]) == 0
+    assert served == [("v1.1.0", 30.0), ("v1.0.0", 5.0)]
+    assert list((tmp_path / "own" / "releases").glob("*/v1.1.0-*")) and list((tmp_path / "there").glob("v1.0.0-*"))
+    for words in (
+        ["serve", "s3://bucket/model"],
+        ["serve", "pvc://claim/model"],
+        ["serve", ""],
+        ["serve", "folder", "--release", "v1.0.0"],
+        ["serve", "https://user:sesame@git.example/releases.git"],
+    ):
+        capsys.readouterr()
+        assert cli.main([*words, "--port", "0"]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and "sesame" not in said
+
+
+@pytest.mark.parametrize(
+    ("place", "repository", "folder"),
+    [
+        ("git+https://git.example/a.git", "https://git.example/a.git", ""),
+        ("git+/srv/a.git", "/srv/a.git", ""),
+        ("ssh://git@git.example/a.git", "ssh://git@git.example/a.git", ""),
+        ("git@git.example:a/b.git", "git@git.example:a/b.git", ""),
+        ("/mnt/models", "", "/mnt/models"),
+        ("file:///mnt/my%20models", "", "/mnt/my models"),
+        ("in-use", "", "in-use"),
+    ],
+)
+def test_places_are_folders_or_repositories(place: str, repository: str, folder: str) -> None:
+    assert repository_of(place) == repository
+    if folder:
+        assert folder_of(place) == Path(folder)
+
+
+def test_a_fetch_names_what_failed(tmp_path: Path) -> None:
+    asked = {"repository": str(tmp_path / "absent"), "commit": "0" * 40, "parts": {"a": str(tmp_path / "a")}}
+    done = subprocess.run(
+        [sys.executable, "-m", "stillhouse.serving.fetch_parts"],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "does not exist" in done.stderr

@@ -1,8 +1,9 @@
 """What runs on each node of a `TrainJob` whose nodes share parts: those whose turn it is, one after the other.
 
-    python3 -m stillhouse.trainjob.part FOLDER
+    python3 -m stillhouse.trainjob.part FOLDER [OWN]
 
-Trainer says in torchrun's own environment variables (`PET_…`) how many nodes there are and which one this is.
+Trainer says in torchrun's own environment variables (`PET_…`) how many nodes there are and which one this is. The first
+OWN parts, by default none, are those of the pod that started the job.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +24,7 @@ from stillhouse.terminal import warn
 from stillhouse.trainjob.last_words import ENDED
 from stillhouse.trainjob.parts import Part, Parts
 
+PROGRAM = ("python3", "-m", "stillhouse.trainjob.part")
 NODE, NODES, PROCESSES = "PET_NODE_RANK", "PET_NNODES", "PET_NPROC_PER_NODE"
 
 
@@ -31,25 +33,32 @@ def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> in
 
     The last line of a node that fails names its exit code, as `stillhouse.trainjob.node` has it.
     """
-    [folder] = argv
-    parts = Parts(Path(folder))
+    folder, *own = argv
+    parts = Parts(Path(folder), int(own[0]) if own else 0)
     node, nodes = int(environment.get(NODE, "0")), int(environment.get(NODES, "1"))
     processes = int(environment.get(PROCESSES, "1"))
     code = 0
     try:
         with one_line_errors():
             check_pod()
-        for number, part in list(enumerate(parts.read(), start=1))[node::nodes]:
-            if not parts.mark(number).is_file():
-                code = _run(command(part, processes), environment)
-                if code:
-                    break
-                parts.mark(number).touch()
+        code = do(parts, parts.of_nodes[node::nodes], processes, environment)
     except SystemExit as end:  # with its sentence said
         code = end.code if isinstance(end.code, int) else CRASH
     if code:
         warn(f"{ENDED}{code}")
     return code
+
+
+def do(parts: Parts, numbers: Iterable[int], processes: int, environment: Mapping[str, str] = os.environ) -> int:
+    """Does those of `parts` with these numbers that are not done, and returns the exit code of the first that fails."""
+    every = parts.read()
+    for number in numbers:
+        if not parts.mark(number).is_file():
+            code = _run(command(every[number - 1], processes), environment)
+            if code:
+                return code
+            parts.mark(number).touch()
+    return 0
 
 
 def command(part: Part, processes: int) -> list[str]:

@@ -103,6 +103,7 @@ def run_step(
     """
 
     def compute() -> Report:
+        watched.computed = True
         part = "" if set(SHARED_BY_HAND) & inputs.keys() else DIVIDED.get(step.name, "")
         shared = read_node_settings(os.environ, part, sys.argv) if part else None
         if shared:

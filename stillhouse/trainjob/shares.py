@@ -22,10 +22,10 @@ from stillhouse.preflight import REQUIREMENTS
 from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Step
 from stillhouse.surfaces.several_processes import processes_for
-from stillhouse.trainjob import part
 from stillhouse.trainjob.cluster import Cluster
 from stillhouse.trainjob.division import Division
 from stillhouse.trainjob.launch import run_job
+from stillhouse.trainjob.part_processes import NODE, NODES, PROCESSES, PROGRAM, do_parts
 from stillhouse.trainjob.parts import Part, Parts
 from stillhouse.trainjob.settings import OWN, NodeSettings
 
@@ -46,7 +46,7 @@ def shared_work(
 
     def command(parts: Parts) -> list[str]:
         parts.write(division.parts(parts.folder))
-        return [*part.PROGRAM, str(parts.folder), str(OWN)]
+        return [*PROGRAM, str(parts.folder), str(OWN)]
 
     parts = run_job(
         division.part.name,
@@ -76,7 +76,7 @@ def shared_here(step: Step, config: Any, inputs: Mapping[str, Path], shards: int
             say(f"[{step.name}] removed {gone}, which a run left more than {DAYS} days ago")
         parts.write(division.parts(parts.folder))
         say(f"[{step.name}] {shards} shards, one after the other")
-        _refuse_failure(part.do(parts, range(1, shards + 1), processes_for(division.part)), "this machine")
+        _refuse_failure(do_parts(parts, range(1, shards + 1), processes_for(division.part)), "this machine")
         yield division.together(parts.folder)
         shutil.rmtree(parts.folder, ignore_errors=True)
 
@@ -88,7 +88,7 @@ def run_parts(
 
     def command(shared: Parts) -> list[str]:
         shared.write(parts)
-        return [*part.PROGRAM, str(shared.folder)]
+        return [*PROGRAM, str(shared.folder)]
 
     run_job(name, work, settings, Parts, command, cluster).refuse_missing()
 
@@ -102,8 +102,8 @@ def _own_parts(parts: Parts, processes: int) -> Iterator[None]:
     # The pod has passed its preflight.
     environment = {name: value for name, value in os.environ.items() if name != REQUIREMENTS}
     process = subprocess.Popen(
-        [sys.executable, "-m", part.__name__, str(parts.folder), "0"],
-        env=environment | {part.NODE: "0", part.NODES: str(parts.count), part.PROCESSES: str(processes)},
+        [sys.executable, *PROGRAM[1:], str(parts.folder)],
+        env=environment | {NODE: "0", NODES: str(parts.count), PROCESSES: str(processes)},
     )
     try:
         yield

@@ -72,10 +72,14 @@ def test_objectives_are_compared(tmp_path: Path) -> None:
     assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
 
 
-def test_shards_are_done_here_too(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_shards_are_done_here_too(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     made = []
     for shards in (1, 2):
         run_pipeline(part_of_a_run(["importance"], settings, shards), {}, tmp_path / str(shards))
+        assert "".join(capfd.readouterr()).count("[count] read ") == (shards if shards > 1 else 0)
         made.append(outputs_of(tmp_path / str(shards))("prepare/importance__importance"))
     assert digest_files(made[0]) == digest_files(made[1])
     assert read_manifest(made[0]).digest == read_manifest(made[1]).digest

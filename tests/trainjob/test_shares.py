@@ -24,6 +24,7 @@ from stillhouse.steps.registry import find_step
 from stillhouse.steps.sharding import SHARDS
 from stillhouse.surfaces.component import run_step as in_a_pod
 from stillhouse.trainjob.cluster import Cluster
+from stillhouse.trainjob.launch import execute_on_nodes
 from stillhouse.trainjob.parts import Part, Parts
 from stillhouse.trainjob.settings import OWN
 from stillhouse.trainjob.shares import shared_work
@@ -77,6 +78,23 @@ def counting(
 ) -> tuple[Any, dict[str, Path]]:
     tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": tiny_model})["tokens"]
     return build(find_step("importance").config, {}, "test"), {"tokens": tokens}
+
+
+def test_a_step_of_one_process_has_a_node_of_its_own(
+    counting: tuple[Any, dict[str, Path]],
+    nodes: LocalNodes,  # noqa: F811
+    cluster: Cluster,
+    run_step: Callable[..., dict[str, Path]],
+    tmp_path: Path,
+) -> None:
+    config, inputs = counting
+    step, outputs = find_step("importance"), {"importance": tmp_path / "node"}
+    with pytest.raises(InputError, match="runs in one process"):
+        execute_on_nodes(step, config, inputs, outputs, SETTINGS, cluster)
+    report = execute_on_nodes(step, config, inputs, outputs, replace(SETTINGS, nodes=1, processes=1), cluster)
+    alone = run_step("importance", inputs, into="alone")["importance"]
+    assert read_manifest(outputs["importance"]).digest == read_manifest(alone).digest
+    assert report.summary.endswith("on a node of its own") and "distinct n-grams" in report.summary
 
 
 def test_a_try_does_its_own_part_again_and_no_other(

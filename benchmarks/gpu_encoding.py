@@ -31,8 +31,8 @@ from stillhouse.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.retrieval.corpus_encoding import encode_passages
 from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.model_place import locate
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.source import locate
 from stillhouse.training.precision import computed_in
 
 LENGTH, ROWS_AT_ONCE = 144, 8192

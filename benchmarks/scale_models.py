@@ -39,7 +39,7 @@ def tokenize(folder: Path, data: Path) -> Found:
     """The step `tokenize` on the first passages of `wiki-intro`; run twice, for the first loads the libraries."""
     import counting
 
-    from stillhouse.retrieval.source import locate
+    from stillhouse.retrieval.model_place import locate
 
     texts = [text for text, _ in zip(counting.passages(wiki_intro(data)), range(TOKENIZED))]
     for name, some in (("few", texts[:100]), ("all", texts)):

@@ -224,7 +224,7 @@ def sample_tokens(place: Place, _: str) -> Found:
     from transformers import AutoTokenizer
 
     from stillhouse.pretraining.tokens import cut, join
-    from stillhouse.retrieval.source import locate
+    from stillhouse.retrieval.model_place import locate
 
     tokenizer = AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True, trust_remote_code=False)
     texts = [text for text, _ in zip(counting.passages(wiki_intro(place.data)), range(FITTED_TO))]

@@ -65,7 +65,7 @@ def prepare_scoring(job: Job) -> None:
     import torch
 
     from stillhouse.retrieval.cross_encoder import CrossEncoder
-    from stillhouse.retrieval.source import locate
+    from stillhouse.retrieval.model_place import locate
 
     torch.manual_seed(0)
     CrossEncoder.start(Path(locate(encoding.MODEL)), PAIR_LENGTH).save(job.folder / "reranker")

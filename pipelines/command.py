@@ -233,7 +233,7 @@ def run_local_action(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write the result there (default: here)"
     )
-    parser.add_argument("--shards", metavar="N", type=int, default=1, help="divide a corpus by N tasks (default: 1)")
+    parser.add_argument("--shards", metavar="N", type=int, default=1, help="divide a corpus into N shards (default: 1)")
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()
@@ -242,6 +242,11 @@ def run_local_action(argv: Sequence[str]) -> int:
 
     if arguments.shards < 1:
         raise InputError(f"--shards: {arguments.shards} is less than 1")
+    if arguments.shards > 1 and arguments.pipeline not in DIVIDED_HERE:
+        raise InputError(
+            f"--shards: {arguments.pipeline} does one run after the other on this machine; leave it out, or run "
+            f"{' or '.join(DIVIDED_HERE)}"
+        )
     request = Request(
         arguments.pipeline, arguments.recipe, arguments.sweep, arguments.shards, tuple(arguments.settings)
     )
@@ -282,6 +287,8 @@ def _platform() -> None:
         raise InputError("`stillhouse pipeline` needs kfp: pip install 'stillhouse[platform]'") from None
 
 
+DIVIDED_HERE = ("train", "refresh")
+"""The pipelines whose corpus can be divided on one machine."""
 ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "compile": compile_action,
     "submit": submit_action,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -63,16 +63,15 @@ class PlacementTable:
         """The placement of a step by its name, or of a component that is no step."""
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
 
-    def of_task(self, name: str, step_names: Sequence[str]) -> Placement:
+    def of_task(self, name: str, step_names: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
         """The placement of a task's pod: a row of its own, else what its steps ask for in one pod.
 
-        A step on several nodes asks for a small pod that starts them. Raises `InputError` for steps that do not go
-        together.
+        A step that nodes do, `elsewhere`, asks for a small pod that starts them. Raises `InputError` for steps that do
+        not go together.
         """
         if name in self.tasks:
             return dataclasses.replace(self.kinds[self.tasks[name]], nodes=1)
-        placements = [self.of(step) for step in step_names]
-        pods = [launcher_of(one) if one.nodes > 1 else one for one in placements]
+        pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in step_names]
         return shared_pod(pods, f"placements {self.name}: task {name}")
 
     @property

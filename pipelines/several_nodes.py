@@ -17,6 +17,7 @@ from pipelines.placement import Placement, Toleration
 from pipelines.watched import scrape_annotations
 from stillhouse.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
 from stillhouse.preflight import REQUIREMENTS
+from stillhouse.steps.registry import steps
 from stillhouse.surfaces.pipeline_parameters import COUNT, TYPE
 from stillhouse.surfaces.several_processes import PROCESSES
 from stillhouse.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
@@ -37,7 +38,7 @@ def ask_for_nodes(task: PipelineTask, nodes: Mapping[str, NodeSettings], chosen:
 
 def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
     """A placement as the step's pod gets it; `label` is the name of its task."""
-    variables = environment(placement)
+    variables, known = environment(placement), steps().get(step)
     secrets = [variable for secret in placement.secrets for variable in secret.keys.values()]
     accelerator = placement.accelerator
     return NodeSettings(
@@ -53,7 +54,7 @@ def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
         scratch_path=placement.scratch_path,
         accelerator_type=accelerator.type if accelerator else "",
         accelerator_count=accelerator.count if accelerator else 0,
-        processes=int(placement.environment.get(PROCESSES) or 0),
+        processes=int(placement.environment.get(PROCESSES) or 0) if known is None or known.parallel else 1,
         node_selector=dict(placement.node_selector),
         tolerations=tuple(_toleration(one) for one in placement.tolerations),
         labels={key: value for key, value in ((QUEUE, placement.queue), (PRIORITY, placement.priority)) if value},

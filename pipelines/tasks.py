@@ -20,13 +20,14 @@ from pipelines.task_component import task_component
 from pipelines.watched import watch
 from stillhouse.config import field_types
 from stillhouse.setting_kinds import form_type
-from stillhouse.steps.sharding import DIVIDED
+from stillhouse.steps.sharding import DIVIDED, SHARDS
 from stillhouse.surfaces.cached_step import RUN_CACHE
 from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
 from stillhouse.surfaces.recipes import Recipe
 from stillhouse.surfaces.run_parameters import SETTINGS, Pair
 from stillhouse.surfaces.task import RUN, STEPS, as_json, describe_use, port_name
 from stillhouse.tasks import Task
+from stillhouse.trainjob.settings import OWN
 from stillhouse.uses import Use
 from stillhouse.versions.address import refuse_secret
 
@@ -39,8 +40,8 @@ class Pods:
     """Where the tasks of one pipeline run. Without a table, on this machine as its local runner has it.
 
     `chosen` holds the pipeline's parameters, as kfp hands them to the pipeline's function; `shards` is in how many
-    parts a corpus is encoded and counted, a node each; `pipeline` is its name. `recipe` holds the sections that a
-    person wrote, for DVC's run cache, which goes by their words.
+    parts a corpus is encoded and counted, by the task's pod and nodes; `pipeline` is its name. `recipe` holds the
+    sections that a person wrote, for DVC's run cache, which goes by their words.
     """
 
     table: PlacementTable | None = None
@@ -107,7 +108,7 @@ class Pods:
             return self.place(made, label, label)
         names = list(dict.fromkeys(use.step_name for use in uses))
         several = self._several(names, 1)
-        placement = self.table.of_task(label, names)
+        placement = self.table.of_task(label, names, several)
         return self._divided(made, placement, label, parts, several)
 
     def _divided(
@@ -126,12 +127,23 @@ class Pods:
         return self._put_with_nodes(made, placement, label, several)
 
     def _several(self, steps: Iterable[str], shards: int) -> dict[str, Placement]:
-        """The placements of steps that run on several nodes, and of those that do the parts of a divided one."""
+        """The placements of what nodes do for a task of these steps: whole steps, and shards of divided ones.
+
+        No pod holds accelerators while it waits. Where a training has nodes of its own, whatever wants accelerators
+        has too, and the pod asks for none. Else the pod does one of the shards itself.
+        """
         assert self.table
         found = {step: self.table.of(step) for step in steps if self.table.of(step).nodes > 1}
-        if shards > 1:
-            parts = dict.fromkeys(DIVIDED[step] for step in steps if step in DIVIDED)
-            found |= {part: replace(self.table.of(part), nodes=shards) for part in parts}
+        waits = bool(found)
+        for step in steps:
+            if step in found:
+                continue
+            placement = self.table.of(step)
+            if waits and placement.accelerator:
+                found[step] = replace(placement, nodes=shards if step in DIVIDED else 1)
+            elif step in DIVIDED and shards > OWN:
+                part = DIVIDED[step]
+                found[part] = replace(self.table.of(part), nodes=shards - OWN)
         return found
 
     def _put_with_nodes(
@@ -152,10 +164,13 @@ class Pods:
         """The same for a task that runs steps: it gets its nodes, and where the run cache is."""
         if not self.table:
             refuse_secret(os.environ.get(RUN_CACHE, ""), RUN_CACHE)
+            if self.shards > 1 and any(use.step_name in DIVIDED for use in task.uses):
+                made.set_env_variable(SHARDS, str(self.shards))
             return self.place(made, task.name, task.name)
         names = [use.step_name for use in task.uses]
-        placement = self.table.of_task(task.name, names)
-        return self._put_with_nodes(made, placement, task.name, self._several(names, self.shards))
+        several = self._several(names, self.shards)
+        placement = self.table.of_task(task.name, names, several)
+        return self._put_with_nodes(made, placement, task.name, several)
 
 
 def _retried_soon(placement: Placement, retries: int) -> Placement:

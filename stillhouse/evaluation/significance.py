@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 DRAWN_AT_ONCE = 4_000_000  # random numbers held in memory, which bounds a block of samples
 AGAINST: Mapping[str, tuple[str, ...]] = {
@@ -111,6 +110,8 @@ def t_test_p(differences_QC: np.ndarray) -> np.ndarray:
     spread_C = np.ptp(differences_QC, axis=0) > 0
     p_C[~spread_C & (differences_QC[0] != 0)] = 0.0
     if spread_C.any():
+        from scipy import stats  # half a second, which whoever only draws curves need not wait for
+
         p_C[spread_C] = stats.ttest_1samp(differences_QC[:, spread_C], 0.0, axis=0).pvalue
     return p_C
 

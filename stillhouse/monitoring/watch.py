@@ -33,13 +33,15 @@ ELSEWHERE = "elsewhere"
 class Watched:
     """A step or task under watch: where it reports its progress, and its report once it has one.
 
-    `reported`: if it ends well, a step within has said so itself.
+    `reported`: if it ends well, a step within has said so itself. `computed`: it was done, and not taken from where it
+    was done before.
     """
 
     monitor: Monitor = SILENT
     report: Report | None = None
     common: dict[str, str] = field(default_factory=dict)
     reported: bool = False
+    computed: bool = False
 
 
 @contextmanager

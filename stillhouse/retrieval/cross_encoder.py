@@ -20,7 +20,8 @@ from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
 from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.model_folder import CONFIG, keep_layers, load_model, read_config, reads_types, refuse_unusable
+from stillhouse.retrieval.model_folder import keep_layers, load_model, read_config, reads_types, refuse_unusable
+from stillhouse.retrieval.model_place import CONFIG
 from stillhouse.retrieval.positions import longest_text, refuse_longer
 from stillhouse.retrieval.score_log import ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig

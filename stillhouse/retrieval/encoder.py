@@ -23,8 +23,8 @@ from transformers import PreTrainedTokenizerBase
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.encoder_folder import is_bag_of_words, read_towers, refuse_cross_encoder, write_towers
-from stillhouse.retrieval.model_folder import CONFIG
+from stillhouse.retrieval.encoder_folder import read_towers, refuse_cross_encoder, write_towers
+from stillhouse.retrieval.model_place import CONFIG, is_bag_of_words
 from stillhouse.retrieval.packed_linears import packed_linears
 from stillhouse.retrieval.passage_tokens import cut_passages
 from stillhouse.retrieval.pooling import SETTINGS, EncoderSettings, normalized, read_settings

@@ -22,7 +22,8 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from stillhouse.artifacts import write_json
 from stillhouse.errors import InputError
 from stillhouse.retrieval.model_files import REMEDY, WEIGHTS, json_object, read_tensors
-from stillhouse.retrieval.model_folder import CONFIG, load_model, refuse_larger_vocabulary, refuse_unusable
+from stillhouse.retrieval.model_folder import load_model, refuse_larger_vocabulary, refuse_unusable
+from stillhouse.retrieval.model_place import CONFIG, DOCUMENT, EMBEDDINGS, is_bag_of_words
 from stillhouse.retrieval.pooling import (
     POOLING,
     EncoderSettings,
@@ -36,18 +37,13 @@ from stillhouse.retrieval.projection import PROJECTION, read_projection, write_p
 from stillhouse.retrieval.tokenizer_files import save_tokenizer
 from stillhouse.retrieval.towers import BagOfWordsTower, Role, Tower, TransformerTower
 
-ROUTES: Mapping[Role, str] = {"passage": "document", "query": "query"}
+ROUTES: Mapping[Role, str] = {"passage": DOCUMENT, "query": "query"}
 """What sentence-transformers calls the roles; a bag of words has a folder of that name for each tower."""
 TRANSFORMERS: Mapping[Role, str] = {"passage": "", "query": "query"}
 """The folder of a role's Transformer."""
-BAG = ("0_StaticEmbedding", "1_Dense", "2_Dense")
+BAG = (EMBEDDINGS, "1_Dense", "2_Dense")
 """The folders of a bag of words: embeddings of words, the hidden layer with tanh, the output."""
 WORDS = "embedding.weight"
-
-
-def is_bag_of_words(folder: Path) -> bool:
-    """Whether an encoder folder holds a BoW-MLP (Chang et al. 2020 §4.2)."""
-    return (folder / ROUTES["passage"] / BAG[0]).is_dir()
 
 
 def refuse_bag_of_words(folder: Path) -> None:

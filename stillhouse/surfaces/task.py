@@ -177,7 +177,8 @@ class Stage:
                     say(f"[{work.use.name}] an earlier try of this task has done it; {done.report.summary}")
                 self.done.append(done)
                 self._hand_over(done, outputs)
-            _free_memory()
+            if watched.computed:
+                _free_memory()
             if self.failed:
                 say(f"[{self.name}] nothing more is done: the corpus did not pass")
                 return

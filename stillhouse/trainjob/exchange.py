@@ -7,18 +7,18 @@ it. As the folder is named after the job, it holds the work of these settings on
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from stillhouse.artifacts import read_manifest, whole_folder, whole_folders
 from stillhouse.context import work_root
 from stillhouse.errors import InputError
+from stillhouse.steps.execute import read_report
 from stillhouse.steps.spec import Report, Step
 from stillhouse.surfaces.held_folders import link_or_copy
 
@@ -52,9 +52,9 @@ class Exchange:
     step: Step
 
     @property
-    def metrics(self) -> Path:
-        """The step's figures, which the first process writes when its outputs are whole."""
-        return self.folder / "metrics.json"
+    def report(self) -> Path:
+        """What the step said of itself, which the first process writes when its outputs are whole."""
+        return self.folder / "report.json"
 
     @property
     def outputs(self) -> dict[str, Path]:
@@ -73,7 +73,7 @@ class Exchange:
 
     def done(self) -> bool:
         """Whether all that the nodes write is there, and as they wrote it."""
-        if not self.metrics.is_file():
+        if not self.report.is_file():
             return False
         try:
             for path in self.outputs.values():
@@ -92,7 +92,7 @@ class Exchange:
     def clear(self) -> None:
         """Removes what is left of outputs, so that nobody takes it for those of a new job."""
         self._nothing_came.unlink(missing_ok=True)
-        self.metrics.unlink(missing_ok=True)
+        self.report.unlink(missing_ok=True)
         for path in self.outputs.values():
             shutil.rmtree(path, ignore_errors=True)
 
@@ -107,13 +107,14 @@ class Exchange:
                 f"the nodes ended well but left no outputs in {self.folder}: they have another volume at this path. "
                 "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
             )
-        figures = json.loads(self.metrics.read_text(encoding="utf-8"))
         facts = read_manifest(next(iter(self.outputs.values())), verify=False).facts
+        report = read_report(self.report, facts)
         with whole_folders([outputs[name] for name in self.outputs]) as stagings:
             for source, staging in zip(self.outputs.values(), stagings):
                 shutil.copytree(source, staging, dirs_exist_ok=True)
         shutil.rmtree(self.folder / "inputs", ignore_errors=True)
-        return Report(f"done on {nodes} nodes", figures, facts)
+        where = "a node of its own" if nodes == 1 else f"{nodes} nodes"
+        return replace(report, summary=f"{report.summary}, on {where}")
 
 
 def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:

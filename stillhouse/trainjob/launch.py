@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,7 +42,7 @@ def execute_on_nodes(
     `InputError` for inputs that are wrong, before any node is asked for, and for what a node refuses;
     `CrashElsewhere` where a node crashed or was taken away.
     """
-    if not step.parallel:
+    if not step.parallel and settings.nodes * settings.processes_per_node > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
     inputs = {name: Path(path) for name, path in inputs.items() if path}
     manifests = open_inputs(step, inputs)
@@ -50,7 +51,7 @@ def execute_on_nodes(
 
     def command(exchange: Exchange) -> list[str]:
         flags = step_words(step, config, exchange.put(inputs), exchange.outputs)
-        return [*NODE_PROGRAM, *flags, f"--metrics={exchange.metrics}"]
+        return [*NODE_PROGRAM, *flags, f"--report={exchange.report}"]
 
     # Without what is computed on: a retry's pod may be on another machine than the first one's, as the nodes are.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
@@ -65,11 +66,13 @@ def run_job(
     exchange_in: Callable[[Path], H],
     command: Callable[[H], Sequence[str]],
     cluster: Cluster | None = None,
+    beside: Callable[[H], AbstractContextManager[None]] = lambda handed: nullcontext(),
 ) -> H:
     """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its exchange.
 
     `work` names the work, `exchange_in` makes its exchange in a folder of the shared volume, and `command`, called when
-    a job may have to be started, says what each node runs. Raises as `execute_on_nodes` does.
+    a job may have to be started, says what each node runs. The job is followed within the block `beside`. Raises as
+    `execute_on_nodes` does.
     """
     own, namespace = os.environ.get(POD, ""), os.environ.get(POD_NAMESPACE, "")
     if not own or not namespace:
@@ -87,5 +90,6 @@ def run_job(
         else:
             job = train_job(name, step, command(exchange), settings, pod, os.environ)
             find_or_start(cluster, job, exchange, log)
-            follow(cluster, name, settings.nodes, log)
+            with beside(exchange):
+                follow(cluster, name, settings.nodes, log)
     return exchange

@@ -1,29 +1,25 @@
 """What runs on each node of a `TrainJob` whose nodes share parts: those whose turn it is, one after the other.
 
-    python3 -m stillhouse.trainjob.part FOLDER
+    python3 -m stillhouse.trainjob.part FOLDER [OWN]
 
-Trainer says in torchrun's own environment variables (`PET_…`) how many nodes there are and which one this is.
+Trainer says in torchrun's own environment variables (`PET_…`) how many nodes there are and which one this is. The first
+OWN parts, by default none, are those of the pod that started the job.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from stillhouse.errors import CRASH
 from stillhouse.surfaces.component import one_line_errors
 from stillhouse.surfaces.preflight_command import check_pod
-from stillhouse.surfaces.several_processes import torchrun_words
 from stillhouse.terminal import warn
 from stillhouse.trainjob.last_words import ENDED
-from stillhouse.trainjob.parts import Part, Parts
-
-NODE, NODES, PROCESSES = "PET_NODE_RANK", "PET_NNODES", "PET_NPROC_PER_NODE"
+from stillhouse.trainjob.part_processes import NODE, NODES, PROCESSES, do_parts
+from stillhouse.trainjob.parts import Parts
 
 
 def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
@@ -31,50 +27,20 @@ def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> in
 
     The last line of a node that fails names its exit code, as `stillhouse.trainjob.node` has it.
     """
-    [folder] = argv
-    parts = Parts(Path(folder))
+    folder, *own = argv
+    parts = Parts(Path(folder), int(own[0]) if own else 0)
     node, nodes = int(environment.get(NODE, "0")), int(environment.get(NODES, "1"))
     processes = int(environment.get(PROCESSES, "1"))
     code = 0
     try:
         with one_line_errors():
             check_pod()
-        for number, part in list(enumerate(parts.read(), start=1))[node::nodes]:
-            if not parts.mark(number).is_file():
-                code = _run(command(part, processes), environment)
-                if code:
-                    break
-                parts.mark(number).touch()
+        code = do_parts(parts, parts.of_nodes[node::nodes], processes, environment)
     except SystemExit as end:  # with its sentence said
         code = end.code if isinstance(end.code, int) else CRASH
     if code:
         warn(f"{ENDED}{code}")
     return code
-
-
-def command(part: Part, processes: int) -> list[str]:
-    """The command line of a part on a node of this many processes."""
-    if not part.parallel or processes == 1:
-        return [sys.executable, "-m", part.module, *part.words]
-    torchrun = ["stillhouse.surfaces.torchrun", "--standalone", f"--nproc-per-node={processes}"]
-    return [sys.executable, "-m", *torchrun, *torchrun_words(part.words)]
-
-
-def _run(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit code of a process, 128 and its number for a signal; SIGTERM is handed on to it."""
-    # torchrun would take Trainer's variables for its own, and wait for the other nodes.
-    own = {name: value for name, value in environment.items() if not name.startswith("PET_")}
-    process = subprocess.Popen(words, env=own)
-
-    def hand_on(number: int, frame: FrameType | None) -> None:
-        process.send_signal(number)
-
-    before = signal.signal(signal.SIGTERM, hand_on)
-    try:
-        code = process.wait()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

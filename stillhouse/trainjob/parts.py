@@ -7,7 +7,7 @@ volume, so that a job that is started again does only the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,9 +28,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """The folder of one job whose nodes share parts."""
+    """The folder of one job whose nodes share parts, all but the first `own`, which are the following pod's."""
 
     folder: Path
+    own: int = 0
 
     @property
     def file(self) -> Path:
@@ -45,6 +46,15 @@ class Parts:
         content = json.loads(self.file.read_text(encoding="utf-8"))
         return [Part(tuple(entry.pop("words")), **entry) for entry in content]
 
+    @property
+    def count(self) -> int:
+        return len(self.read())
+
+    @property
+    def of_nodes(self) -> range:
+        """The numbers of the parts that nodes do."""
+        return range(self.own + 1, self.count + 1)
+
     def mark(self, number: int) -> Path:
         """The file that says that a part is done; parts are numbered from 1."""
         return self.folder / f"part-{number:04}.done"
@@ -55,11 +65,11 @@ class Parts:
 
     def done(self) -> bool:
         """Whether every part is."""
-        return self.file.is_file() and all(self.mark(number).is_file() for number in self._numbers())
+        return self._are_done(0)
 
     def lost(self) -> bool:
         """Whether a job that ended well left parts undone that another job would do: not on another volume."""
-        return not self._nothing_came.exists() and not self.done()
+        return not self._nothing_came.exists() and not self._are_done(self.own)
 
     def clear(self) -> None:
         """Nothing: what is done is not done again."""
@@ -74,5 +84,6 @@ class Parts:
                 "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
             )
 
-    def _numbers(self) -> Sequence[int]:
-        return range(1, len(self.read()) + 1)
+    def _are_done(self, after: int) -> bool:
+        """Whether every part behind the first `after` is."""
+        return self.file.is_file() and all(self.mark(number).is_file() for number in range(after + 1, self.count + 1))

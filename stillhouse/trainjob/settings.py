@@ -16,6 +16,8 @@ from stillhouse.surfaces.pipeline_parameters import TYPE, accelerator_count, pip
 
 NODES = "STILLHOUSE_NODES"
 """Environment variable that asks for several nodes: `NodeSettings` by the names of steps, as JSON."""
+OWN = 1
+"""How many shards of a corpus the pod does itself, beside its nodes."""
 ALL = "*"
 """In that JSON, the settings that all steps have in common; always there, be it empty."""
 POD = "STILLHOUSE_POD"
@@ -60,7 +62,7 @@ class NodeSettings:
     preflight: str = ""
 
     def __post_init__(self) -> None:
-        if self.nodes < 2 or self.timeout_seconds < 1 or self.processes < 0 or self.accelerator_count < 0:
+        if self.nodes < 1 or self.timeout_seconds < 1 or self.processes < 0 or self.accelerator_count < 0:
             raise InputError(f"${NODES} asks for {self.nodes} nodes; a pipeline that was compiled again asks rightly")
 
     @property

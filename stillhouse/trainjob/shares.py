@@ -1,63 +1,84 @@
-"""The work of a step on one corpus, shared by nodes: each encodes or counts a shard, and the pod takes them all."""
+"""The work of a step on one corpus, shared: each node encodes or counts a shard, and so does the pod that waits.
+
+A pod with a GPU that only waited for its nodes would hold that GPU for nothing, so it does the first shard itself. On a
+machine without a cluster all shards are done here, one after the other.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.config import build, field_types
-from stillhouse.errors import InputError
-from stillhouse.steps.execute import open_inputs, refuse_mismatch, work_name
-from stillhouse.steps.registry import find_step
-from stillhouse.steps.sharding import DIVIDED
+from stillhouse.context import say, work_root
+from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.lock import only_process
+from stillhouse.preflight import REQUIREMENTS
+from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Step
-from stillhouse.surfaces.several_processes import step_words
+from stillhouse.surfaces.several_processes import processes_for
 from stillhouse.trainjob.cluster import Cluster
-from stillhouse.trainjob.exchange import put_inputs
+from stillhouse.trainjob.division import Division
 from stillhouse.trainjob.launch import run_job
+from stillhouse.trainjob.part_processes import NODE, NODES, PROCESSES, PROGRAM, do_parts
 from stillhouse.trainjob.parts import Part, Parts
-from stillhouse.trainjob.settings import NodeSettings
+from stillhouse.trainjob.settings import OWN, NodeSettings
 
-PART_PROGRAM = ("python3", "-m", "stillhouse.trainjob.part")
+FOLDER = "shards"
+"""Of the work area: where shards that are done here lie until all are."""
 
 
 @contextmanager
 def shared_work(
     step: Step, config: Any, inputs: Mapping[str, Path], settings: NodeSettings, cluster: Cluster | None = None
 ) -> Iterator[Path]:
-    """A folder of what the nodes made of the shards of a step's corpus, as `Context.shares`; removed after the block.
+    """A folder of what nodes and this pod made of the shards of a step's corpus, as `Context.shares`; removed after
+    the block.
 
-    There are as many shards as nodes. Raises as `execute_on_nodes` does.
+    There is a shard for each node and one for the pod. Raises as `execute_on_nodes` does.
     """
-    inputs = {name: Path(path) for name, path in inputs.items() if path}
-    manifests = open_inputs(step, inputs)
-    refuse_mismatch(step, manifests)
-    part = find_step(DIVIDED[step.name])
-    shared = {name: getattr(config, name) for name in field_types(part.config) if hasattr(config, name)}
-    ports = {port.name: inputs[port.name] for port in part.inputs if port.name in inputs}
+    division = Division(step, config, inputs, OWN + settings.nodes)
 
     def command(parts: Parts) -> list[str]:
-        there = put_inputs(parts.folder, ports)
-        made = []
-        for number in range(1, settings.nodes + 1):
-            own: Any = build(part.config, shared | {"shard": number, "shards": settings.nodes}, part.name)
-            made.append(Part(tuple(step_words(part, own, there, _outputs(part, parts.folder, number))), part.parallel))
-        parts.write(made)
-        return [*PART_PROGRAM, str(parts.folder)]
+        parts.write(division.parts(parts.folder))
+        return [*PROGRAM, str(parts.folder), str(OWN)]
 
-    work = work_name(part, config, {name: manifests[name].digest for name in ports}, [str(settings.nodes)])
-    parts = run_job(part.name, work, settings, Parts, command, cluster)
+    parts = run_job(
+        division.part.name,
+        division.name,
+        settings,
+        lambda folder: Parts(folder, OWN),
+        command,
+        cluster,
+        lambda shared: _own_parts(shared, processes_for(division.part)),
+    )
     parts.refuse_missing()
-    shards = [
-        folder for number in range(1, settings.nodes + 1) for folder in _outputs(part, parts.folder, number).values()
-    ]
-    yield add_up(shards, parts.folder / "sum") if part.name == "count" else parts.folder / "shards"
+    yield division.together(parts.folder)
     shutil.rmtree(parts.folder / "inputs", ignore_errors=True)
+
+
+@contextmanager
+def shared_here(step: Step, config: Any, inputs: Mapping[str, Path], shards: int) -> Iterator[Path]:
+    """The same with every shard done by a process of this machine, one after the other.
+
+    What is done is not done again after a kill. Raises `InputError` or `CrashElsewhere` where a shard fails.
+    """
+    division = Division(step, config, inputs, shards)
+    root = work_root().absolute() / FOLDER
+    parts = Parts(root / division.name)
+    with only_process(parts.folder, wait=say):
+        for gone in remove_old_work(root, division.part.name, division.name):
+            say(f"[{step.name}] removed {gone}, which a run left more than {DAYS} days ago")
+        parts.write(division.parts(parts.folder))
+        say(f"[{step.name}] {shards} shards, one after the other")
+        _refuse_failure(do_parts(parts, range(1, shards + 1), processes_for(division.part)), "this machine")
+        yield division.together(parts.folder)
+        shutil.rmtree(parts.folder, ignore_errors=True)
 
 
 def run_parts(
@@ -67,27 +88,33 @@ def run_parts(
 
     def command(shared: Parts) -> list[str]:
         shared.write(parts)
-        return [*PART_PROGRAM, str(shared.folder)]
+        return [*PROGRAM, str(shared.folder)]
 
     run_job(name, work, settings, Parts, command, cluster).refuse_missing()
 
 
-def _outputs(part: Step, folder: Path, number: int) -> dict[str, Path]:
-    [port] = part.outputs
-    return {port.name: folder / "shards" / f"shard-{number:04}"}
+@contextmanager
+def _own_parts(parts: Parts, processes: int) -> Iterator[None]:
+    """The pod's own parts, by a process beside the block, which follows the nodes; ended with it where it fails.
+
+    Raises as `shared_here` does, when the nodes are done.
+    """
+    # The pod has passed its preflight.
+    environment = {name: value for name, value in os.environ.items() if name != REQUIREMENTS}
+    process = subprocess.Popen(
+        [sys.executable, *PROGRAM[1:], str(parts.folder)],
+        env=environment | {NODE: "0", NODES: str(parts.count), PROCESSES: str(processes)},
+    )
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    _refuse_failure(process.wait(), "the task's own pod")
 
 
-def add_up(shards: Sequence[Path], folder: Path) -> Path:
-    """Writes the sum of what `count` wrote of every shard as one count folder: the counts of the whole corpus."""
-    from stillhouse.pretraining.ngram_files import merge_counts
-
-    manifests = [read_manifest(shard) for shard in shards]
-    numbers = sorted(manifest.facts["shard"] for manifest in manifests)
-    if not numbers or numbers != list(range(1, manifests[0].facts["shards"] + 1)):
-        raise InputError(f"the counts are of the shards {numbers}, and not of each once; start the run again")
-    with whole_folder(folder) as staging, TemporaryDirectory() as work:
-        saved = merge_counts(list(shards), staging, Path(work))
-        facts = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}
-        config = {name: manifests[0].config[name] for name in ("window", "unit")}
-        write_manifest(staging, "count", config, manifests[0].inputs, facts)
-    return folder
+def _refuse_failure(code: int, where: str) -> None:
+    if code:
+        failure = InputError if code == InputError.exit_code else CrashElsewhere
+        raise failure(f"a shard failed on {where} (exit code {code}); its own lines above say why")

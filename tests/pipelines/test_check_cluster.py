@@ -154,19 +154,23 @@ def test_which_secrets_the_look_is_given() -> None:
 
 
 def test_a_training_on_several_nodes_is_looked_at_as_its_nodes() -> None:
-    """Each by its task; nodes that share a corpus, 4 by this table, are looked at as such too."""
-    made = compile_small(Request("train", "simlm").build(find_table("gpu").on_nodes(3)))
+    """Each by its task; nodes that share a corpus in 4 shards are looked at as such too, and the pod counts one."""
+    made = compile_small(Request("train", "simlm").build(find_table("gpu").on_nodes(5)))
     wanted = read_wanted(group_of(made)[LOOK]["inputs"]["parameters"]["wanted"]["runtimeValue"]["constant"])
-    several = [kind for kind in wanted.pods if kind.nodes == 3]
+    several = [kind for kind in wanted.pods if kind.nodes == 5]
     retrievers = ("first_retriever", "second_retriever", "distillation")
     assert {task for kind in several for task in kind.tasks} == {
         "pretraining: pretrain",
         *(f"{task}: train-retriever" for task in retrievers),
     }
     assert all(kind.accelerator and kind.memory == "64Gi" for kind in several)
-    sharing = {task: kind for kind in wanted.pods if kind.nodes == 4 for task in kind.tasks}
-    assert sharing.keys() == {"prepare: count", *(f"{task}: encode" for task in retrievers)}
+    sharing = {task: kind for kind in wanted.pods for task in kind.tasks if kind.nodes in (3, 4)}
+    assert {task: kind.nodes for task, kind in sharing.items()} == {
+        "prepare: count": 3,
+        **{f"{task}: index": 4 for task in retrievers},
+    }
     assert [task for task, kind in sharing.items() if not kind.accelerator] == ["prepare: count"]
+    assert not [kind for kind in wanted.pods if kind.accelerator and set(retrievers) & set(kind.tasks)], "none waits"
 
 
 def test_the_compiled_task_does_it_as_kubeflow_starts_it(tmp_path: Path) -> None:

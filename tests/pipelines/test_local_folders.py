@@ -12,6 +12,7 @@ import pytest
 from pipelines import local
 from pipelines.catalog import RESULTS, Request
 from pipelines.local import PipelineFailed, run_local
+from stillhouse import cli
 from stillhouse.errors import InputError
 
 VALUES: dict[str, dict[str, Any]] = {"refresh": {"releases": "https://git.example/releases.git"}}
@@ -36,6 +37,12 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(local, "run_pipeline", run)
     monkeypatch.setattr(Request, "build", lambda self, table: self.pipeline)
     return found
+
+
+@pytest.mark.parametrize("pipeline", ["compare-objectives", "zero-shot"])
+def test_shards_of_what_is_not_divided_here_are_refused(pipeline: str, ran: list[str], tmp_path: Path) -> None:
+    assert cli.main(["pipeline", "run-local", pipeline, "--shards=2", f"--folder={tmp_path}"]) == 2
+    assert not ran and not list(tmp_path.iterdir())
 
 
 def test_unfinished_work_of_steps_stays(ran: list[str], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pipelines.catalog import RESULTS, Request
 from pipelines.interface import make_pipeline
 from pipelines.local import PipelineFailed, find_result, run_local, run_pipeline
 from pipelines.tasks import Pods, add_task
+from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
 from stillhouse.graph import find_uses, needed
 from stillhouse.tasks import tasks_of
@@ -69,6 +70,19 @@ def test_objectives_are_compared(tmp_path: Path) -> None:
     assert found and (found / "comparison.html").stat().st_size > 0
     variants = json.loads((found / "comparison.json").read_text())["variants"]
     assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
+
+
+def test_shards_are_done_here_too(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    made = []
+    for shards in (1, 2):
+        run_pipeline(part_of_a_run(["importance"], settings, shards), {}, tmp_path / str(shards))
+        assert "".join(capfd.readouterr()).count("[count] read ") == (shards if shards > 1 else 0)
+        made.append(outputs_of(tmp_path / str(shards))("prepare/importance__importance"))
+    assert digest_files(made[0]) == digest_files(made[1])
+    assert read_manifest(made[0]).digest == read_manifest(made[1]).digest
 
 
 def test_the_runner_leaves_print_and_logging_as_they_were(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pipelines.placement_table import TRAININGS, find_table, read_table
 from pipelines.shared_pod import launcher_of
 from stillhouse import cli
 from stillhouse.errors import InputError
+from stillhouse.graph import USES
 from stillhouse.steps.registry import steps
 from stillhouse.trainjob.settings import POD, POD_NAMESPACE, read_node_settings
 
@@ -96,10 +97,26 @@ def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> N
 
 def test_only_steps_that_can_run_on_several_nodes(compiled: Compiled) -> None:
     container, _ = executor(compiled, "first-retriever")
-    assert container["resources"]["accelerator"], "its other steps work in its own pod"
     logged = nodes_of(container, "train-retriever")
     assert logged is not None and logged.nodes == 4
-    assert all(nodes_of(container, step) is None for step in ("mine", "retrieve", "index"))
+    for step, nodes, processes in (("mine", 1, 1), ("retrieve", 1, 1), ("index", 4, 0)):
+        logged = nodes_of(container, step)
+        assert logged is not None and (logged.nodes, logged.processes) == (nodes, processes), step
+    assert nodes_of(container, "encode") is None, "the nodes of `index` divide the corpus themselves"
+
+
+@pytest.mark.parametrize("task", ["pretraining", "first-retriever", "second-retriever", "distillation"])
+def test_a_pod_that_waits_for_trainings_holds_no_gpu(compiled: Compiled, task: str) -> None:
+    """What of the task's steps wants one has a node of its own, while that step lasts."""
+    container, pod = executor(compiled, task)
+    assert "accelerator" not in container["resources"] and "tolerations" not in pod
+    assert container["resources"]["memoryRequest"] < 2, "GB"
+    uses = json.loads(
+        task_of(compiled, task.replace("-", "_"))["inputs"]["parameters"]["steps"]["runtimeValue"]["constant"]
+    )
+    names = {use.step_name for use in USES if use.name in uses}
+    wanting = {name for name in names if find_table("gpu").of(name).accelerator}
+    assert wanting and all(nodes_of(container, name).accelerator_type for name in wanting)
 
 
 def test_nodes_that_share_the_work_of_a_pod_get_no_keys_of_git(compiled: Compiled) -> None:
@@ -120,12 +137,13 @@ def test_steps_of_one_task_with_different_images_are_refused(tmp_path: Path) -> 
         Request("train", "simlm").build(read_table(tmp_path / "mine.yaml"))
 
 
-def test_a_divided_corpus_has_a_node_for_each_shard() -> None:
+def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:
     sharded = compile_small(Request("train", "simlm", shards=8).build(find_table("gpu")))
     for task, step in (("prepare", "count"), ("first-retriever", "encode"), ("distillation", "encode")):
         container, _ = executor(sharded, task)
         logged = nodes_of(container, step)
-        assert logged is not None and logged.nodes == 8, task
+        assert logged is not None and logged.nodes == 7, task
+        assert ("accelerator" in container["resources"]) == (step == "encode"), "the pod encodes too"
     assert sharded.size.tasks <= 12 and sharded.size.pods <= 24
 
 

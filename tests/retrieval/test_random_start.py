@@ -16,7 +16,7 @@ from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
 from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import load_masked_lm
-from stillhouse.retrieval import source
+from stillhouse.retrieval import model_place
 from stillhouse.retrieval.encoder import BiEncoder
 from stillhouse.retrieval.source import fetch
 from stillhouse.steps.fetch_model import Config
@@ -90,7 +90,7 @@ def test_weights_are_not_fetched_from_the_hub(
             shutil.copyfile(file, tmp_path / "hub" / file.name)
         return str(tmp_path / "hub")
 
-    monkeypatch.setattr(source, "snapshot_download", downloaded)
+    monkeypatch.setattr(model_place, "snapshot_download", downloaded)
     there, here = fetched("somebody/tiny", tmp_path / "there", 7), fetched(tiny_model, tmp_path / "here", 7)
     assert digest_files(there) == digest_files(here)
     assert (tmp_path / "hub" / "config.json").is_file() and not list((tmp_path / "hub").glob("*.safetensors"))

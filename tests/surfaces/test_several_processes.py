@@ -72,6 +72,7 @@ def test_two_processes_encode_what_one_does(
         step, build(step.config, {"cache_gib": 0.0}, "test"), inputs, {"vectors": tmp_path / "two"}, 2
     )
     assert report.metrics == {"encoded": 24.0}
+    assert report.summary == "shard 1 of 1: 24 passages, 24 of them encoded now, by 2 processes"
     vectors = [np.load(folder / "passages.vectors.npy") for folder in (one, tmp_path / "two")]
     np.testing.assert_array_equal(*vectors)
 

@@ -62,7 +62,7 @@ def work(fake: FakeCluster) -> None:
         with whole_folder(Path(given[name])) as staging:
             (staging / "model.bin").write_bytes(given["rate"].encode())
             write_manifest(staging, "learn", {"rate": 0.5}, {}, {"steps": 6})
-    Path(given["metrics"]).write_text(json.dumps({"loss": 0.25}))
+    Path(given["report"]).write_text(json.dumps({"summary": "learned", "metrics": {"loss": 0.25}, "html": ""}))
 
 
 def begin(fake: FakeCluster) -> None:

@@ -28,6 +28,7 @@ def test_a_job_is_started_followed_and_its_outputs_are_collected(
     fake.script = good_course(fake)
     report = run(cluster, tokens, tmp_path / "out")
     assert report.metrics == {"loss": 0.25} and report.facts == {"steps": 6}
+    assert report.summary == "learned, on 2 nodes", "what the task's page says"
     for name in ("encoder", "curves"):
         assert read_manifest(tmp_path / "out" / name).facts == {"steps": 6}
     job = fake.only_job()

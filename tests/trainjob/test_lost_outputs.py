@@ -31,7 +31,7 @@ LOSSES: dict[str, Callable[[], object]] = {
     "one output": lambda: shutil.rmtree(only_folder() / "outputs" / "curves"),
     "a file of an output": lambda: (only_folder() / "outputs" / "encoder" / "model.bin").unlink(),
     "what stands in a file": damage,
-    "the figures": lambda: (only_folder() / "metrics.json").unlink(),
+    "the figures": lambda: (only_folder() / "report.json").unlink(),
 }
 
 

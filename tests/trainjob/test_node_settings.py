@@ -81,7 +81,7 @@ WRONG = {
     "unknown": json.dumps({"*": {}, "pretrain": asdict(SETTINGS) | {"nods": 3}}),
     "of one step": json.dumps(asdict(SETTINGS)),
     "lacking": '{"*": {}, "pretrain": {"nodes": 2}}',
-    "one node": json.dumps({"*": {}, "pretrain": asdict(SETTINGS) | {"nodes": 1}}),
+    "no node": json.dumps({"*": {}, "pretrain": asdict(SETTINGS) | {"nodes": 0}}),
 }
 
 

@@ -299,6 +299,19 @@ def test_the_run_cache_of_the_work_area_stays_below_its_limit(
     assert "was not saved to the run cache" in capsys.readouterr().err
 
 
+def test_a_model_is_taken_while_its_files_are_the_same(pod: Pod, runs: Runs, tiny_model: Path, tmp_path: Path) -> None:
+    """Its name says nothing of them."""
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    first, again = (Path(pod.run("fetch_model", model=str(model))["encoder"].path) for _ in range(2))
+    assert runs == ["fetch-model"] and content(first) == content(again)
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(settings | {"hidden_dropout_prob": 0.25}))
+    changed = Path(pod.run("fetch_model", model=str(model))["encoder"].path)
+    assert runs == ["fetch-model"] * 2
+    assert json.loads((changed / "config.json").read_text())["hidden_dropout_prob"] == 0.25
+
+
 WRONG_POD: dict[str, tuple[dict[str, str], str]] = {
     "a limit that is no number": ({"STILLHOUSE_RUN_CACHE_GIB": "much"}, "was not saved to the run cache"),
 }

@@ -91,7 +91,7 @@ def write_index(
 
 
 class VectorIndex:
-    """An index folder, opened for search. A flat index stays on the disk, of which blocks are read."""
+    """An index folder, opened for search. Vectors stay on the disk: their file is mapped into memory."""
 
     def __init__(self, folder: Path) -> None:
         if not (folder / ABOUT).is_file():
@@ -115,7 +115,8 @@ class VectorIndex:
 
     @cached_property
     def _index(self) -> Any:
-        return faiss.read_index(str(self._path))
+        # Mapped, so that a start reads nothing and the system may take the memory back.
+        return faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP_IFC)
 
     @cached_property
     def _on_gpu(self) -> Any:

@@ -6,6 +6,7 @@ Shape suffixes: Q queries, K ranks, D width.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,13 +25,14 @@ from stillhouse.open_folders import OpenFolders
 from stillhouse.retrieval.bm25 import BM25
 from stillhouse.retrieval.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
 from stillhouse.retrieval.hybrid import Fusion, HybridIndex, read_hybrid
-from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert, open_query_encoder
+from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert, open_passage_encoder, open_query_encoder
 from stillhouse.retrieval.search import refuse_unfit
 from stillhouse.retrieval.vector_index import VectorIndex, cut
-from stillhouse.serving.batch_encoder import BatchEncoder, TowerEncoder, batch_encoder
+from stillhouse.serving.batch_encoder import BatchEncoder, PackedBert, TowerEncoder
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
 from stillhouse.serving.passages import Passages
+from stillhouse.training.precision import computed_in
 from stillhouse.versions.releases import identity_of
 
 NAME_LENGTH = 12
@@ -71,10 +73,11 @@ class Release:
 
     def __init__(self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file) -> None:
         self._held, self._context = OpenFolders(folders), context
-        with self._held.named():
+        with self._held.named(), ThreadPoolExecutor(1) as beside:
             refuse_unfit(self._held, digest, "hybrid" in folders)
             if "reranker" in folders:
                 refuse_foreign_reranker(self._held, digest)
+            passages = beside.submit(Passages, self._held["corpus"])
             self._held.keep_copies(*(name for name in folders if name in MAPPED))
             self.digests = {name: self._digest_of(name, digest) for name in folders}
             self.identity = identity_of({name: {"digest": value} for name, value in self.digests.items()})
@@ -85,13 +88,12 @@ class Release:
             check_index(self.index, corpus)
             check_width(encoder, self.index)
             self.normalize = encoder.normalize
-            self._encoder = cast("PlainBert | AnyEncoder", encoder)
-            self._queries = batch_encoder(self._encoder)
+            self._queries, self._passages = self._encoders(cast("PlainBert | AnyEncoder", encoder))
             hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
             self.titles = corpus.titles
-            self.passages = Passages(self._held["corpus"])
+            self.passages = passages.result()
             self._held.refuse_changed()
         self.reranks = "reranker" in folders
         self.live: Release | None = None
@@ -120,14 +122,21 @@ class Release:
     def has_bm25(self) -> bool:
         return self._bm25 is not None
 
+    def _encoders(self, encoder: PlainBert | AnyEncoder) -> tuple[BatchEncoder, BatchEncoder | None]:
+        """What makes vectors of queries, and of passages where transformers need not be imported for it."""
+        if isinstance(encoder, AnyEncoder):
+            return TowerEncoder(encoder, "query"), TowerEncoder(encoder, "passage")
+        passages = open_passage_encoder(self._held["retriever"], encoder, self._context)
+        # As `index` makes vectors of passages: in the type that this processor is fastest in.
+        dtype = computed_in("auto", self._context.torch_device())
+        return PackedBert(encoder), PackedBert(passages, dtype) if passages else None
+
     @cached_property
     def _passage_encoder(self) -> BatchEncoder:
-        """Opened by `warm`, apart from the queries' encoder, which need not import transformers."""
-        encoder = self._encoder
+        if self._passages:
+            return self._passages
         with self._held.named():
-            if not isinstance(encoder, AnyEncoder):
-                encoder = AnyEncoder(self._held["retriever"], self._context)
-            return TowerEncoder(encoder, "passage")
+            return TowerEncoder(AnyEncoder(self._held["retriever"], self._context), "passage")
 
     @cached_property
     def _reranker(self) -> Any:
@@ -139,7 +148,7 @@ class Release:
     def warm(self) -> None:
         """Answers once in every way, so that the first client need not wait for what is done once."""
         self.rank([WARMED_WITH], self.encode(self.tokenize([WARMED_WITH], "query"), "query"), [Ranked()])
-        self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")  # imports transformers, which takes seconds
+        self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")  # may import transformers, which takes seconds
         if self.reranks:
             self.score_pairs(WARMED_WITH, [WARMED_WITH])
 

@@ -32,7 +32,7 @@ from stillhouse.serving.batch_encoder import BatchEncoder, PackedBert, TowerEnco
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
 from stillhouse.serving.passages import Passages
-from stillhouse.training.precision import computed_in
+from stillhouse.serving.precision import Chosen, choose, passage_type
 from stillhouse.versions.releases import identity_of
 
 NAME_LENGTH = 12
@@ -67,11 +67,13 @@ class Release:
     """What answers. Its files are opened once and stay open, so that it answers alike after they were replaced.
 
     `folders` are `retriever`, `index` and `corpus`, and where there are any `hybrid` and `reranker`. `digest` gives the
-    SHA-256 of a file. Raises `InputError` for a folder that is missing or damaged, and where one was made from another
+    SHA-256 of a file. `precision` is one of `PRECISIONS`, and `chosen` what came of it. Raises `InputError` for a folder that is missing or damaged, and where one was made from another
     than those beside it. Only one thread may call `encode` and `rank` at a time.
     """
 
-    def __init__(self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file) -> None:
+    def __init__(
+        self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file, precision: str = "fp32"
+    ) -> None:
         self._held, self._context = OpenFolders(folders), context
         with self._held.named(), ThreadPoolExecutor(1) as beside:
             refuse_unfit(self._held, digest, "hybrid" in folders)
@@ -88,7 +90,9 @@ class Release:
             check_index(self.index, corpus)
             check_width(encoder, self.index)
             self.normalize = encoder.normalize
-            self._queries, self._passages = self._encoders(cast("PlainBert | AnyEncoder", encoder))
+            self._queries, self._passages, self.chosen = self._encoders(
+                cast("PlainBert | AnyEncoder", encoder), corpus, precision
+            )
             hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
@@ -122,14 +126,18 @@ class Release:
     def has_bm25(self) -> bool:
         return self._bm25 is not None
 
-    def _encoders(self, encoder: PlainBert | AnyEncoder) -> tuple[BatchEncoder, BatchEncoder | None]:
+    def _encoders(
+        self, encoder: PlainBert | AnyEncoder, corpus: Corpus, precision: str
+    ) -> tuple[BatchEncoder, BatchEncoder | None, Chosen]:
         """What makes vectors of queries, and of passages where transformers need not be imported for it."""
         if isinstance(encoder, AnyEncoder):
-            return TowerEncoder(encoder, "query"), TowerEncoder(encoder, "passage")
+            tower = TowerEncoder(encoder, "query")
+            queries, chosen = choose(precision, None, tower, self.index, corpus, self.normalize)
+            return queries, TowerEncoder(encoder, "passage"), chosen
+        queries, chosen = choose(precision, encoder, PackedBert(encoder), self.index, corpus, self.normalize)
         passages = open_passage_encoder(self._held["retriever"], encoder, self._context)
-        # As `index` makes vectors of passages: in the type that this processor is fastest in.
-        dtype = computed_in("auto", self._context.torch_device())
-        return PackedBert(encoder), PackedBert(passages, dtype) if passages else None
+        dtype = passage_type(precision, self._context.torch_device())
+        return queries, PackedBert(passages, dtype) if passages else None, chosen
 
     @cached_property
     def _passage_encoder(self) -> BatchEncoder:
@@ -219,6 +227,7 @@ class Release:
             "ranking": str(self.fusion),
             "bm25": self.has_bm25,
             "reranker": self.reranks,
+            "precision": self.chosen.about(),
         }
 
 

@@ -89,6 +89,13 @@ def serve_parser() -> Parser:
         type=Path,
         help="take documents at /documents, and keep their log in this folder",
     )
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "int8"),
+        default="auto",
+        help="auto (default) = passages as `index` encodes them, queries in int8 where that ranks the release's dev "
+        "queries as well and is faster; fp32 = exactly as `stillhouse search`; int8 = without asking dev queries",
+    )
     parser.add_argument("--log-requests", action="store_true", help="log a line for each request, without its text")
     parser.add_argument(
         "--log-texts", action="store_true", help="log what is searched for; people's questions are theirs"
@@ -144,7 +151,8 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             context.say(f"dropped {live.torn} bytes of a last record of documents that was never acknowledged")
 
         def opened(source: Source) -> Release:
-            release = open_release(source, arguments.verify)
+            release = open_release(source, arguments.verify, arguments.precision)
+            context.say(f"release {release.name}: {release.chosen}")
             return live.prepare(release) if live else release
 
         shelf = Shelf(
@@ -167,14 +175,14 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
         run(service, listening, arguments.grace, arguments.watch, context.say)
 
 
-def open_release(source: Source, verify: bool = False) -> Release:
+def open_release(source: Source, verify: bool = False, precision: str = "fp32") -> Release:
     """Opens, checks and warms what a source holds; digests of files that did not change are remembered."""
     from stillhouse.serving.release import Release
 
     stamps = FileStamps(context.work_root() / FILE, verify)
     # Files of a service stay open for long, and nothing of it goes into the work folder.
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    release = Release(source.folders(), how, stamps.digest)
+    release = Release(source.folders(), how, stamps.digest, precision)
     stamps.save()
     release.warm()
     return release

@@ -34,7 +34,7 @@ from stillhouse.context import Context
 from stillhouse.retrieval.query_encoder import open_query_encoder
 
 HERE = Path(__file__).resolve().parent
-KINDS = ("flat", "hnsw", "ivfsq8", "sq8")
+KINDS = ("flat", "hnsw", "ivfsq8", "sq8", "binary_rescored")
 SYSTEMS = ("stillhouse", "sentence-transformers", "faiss")
 CLIENTS = (1, 8, 64)
 PEER_PACKAGE = "sentence_transformers"

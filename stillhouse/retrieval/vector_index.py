@@ -115,8 +115,17 @@ class VectorIndex:
 
     @cached_property
     def _index(self) -> Any:
-        # Mapped, so that a start reads nothing and the system may take the memory back.
-        return faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP_IFC)
+        try:
+            # Mapped, so that a start reads nothing and the system may take the memory back.
+            index = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP_IFC)
+            whole = (index.ntotal, index.d) == (len(self), self.width)
+        except RuntimeError:
+            whole = False
+        if not whole:
+            raise InputError(
+                f"{self._path} is not an index of {len(self)} vectors of width {self.width}; run `stillhouse index`"
+            )
+        return index
 
     @cached_property
     def _on_gpu(self) -> Any:
@@ -176,6 +185,9 @@ class VectorIndex:
         options = {}
         if self.kind == "hnsw":
             options["params"] = faiss.SearchParametersHNSW(efSearch=max(depth, self._index.hnsw.efSearch))  # type: ignore[attr-defined]
+        if self.kind == "binary_rescored":  # more than all passages faiss cannot compare again
+            factor = min(self._index.k_factor, len(self) / depth)
+            options["params"] = faiss.IndexRefineSearchParameters(k_factor=factor)  # type: ignore[attr-defined]
         scores_QK, rows_QK = (self._on_gpu if gpu else self._index).search(queries_QD, depth, **options)
         scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
         return rows_QK, scores_QK

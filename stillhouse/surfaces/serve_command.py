@@ -150,9 +150,14 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
         if live and live.torn:
             context.say(f"dropped {live.torn} bytes of a last record of documents that was never acknowledged")
 
+        first = True
+
         def opened(source: Source) -> Release:
+            nonlocal first
             release = open_release(source, arguments.verify, arguments.precision)
-            context.say(f"release {release.name}: {release.chosen}")
+            if not first:  # of the first one it is said once the address is
+                context.say(f"release {release.name}: {release.chosen}")
+            first = False
             return live.prepare(release) if live else release
 
         shelf = Shelf(

@@ -24,6 +24,7 @@ def index(
     ivf_nlist: int = 0,
     ivf_nprobe: int = 32,
     pq_m: int = 0,
+    rescore_multiplier: int = 32,
 ):
     """Encodes every passage and builds a faiss index.
 
@@ -39,7 +40,8 @@ def index(
         cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
             together in at most this many GiB; 0 = none are kept or used.
         kind: flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8
-            = clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared.
+            = clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared; binary_rescored
+            = one bit a dimension, all compared, of which the best are compared again in one byte a dimension.
         truncate_dim: keep this many of the first dimensions (for a Matryoshka model); 0 = all.
         hnsw_m: hnsw alone: links of a passage in the graph.
         hnsw_ef_construction: hnsw alone: candidates that are looked at when a passage is linked.
@@ -48,6 +50,7 @@ def index(
             each at least.
         ivf_nprobe: ivfpq and ivfsq8 alone: clusters that a query looks into.
         pq_m: ivfpq alone: bytes of a vector, a divisor of its width; 0 = one for four dimensions.
+        rescore_multiplier: binary_rescored alone: passages that are compared again, for each one that is asked for.
     """
     from stillhouse.surfaces.component import run_component
 

@@ -20,7 +20,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.retrieval.query_encoder import PlainBert
 from stillhouse.retrieval.vector_index import VectorIndex, cut
-from stillhouse.serving.batch_encoder import BatchEncoder, PackedBert
+from stillhouse.serving.batch_encoder import BatchEncoder
 from stillhouse.training.precision import computed_in
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def passage_type(asked: str, device: torch.device) -> torch.dtype:
 def choose(
     asked: str, plain: PlainBert | None, packed: BatchEncoder, index: VectorIndex, corpus: Corpus, normalize: bool
 ) -> tuple[BatchEncoder, Chosen]:
-    """The encoder of queries, and what it is. `plain` is the model where it is a BERT that is read without transformers.
+    """The encoder of queries, and what it is. `plain` is the model where it is a BERT read without transformers.
 
     `asked` is one of `PRECISIONS`: with `int8` dev queries are not asked. Raises `InputError` where `int8` cannot be
     had, and for dev queries that are damaged.
@@ -89,7 +89,9 @@ def choose(
         return packed, replace(exact, why=reason)
     dev = dev_queries(corpus) if asked == "auto" else None
     if asked == "auto" and dev is None:
-        return packed, replace(exact, why="the corpus has no dev queries to measure int8 by; --precision int8 trusts it")
+        return packed, replace(
+            exact, why="the corpus has no dev queries to measure int8 by; --precision int8 trusts it"
+        )
     import onnxruntime
 
     from stillhouse.serving.int8_queries import Int8Bert
@@ -141,9 +143,7 @@ def dev_queries(corpus: Corpus) -> DevQueries | None:
     return DevQueries(list(queries["query_id"]), list(queries["text"]), qrels)
 
 
-def compared(
-    exact: BatchEncoder, small: Int8Bert, dev: DevQueries, index: VectorIndex, normalize: bool
-) -> DevFigures:
+def compared(exact: BatchEncoder, small: Int8Bert, dev: DevQueries, index: VectorIndex, normalize: bool) -> DevFigures:
     """Both encoders' rankings of the dev queries, and their time."""
     ids = exact.tokenize(dev.texts)
     found = []

@@ -67,8 +67,9 @@ class Release:
     """What answers. Its files are opened once and stay open, so that it answers alike after they were replaced.
 
     `folders` are `retriever`, `index` and `corpus`, and where there are any `hybrid` and `reranker`. `digest` gives the
-    SHA-256 of a file. `precision` is one of `PRECISIONS`, and `chosen` what came of it. Raises `InputError` for a folder that is missing or damaged, and where one was made from another
-    than those beside it. Only one thread may call `encode` and `rank` at a time.
+    SHA-256 of a file. `precision` is one of `PRECISIONS`, and `chosen` what came of it. Raises `InputError` for a
+    folder that is missing or damaged, and where one was made from another than those beside it. Only one thread may
+    call `encode` and `rank` at a time.
     """
 
     def __init__(

@@ -153,11 +153,14 @@ def test_a_flat_index_on_a_real_gpu(tmp_path: Path) -> None:
     assert (found[0] == expected[0]).mean() > 0.99
 
 
-@pytest.mark.parametrize("settings", [{"hnsw_m": 8}, {"ivf_nlist": 4}, {"ivf_nprobe": 4}, {"pq_m": 16}, {"rescore_multiplier": 4}])
+@pytest.mark.parametrize(
+    "settings", [{"hnsw_m": 8}, {"ivf_nlist": 4}, {"ivf_nprobe": 4}, {"pq_m": 16}, {"rescore_multiplier": 4}]
+)
 def test_a_setting_of_another_kind_is_refused(settings: dict[str, int]) -> None:
     [name] = settings
     with pytest.raises(
-        InputError, match=f"{name} is for kind (hnsw|ivfpq|ivfpq and ivfsq8|binary_rescored) alone and kind is flat; leave it out"
+        InputError,
+        match=f"{name} is for kind (hnsw|ivfpq|ivfpq and ivfsq8|binary_rescored) alone and kind is flat; leave it out",
     ):
         IndexConfig(**settings)  # type: ignore[arg-type]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from word_pieces import SPECIAL, save_tokenizer
 from stillhouse.retrieval.pooling import EncoderSettings
 from stillhouse.retrieval.query_encoder import PlainBert
 from stillhouse.serving.batch_encoder import PackedBert
-
 
 LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)
 

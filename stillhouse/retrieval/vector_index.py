@@ -187,7 +187,7 @@ class VectorIndex:
             options["params"] = faiss.SearchParametersHNSW(efSearch=max(depth, self._index.hnsw.efSearch))  # type: ignore[attr-defined]
         if self.kind == "binary_rescored":  # more than all passages faiss cannot compare again
             factor = min(self._index.k_factor, len(self) / depth)
-            options["params"] = faiss.IndexRefineSearchParameters(k_factor=factor)  # type: ignore[attr-defined]
+            options["params"] = faiss.IndexRefineSearchParameters(k_factor=factor)  # type: ignore[call-arg]
         scores_QK, rows_QK = (self._on_gpu if gpu else self._index).search(queries_QD, depth, **options)
         scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
         return rows_QK, scores_QK

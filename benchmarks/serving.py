@@ -3,14 +3,16 @@
     python benchmarks/serving.py --folder build/serving [--seconds 3] [--passages 10000 100000 1000000]
 
 Each service is a process of its own, and so are its clients: they share the machine's cores, as on one machine. Every
-case is kept in serving.measured.json once it is measured, and a later call measures what is not there yet. `--build`
-makes the releases alone, which takes far longer than measuring.
+case is kept in serving.measured.json once it is measured, and a later call measures what is not there yet, or was
+measured on another machine or with other versions. `--build` makes the releases alone, which takes far longer than
+measuring. The synthetic corpus has no dev queries: ours is told to encode queries in int8 without asking them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -34,7 +36,7 @@ from stillhouse.context import Context
 from stillhouse.retrieval.query_encoder import open_query_encoder
 
 HERE = Path(__file__).resolve().parent
-KINDS = ("flat", "hnsw", "ivfsq8", "sq8")
+KINDS = ("flat", "hnsw", "ivfsq8", "sq8", "binary_rescored")
 SYSTEMS = ("stillhouse", "sentence-transformers", "faiss")
 CLIENTS = (1, 8, 64)
 PEER_PACKAGE = "sentence_transformers"
@@ -61,6 +63,9 @@ def main(argv: list[str] | None = None) -> int:
         arguments.systems = [name for name in arguments.systems if name != "sentence-transformers"]
     record = arguments.page.with_suffix(".measured.json")
     found: dict[str, Any] = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {"cases": {}}
+    here = machine("faiss-cpu", "torch", "fastapi", "uvicorn", "onnxruntime")
+    found["cases"] = {name: case for name, case in found["cases"].items() if case.get("machine") == here}
+    found["machine"] = here
     for passages in arguments.passages:
         for kind in arguments.kinds:
             if arguments.built and not (folder / f"{kind}-{passages}" / "index").is_dir():
@@ -70,18 +75,19 @@ def main(argv: list[str] | None = None) -> int:
             for system in () if arguments.build else arguments.systems:
                 name = f"{system}/{kind}/{passages}"
                 if name not in found["cases"]:
-                    found["cases"][name] = measured(system, folder, passages, kind, arguments)
+                    seen = {"load": os.getloadavg()[0], "machine": here}
+                    found["cases"][name] = seen | measured(system, folder, passages, kind, arguments)
                     keep(record, found)
                     print(name, json.dumps(found["cases"][name]), flush=True)
     for system in () if arguments.build else arguments.systems[:2]:
         name = f"{system}/embed"
         if system != "faiss" and name not in found["cases"]:
             release = folder / f"{arguments.kinds[0]}-{arguments.passages[0]}"
-            found["cases"][name] = embedding(system, release, arguments)
+            seen = {"load": os.getloadavg()[0], "machine": here}
+            found["cases"][name] = seen | embedding(system, release, arguments)
             keep(record, found)
             print(name, json.dumps(found["cases"][name]), flush=True)
     if not arguments.build:
-        found["machine"] = machine("faiss-cpu", "torch", "fastapi", "uvicorn")
         found["seconds"] = arguments.seconds
         keep(record, found)
         write_page(arguments.page, page_lines(found))
@@ -106,8 +112,11 @@ def measured(system: str, folder: Path, passages: int, kind: str, arguments: arg
         first = time.perf_counter()
         post(port, "/search", bodies[-1])
         found["first_answer"] = found["ready"] + time.perf_counter() - first
+        found["cpu_first_answer"] = cpu_seconds(process.pid)
         for clients in arguments.clients:
-            found[f"clients {clients}"] = loaded(port, clients, arguments.seconds, "/search", bodies)
+            found[f"clients {clients}"] = loaded_and_clocked(
+                port, clients, arguments.seconds, "/search", bodies, process
+            )
         found["memory"] = memory_of(process.pid)
     return about | found
 
@@ -123,7 +132,8 @@ def embedding(system: str, release: Path, arguments: argparse.Namespace) -> dict
         made = np.array(post(port, "/embed", bodies[0]), dtype=np.float32)
         found["least_cosine"] = float((made * own).sum(axis=1).min())
         for clients in (1, 8):
-            found[f"clients {clients}"] = loaded(port, clients, 3 * arguments.seconds, "/embed", bodies)
+            seconds = 3 * arguments.seconds
+            found[f"clients {clients}"] = loaded_and_clocked(port, clients, seconds, "/embed", bodies, process)
         found["memory"] = memory_of(process.pid)
     return found | {"texts": EMBEDDED_TEXTS}
 
@@ -135,6 +145,7 @@ def running(system: str, release: Path) -> Iterator[tuple[int, dict[str, Any], s
         port = free.getsockname()[1]
     if system == "stillhouse":
         words = ["-m", "stillhouse.cli", "serve", str(release), "--port", str(port), "--watch", "60"]
+        words += ["--precision", "int8"]
     else:
         words = [str(HERE / "serving_peer.py"), str(release), str(port)]
     began = time.perf_counter()
@@ -171,6 +182,21 @@ def loaded(port: int, clients: int, seconds: float, path: str, bodies: list[Any]
     done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def loaded_and_clocked(
+    port: int, clients: int, seconds: float, path: str, bodies: list[Any], process: subprocess.Popen[bytes]
+) -> dict[str, Any]:
+    """The same, with the milliseconds of a core that the service took for a request (`cpu_ms`)."""
+    before = cpu_seconds(process.pid)
+    found = loaded(port, clients, seconds, path, bodies)
+    return found | {"cpu_ms": 1000 * (cpu_seconds(process.pid) - before) / max(1, found["requests"])}
+
+
+def cpu_seconds(process: int) -> float:
+    """The seconds that a process has had a core, which others that want it do not lengthen by their own."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_of(process: int) -> dict[str, float]:

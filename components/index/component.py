@@ -26,6 +26,7 @@ def index(
     ivf_nlist: Optional[int] = None,
     ivf_nprobe: int = 32,
     pq_m: Optional[int] = None,
+    rescore_multiplier: int = 32,
 ):
     """Encodes every passage and builds a faiss index.
 
@@ -41,7 +42,8 @@ def index(
         cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
             together in at most this many GiB; 0 = none are kept or used.
         kind: flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8
-            = clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared.
+            = clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared; binary_rescored
+            = one bit a dimension, all compared, of which the best are compared again in one byte a dimension.
         truncate_dim: keep this many of the first dimensions (for a Matryoshka model); null = all.
         hnsw_m: hnsw alone: links of a passage in the graph.
         hnsw_ef_construction: hnsw alone: candidates that are looked at when a passage is linked.
@@ -50,6 +52,7 @@ def index(
             passages each at least.
         ivf_nprobe: ivfpq and ivfsq8 alone: clusters that a query looks into.
         pq_m: ivfpq alone: bytes of a vector, a divisor of its width; null = one for four dimensions.
+        rescore_multiplier: binary_rescored alone: passages that are compared again, for each one that is asked for.
     """
     from stillhouse.surfaces.component import run_component
 

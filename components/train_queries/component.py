@@ -1,4 +1,6 @@
 # Rendered by `python -m components.render`; change the step's declaration, not this file.
+from typing import Optional
+
 from kfp import dsl
 from kfp.dsl import HTML, Dataset, Input, Metrics, Model, Output
 
@@ -17,16 +19,16 @@ def train_queries(
     html: Output[HTML],
     negatives: Input[Dataset] = None,
     teacher: Input[Dataset] = None,
-    epochs: float = 3.0,
-    max_steps: int = 0,
+    epochs: str = "3.0",
+    max_steps: Optional[int] = None,
     batch_size: int = 64,
     learning_rate: float = 2e-05,
     warmup_ratio: float = 0.1,
-    warmup_steps: int = 0,
-    last_step: int = 0,
+    warmup_steps: Optional[int] = None,
+    last_step: Optional[int] = None,
     weight_decay: float = 0.0,
-    max_grad_norm: float = 1.0,
-    eval_steps: int = 0,
+    max_grad_norm: str = "1.0",
+    eval_steps: Optional[int] = None,
     precision: str = "auto",
     padding: str = "auto",
     seed: int = 42,
@@ -52,17 +54,17 @@ def train_queries(
         html: its loss curves, as a page.
         negatives: hard negatives.
         teacher: a teacher's scores of them: distillation.
-        epochs: passes over the training examples, at least one step; 0 = max_steps alone decides.
-        max_steps: stop after this many steps; 0 = after the epochs.
+        epochs: passes over the training examples, at least one step; null = max_steps alone decides.
+        max_steps: stop after this many steps; null = after the epochs.
         batch_size: training examples a step.
         learning_rate: peak learning rate of AdamW.
         warmup_ratio: fraction of the steps in which the learning rate rises.
-        warmup_steps: the same as a number of steps; 0 = as warmup_ratio says.
-        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; 0 = go to
-            the end.
+        warmup_steps: the same as a number of steps; null = as warmup_ratio says.
+        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; null = go
+            to the end.
         weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
-        max_grad_norm: gradients are scaled down to this norm; 0 = never.
-        eval_steps: steps between two held-out losses; 0 = ten times a training.
+        max_grad_norm: gradients are scaled down to this norm; null = never.
+        eval_steps: steps between two held-out losses; null = ten times a training.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
             longest of their batch; auto = none on a CPU, kept on a GPU.

@@ -99,8 +99,14 @@ class PassageIds:
             lengths = pc.binary_length(block).buffers()[1]  # `to_numpy` would import pandas
             hashed.update(np.frombuffer(lengths, np.int32, len(block)).astype("<i4").tobytes())
         for block in self.blocks():
-            hashed.update("".join(block.to_pylist()).encode("utf-8", errors="surrogatepass"))
+            hashed.update(_characters(block))
         return hashed.digest()
+
+
+def _characters(block: pa.Array) -> memoryview:
+    """The UTF-8 of all ids of a block one after another, not copied."""
+    offsets = np.frombuffer(block.buffers()[1], np.int32, len(block) + 1, 4 * block.offset)
+    return memoryview(block.buffers()[2] or b"")[offsets[0] : offsets[-1]] if len(block) else memoryview(b"")
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

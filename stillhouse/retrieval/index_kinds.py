@@ -113,11 +113,29 @@ def ivfsq8(config: IndexConfig, passages: int, width: int) -> Any:
     return index
 
 
+def binary_rescored(config: IndexConfig, passages: int, width: int) -> Any:
+    """The signs of the dimensions, compared by Hamming distance, and int8 vectors that score the best of them again.
+
+    The query is binary in the first comparison and fp32 in the second.
+    """
+    inner_product = faiss.METRIC_INNER_PRODUCT
+    signs = faiss.IndexLSH(width, width, False, False)  # no rotation, no thresholds but 0
+    signs.metric_type = inner_product  # of the whole; its own distance is Hamming's, whatever stands here
+    eight_bits = faiss.IndexScalarQuantizer(width, faiss.ScalarQuantizer.QT_8bit, inner_product)
+    index = faiss.IndexRefine(signs, eight_bits)
+    index.k_factor = config.rescore_multiplier
+    index.own_fields = index.own_refine_index = True
+    for part in (signs, eight_bits):
+        part.this.disown()
+    return index
+
+
 EMPTY: dict[str, Callable[[IndexConfig, int, int], Any]] = {
     "hnsw": hnsw,
     "ivfpq": ivfpq,
     "ivfsq8": ivfsq8,
     "sq8": sq8,
+    "binary_rescored": binary_rescored,
 }
 
 

@@ -3,6 +3,7 @@
 Importing transformers' models takes longer than all else that a first answer needs. A retriever that a step of ours
 wrote and that is a BERT is therefore read here, its layers as `torch.nn.TransformerEncoderLayer` and its tokenizer by
 the library `tokenizers`. Its vectors are those of `BiEncoder` but for rounding. All others are read by `BiEncoder`.
+A service reads the tower of the passages in the same way.
 
 Shape suffixes: Q questions, L tokens, D width.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,12 +20,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu, layer_norm, relu
 
 from stillhouse.artifacts import MANIFEST
 from stillhouse.context import Context
+from stillhouse.retrieval.plain_tokens import PassageTokens, PlainTokens, QueryTokens
 from stillhouse.retrieval.pooling import EncoderSettings, normalized, pool, read_settings
 from stillhouse.retrieval.settings import InferenceConfig
 
@@ -54,6 +56,17 @@ def open_query_encoder(folder: Path, context: Context) -> QueryEncoder:
     return AnyEncoder(folder, context)
 
 
+def open_passage_encoder(folder: Path, queries: PlainBert, context: Context) -> PlainBert | None:
+    """The passages' tower of the retriever whose `queries` were read; None where it reads longer texts than it can."""
+    settings = read_settings(folder)
+    if not is_plain_bert(folder, settings.passage_length):
+        return None
+    tokens = PassageTokens(folder, settings.passage_length, settings.passage_prompt)
+    if settings.towers == "separate":
+        return PlainBert(folder, settings, context.torch_device(), tokens)
+    return queries.with_tokens(tokens)
+
+
 def is_plain_bert(folder: Path, length: int) -> bool:
     """Whether a folder's model is a BERT as `PlainBert` computes it, up to `length` tokens, with a tokenizer for it."""
     if not all((folder / name).is_file() for name in FILES):
@@ -71,13 +84,18 @@ def is_plain_bert(folder: Path, length: int) -> bool:
 
 
 class PlainBert(nn.Module):
-    """A BERT without a head, one text at a time, so that nothing is padded. In fp32."""
+    """A BERT without a head, one text at a time, so that nothing is padded. In fp32.
 
-    def __init__(self, folder: Path, settings: EncoderSettings, device: torch.device) -> None:
+    It reads queries, unless `tokens` cuts texts otherwise.
+    """
+
+    def __init__(
+        self, folder: Path, settings: EncoderSettings, device: torch.device, tokens: PlainTokens | None = None
+    ) -> None:
         super().__init__()
         config = _json(folder / "config.json")
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
-        self.prompt = settings.query_prompt
+        self.tokens = tokens or QueryTokens(folder, settings.query_length, settings.query_prompt)
         self.device, self.eps = device, float(config["layer_norm_eps"])
         # A model with a head has the encoder's weights under its name.
         read = load_file(folder / "model.safetensors")
@@ -89,14 +107,27 @@ class PlainBert(nn.Module):
         count = int(config["num_hidden_layers"])
         self.layers = nn.ModuleList(_layer(weights, f"encoder.layer.{number}.", config) for number in range(count))
         self.to(device).eval()
-        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self.tokenizer.no_padding()
-        self.tokenizer.enable_truncation(settings.query_length)
+
+    def with_tokens(self, tokens: PlainTokens) -> PlainBert:
+        """The same model, of the same weights, for texts that are cut otherwise."""
+        other = copy(self)
+        other.tokens = tokens
+        return other
+
+    def without_layers(self) -> PlainBert:
+        """What makes tokens states, for an encoder that has layers of its own."""
+        other = copy(self)
+        other.__dict__["_modules"] = {}
+        return other
+
+    def embedded(self, ids_T: Tensor, places_T: Tensor) -> Tensor:
+        """The states [..., D] that the first layer reads, of tokens int64 at places in their texts."""
+        states = embedding(ids_T, self.words) + self.kinds[0] + self.positions[places_T]
+        return layer_norm(states, (self.width,), self.scale, self.shift, self.eps)
 
     def forward(self, ids_1L: Tensor) -> Tensor:
         """Hidden states [1, L, D] of the tokens of one text, int64."""
-        states = embedding(ids_1L, self.words) + self.kinds[0] + self.positions[: ids_1L.shape[1]]
-        states = layer_norm(states, (self.width,), self.scale, self.shift, self.eps)
+        states = self.embedded(ids_1L, torch.arange(ids_1L.shape[1], device=self.device))
         for layer in self.layers:
             states = layer(states)
         return states
@@ -104,8 +135,8 @@ class PlainBert(nn.Module):
     @torch.inference_mode()
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors_QD = np.empty((len(texts), self.width), dtype=np.float32)
-        for number, encoding in enumerate(self.tokenizer.encode_batch([self.prompt + text for text in texts])):
-            ids_1L = torch.tensor([encoding.ids], device=self.device)
+        for number, ids in enumerate(self.tokens.cut(texts)):
+            ids_1L = torch.tensor([ids], device=self.device)
             vector_1D = pool(self(ids_1L), torch.ones_like(ids_1L), self.pooling)
             vectors_QD[number] = (normalized(vector_1D) if self.normalize else vector_1D)[0].cpu().numpy()
         return vectors_QD

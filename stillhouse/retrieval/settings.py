@@ -64,8 +64,9 @@ class IndexConfig:
     kind: str = setting(
         "flat",
         "flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8 = "
-        "clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared",
-        choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8"),
+        "clusters of vectors in one byte a dimension; sq8 = one byte a dimension, all compared; binary_rescored = one "
+        "bit a dimension, all compared, of which the best are compared again in one byte a dimension",
+        choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8", "binary_rescored"),
     )
     truncate_dim: int | None = setting(
         None, "keep this many of the first dimensions (for a Matryoshka model); null = all", minimum=1, former=0
@@ -92,10 +93,19 @@ class IndexConfig:
         former=0,
     )
 
+    rescore_multiplier: int = setting(
+        32, "binary_rescored alone: passages that are compared again, for each one that is asked for", minimum=1
+    )
+
     def __post_init__(self) -> None:
+        own_kinds = {
+            "hnsw": ("hnsw",),
+            "ivf": ("ivfpq", "ivfsq8"),
+            "pq": ("ivfpq",),
+            "rescore": ("binary_rescored",),
+        }
         for field in fields(IndexConfig):
-            own = field.name.split("_")[0]
-            kinds = {"hnsw": ("hnsw",), "ivf": ("ivfpq", "ivfsq8"), "pq": ("ivfpq",)}.get(own, (self.kind,))
+            kinds = own_kinds.get(field.name.split("_")[0], (self.kind,))
             if self.kind not in kinds and getattr(self, field.name) != field.default:
                 names = " and ".join(kinds)
                 raise InputError(f"{field.name} is for kind {names} alone and kind is {self.kind}; leave it out")

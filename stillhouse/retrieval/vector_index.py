@@ -91,7 +91,7 @@ def write_index(
 
 
 class VectorIndex:
-    """An index folder, opened for search. A flat index stays on the disk, of which blocks are read."""
+    """An index folder, opened for search. Vectors stay on the disk: their file is mapped into memory."""
 
     def __init__(self, folder: Path) -> None:
         if not (folder / ABOUT).is_file():
@@ -115,7 +115,17 @@ class VectorIndex:
 
     @cached_property
     def _index(self) -> Any:
-        return faiss.read_index(str(self._path))
+        try:
+            # Mapped, so that a start reads nothing and the system may take the memory back.
+            index = faiss.read_index(str(self._path), faiss.IO_FLAG_MMAP_IFC)
+            whole = (index.ntotal, index.d) == (len(self), self.width)
+        except RuntimeError:
+            whole = False
+        if not whole:
+            raise InputError(
+                f"{self._path} is not an index of {len(self)} vectors of width {self.width}; run `stillhouse index`"
+            )
+        return index
 
     @cached_property
     def _on_gpu(self) -> Any:
@@ -180,6 +190,9 @@ class VectorIndex:
         options = {}
         if self.kind == "hnsw":
             options["params"] = faiss.SearchParametersHNSW(efSearch=max(depth, self._index.hnsw.efSearch))  # type: ignore[attr-defined]
+        if self.kind == "binary_rescored":  # more than all passages faiss cannot compare again
+            factor = min(self._index.k_factor, len(self) / depth)
+            options["params"] = faiss.IndexRefineSearchParameters(k_factor=factor)  # type: ignore[call-arg]
         scores_QK, rows_QK = (self._on_gpu if gpu else self._index).search(queries_QD, depth, **options)
         scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
         return rows_QK, scores_QK

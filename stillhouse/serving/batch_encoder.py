@@ -1,7 +1,8 @@
 """Vectors of several texts at once: all tokens in one row for the linear layers, attention within each text.
 
 No text is padded, so a batch of short and long texts costs what its tokens cost. The row is filled up to a multiple of
-eight tokens, and the weights are packed for the processor once.
+eight tokens, and the weights are packed for the processor once, in fp32 or bf16. With bf16 the types are those of
+autocast: linear layers and attention in bf16, sums and norms in fp32.
 
 Shape suffixes: Q texts, T tokens of all texts, L tokens of a text, B texts of one length, H heads, K width of a head,
 D width.
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
+from torch.nn.functional import linear, scaled_dot_product_attention
 
 from stillhouse.retrieval.exact_search import EVEN
 from stillhouse.retrieval.packed_linears import can_pack, packed_forward
@@ -41,11 +42,6 @@ class BatchEncoder(Protocol):
         """Float32 [Q, D]."""
 
 
-def batch_encoder(encoder: PlainBert | AnyEncoder) -> BatchEncoder:
-    """The batched form of a query encoder."""
-    return PackedBert(encoder) if isinstance(encoder, PlainBert) else TowerEncoder(encoder, "query")
-
-
 @dataclass(frozen=True)
 class _Layer:
     into: Linear
@@ -59,15 +55,15 @@ class _Layer:
 
 
 class PackedBert:
-    """The model of a `PlainBert`, for several texts at once. Vectors are the same but for rounding."""
+    """The model of a `PlainBert`, for several texts at once. Vectors are the same but for rounding, that of `dtype`.
 
-    def __init__(self, plain: PlainBert) -> None:
-        self._plain = plain
-        self._layers = [_layer(layer, plain.device) for layer in plain.layers]
+    `dtype` is float32 or bfloat16. It keeps none of the layers that it was made from.
+    """
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        prompted = [self._plain.prompt + text for text in texts]
-        return [encoding.ids for encoding in self._plain.tokenizer.encode_batch(prompted)]
+    def __init__(self, plain: PlainBert, dtype: torch.dtype = torch.float32) -> None:
+        self._layers = [_layer(layer, plain.device, dtype) for layer in plain.layers]
+        self._plain = plain.without_layers()
+        self.tokenize = plain.tokens.cut
 
     @torch.inference_mode()
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
@@ -99,8 +95,7 @@ class PackedBert:
         filling = [0] * (-len(tokens) % EVEN)
         ids_T = torch.tensor(tokens + filling, device=plain.device)
         places_T = torch.tensor(places + filling, device=plain.device)
-        states = plain.words[ids_T] + plain.kinds[0] + plain.positions[places_T]
-        states = layer_norm(states, (plain.width,), plain.scale, plain.shift, plain.eps)
+        states = plain.embedded(ids_T, places_T)
         for layer in self._layers:
             states = layer.norm1(states + layer.out(_attended(layer.into(states), groups, layer.heads)))
             states = layer.norm2(states + layer.down(layer.activation(layer.up(states))))
@@ -125,7 +120,7 @@ def threads_for(tokens: int) -> Iterator[None]:
 def _attended(three_TE: Tensor, groups: Sequence[tuple[int, int, int]], heads: int) -> Tensor:
     """Attention of every text within itself, [T, D]; `three_TE` holds queries, keys and values side by side."""
     width = three_TE.shape[1] // 3
-    result_TD = torch.zeros(len(three_TE), width, device=three_TE.device)
+    result_TD = three_TE.new_zeros(len(three_TE), width)
     for begin, count, length in groups:
         part = three_TE[begin : begin + count * length].view(count, length, 3, heads, width // heads)
         query, key, value = part.permute(2, 0, 3, 1, 4)
@@ -134,16 +129,16 @@ def _attended(three_TE: Tensor, groups: Sequence[tuple[int, int, int]], heads: i
     return result_TD
 
 
-def _layer(layer: nn.Module, device: torch.device) -> _Layer:
+def _layer(layer: nn.Module, device: torch.device, dtype: torch.dtype) -> _Layer:
     assert isinstance(layer, nn.TransformerEncoderLayer)
     attention = layer.self_attn
     into = nn.Linear(attention.embed_dim, 3 * attention.embed_dim, device="meta")
     into.load_state_dict({"weight": attention.in_proj_weight, "bias": attention.in_proj_bias}, assign=True)
     return _Layer(
-        into=_ready(into, device),
-        out=_ready(attention.out_proj, device),
-        up=_ready(layer.linear1, device),
-        down=_ready(layer.linear2, device),
+        into=_ready(into, device, dtype),
+        out=_ready(attention.out_proj, device, dtype),
+        up=_ready(layer.linear1, device, dtype),
+        down=_ready(layer.linear2, device, dtype),
         heads=attention.num_heads,
         activation=layer.activation,
         norm1=layer.norm1,
@@ -151,11 +146,12 @@ def _layer(layer: nn.Module, device: torch.device) -> _Layer:
     )
 
 
-def _ready(layer: nn.Linear, device: torch.device) -> Linear:
-    """The layer with packed weights where the processor has a use for them."""
-    if can_pack(torch.float32, device):
-        return packed_forward(layer, torch.float32)
-    return lambda input: linear(input, layer.weight, layer.bias)
+def _ready(layer: nn.Linear, device: torch.device, dtype: torch.dtype) -> Linear:
+    """The layer in a type, with packed weights where the processor has a use for them."""
+    if can_pack(dtype, device):
+        return packed_forward(layer, dtype)
+    weight, bias = layer.weight.to(dtype), layer.bias.to(dtype)
+    return lambda input: linear(input.to(dtype), weight, bias)
 
 
 class TowerEncoder:

@@ -40,6 +40,8 @@ class Passages:
                 raise InputError(f"{path} is damaged ({error}); run `stillhouse ingest` again") from None
             # The mapping outlives the file's name, so that a kill leaves nothing behind.
             self._table: pa.Table = pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+        # What was decompressed is not needed again, and Arrow would keep its memory.
+        pa.default_memory_pool().release_unused()
         self.rows_within = lru_cache(FILTERS_KEPT)(self._rows_within)
 
     def __len__(self) -> int:

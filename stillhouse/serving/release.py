@@ -6,6 +6,7 @@ Shape suffixes: Q queries, K ranks, D width.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,14 +25,15 @@ from stillhouse.open_folders import OpenFolders
 from stillhouse.retrieval.bm25 import BM25
 from stillhouse.retrieval.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
 from stillhouse.retrieval.hybrid import Fusion, HybridIndex, read_hybrid
-from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert, open_query_encoder
+from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert, open_passage_encoder, open_query_encoder
 from stillhouse.retrieval.search import refuse_unfit
 from stillhouse.retrieval.vector_index import VectorIndex, cut
-from stillhouse.serving.batch_encoder import BatchEncoder, TowerEncoder, batch_encoder
+from stillhouse.serving.batch_encoder import BatchEncoder, PackedBert, TowerEncoder
 from stillhouse.serving.canaries import read_canaries, refuse_failing
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
 from stillhouse.serving.passages import Passages
+from stillhouse.serving.precision import Chosen, choose, passage_type
 from stillhouse.versions.releases import identity_of
 
 NAME_LENGTH = 12
@@ -66,18 +68,23 @@ class Release:
     """What answers. Its files are opened once and stay open, so that it answers alike after they were replaced.
 
     `folders` are `retriever`, `index` and `corpus`, and where there are any `hybrid`, `reranker` and `run`. `digest`
-    gives the SHA-256 of a file. Raises `InputError` for a folder that is missing or damaged, and where one was made
-    from another than those beside it. Only one thread may call `encode` and `rank` at a time.
+    gives the SHA-256 of a file. `precision` is one of `PRECISIONS`, and `chosen` what came of it. Raises `InputError`
+    for a folder that is missing or damaged, and where one was made from another than those beside it. Only one thread
+    may call `encode` and `rank` at a time.
     """
 
-    def __init__(self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file) -> None:
+    def __init__(
+        self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file, precision: str = "fp32"
+    ) -> None:
         self._held, self._context = OpenFolders(folders), context
-        with self._held.named():
+        self._exact: BatchEncoder | None = None
+        with self._held.named(), ThreadPoolExecutor(1) as beside:
             refuse_unfit(self._held, digest, "hybrid" in folders)
             if "reranker" in folders:
                 refuse_foreign_reranker(self._held, digest)
             if "run" in folders:
                 refuse_foreign_run(self._held, digest, "hybrid" in folders)
+            passages = beside.submit(Passages, self._held["corpus"])
             self._held.keep_copies(*(name for name in folders if name in MAPPED))
             self.digests = {name: self._digest_of(name, digest) for name in folders}
             # The run is of what answers, and answers nothing itself.
@@ -90,13 +97,14 @@ class Release:
             check_index(self.index, corpus)
             check_width(encoder, self.index)
             self.normalize = encoder.normalize
-            self._encoder = cast("PlainBert | AnyEncoder", encoder)
-            self._queries = batch_encoder(self._encoder)
+            self._queries, self._passages, self.chosen = self._encoders(
+                cast("PlainBert | AnyEncoder", encoder), corpus, precision
+            )
             hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
             self.titles = corpus.titles
-            self.passages = Passages(self._held["corpus"])
+            self.passages = passages.result()
             self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
             self._held.refuse_changed()
         self.reranks = "reranker" in folders
@@ -128,14 +136,26 @@ class Release:
     def has_bm25(self) -> bool:
         return self._bm25 is not None
 
+    def _encoders(
+        self, encoder: PlainBert | AnyEncoder, corpus: Corpus, precision: str
+    ) -> tuple[BatchEncoder, BatchEncoder | None, Chosen]:
+        """What makes vectors of queries, and of passages where transformers need not be imported for it."""
+        if isinstance(encoder, AnyEncoder):
+            tower = self._exact = TowerEncoder(encoder, "query")
+            queries, chosen = choose(precision, None, tower, self.index, corpus, self.normalize)
+            return queries, TowerEncoder(encoder, "passage"), chosen
+        packed = self._exact = PackedBert(encoder)
+        queries, chosen = choose(precision, encoder, packed, self.index, corpus, self.normalize)
+        passages = open_passage_encoder(self._held["retriever"], encoder, self._context)
+        dtype = passage_type(precision, self._context.torch_device())
+        return queries, PackedBert(passages, dtype) if passages else None, chosen
+
     @cached_property
     def _passage_encoder(self) -> BatchEncoder:
-        """Opened by `warm`, apart from the queries' encoder, which need not import transformers."""
-        encoder = self._encoder
+        if self._passages:
+            return self._passages
         with self._held.named():
-            if not isinstance(encoder, AnyEncoder):
-                encoder = AnyEncoder(self._held["retriever"], self._context)
-            return TowerEncoder(encoder, "passage")
+            return TowerEncoder(AnyEncoder(self._held["retriever"], self._context), "passage")
 
     @cached_property
     def _reranker(self) -> Any:
@@ -150,14 +170,17 @@ class Release:
         Raises `InputError` where the canary queries get another ranking than that of the release's run.
         """
         self.rank([WARMED_WITH], self.encode(self.tokenize([WARMED_WITH], "query"), "query"), [Ranked()])
-        self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")  # imports transformers, which takes seconds
+        self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")  # may import transformers, which takes seconds
         if self.reranks:
             self.score_pairs(WARMED_WITH, [WARMED_WITH])
         if self.canaries:
             self.canary_overlap = refuse_failing(self.name, self.canaries, self._first_passages)
+        self._exact = None
 
     def _first_passages(self, texts: Sequence[str], depth: int) -> list[list[str]]:
-        vectors_QD = self.encode(self.tokenize(texts, "query"), "query")
+        # In fp32, as the run was made: int8 swaps passages that are nearly equal, and dev queries have judged it.
+        encoder = self._exact or self._queries
+        vectors_QD = cut(encoder.vectors(self.tokenize(texts, "query")), self.index.width, self.normalize)
         found = self.rank(texts, vectors_QD, [Ranked(depth)] * len(texts))
         return [[row["passage_id"] for row in self.passages.at(each.rows, "passage_id")] for each in found]
 
@@ -240,6 +263,7 @@ class Release:
             "bm25": self.has_bm25,
             "reranker": self.reranks,
             "canaries": {"queries": len(self.canaries), "overlap": self.canary_overlap},
+            "precision": self.chosen.about(),
         }
 
 

@@ -69,6 +69,7 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
     if service.drift:
         service.drift.start()
     log(f"release {current.name}, {len(current.passages):,} passages: http://{host}:{port}/")
+    log(f"release {current.name}: {current.chosen}")
     try:
         _Server(config).run(sockets=[listening])
     finally:

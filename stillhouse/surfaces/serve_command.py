@@ -118,6 +118,13 @@ def serve_parser() -> Parser:
         type=Path,
         help="take documents at /documents, and keep their log in this folder",
     )
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "int8"),
+        default="auto",
+        help="auto (default) = passages as `index` encodes them, queries in int8 where that ranks the release's dev "
+        "queries as well and is faster; fp32 = exactly as `stillhouse search`; int8 = without asking dev queries",
+    )
     parser.add_argument("--log-requests", action="store_true", help="log a line for each request, without its text")
     parser.add_argument(
         "--log-texts", action="store_true", help="log what is searched for; people's questions are theirs"
@@ -194,8 +201,14 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
         if live and live.torn:
             context.say(f"dropped {live.torn} bytes of a last record of documents that was never acknowledged")
 
+        first = True
+
         def opened(source: Source) -> Release:
-            release = open_release(source, arguments.verify)
+            nonlocal first
+            release = open_release(source, arguments.verify, arguments.precision)
+            if not first:  # of the first one it is said once the address is
+                context.say(f"release {release.name}: {release.chosen}")
+            first = False
             return live.prepare(release) if live else release
 
         queries: QueryLog | None = None
@@ -239,14 +252,14 @@ def source_of(arguments: argparse.Namespace) -> Source:
     return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
 
 
-def open_release(source: Source, verify: bool = False) -> Release:
+def open_release(source: Source, verify: bool = False, precision: str = "fp32") -> Release:
     """Opens, checks and warms what a source holds; digests of files that did not change are remembered."""
     from stillhouse.serving.release import Release
 
     stamps = FileStamps(context.work_root() / FILE, verify)
     # Files of a service stay open for long, and nothing of it goes into the work folder.
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    release = Release(source.folders(), how, stamps.digest)
+    release = Release(source.folders(), how, stamps.digest, precision)
     stamps.save()
     release.origin = source.origin()
     release.warm()

@@ -18,7 +18,7 @@ from stillhouse.retrieval.index_kinds import open_flat, write_flat
 from stillhouse.retrieval.settings import IndexConfig
 from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, cut, measure, write_index
 
-KINDS = ["flat", "hnsw", "ivfpq", "ivfsq8", "sq8"]
+KINDS = ["flat", "hnsw", "ivfpq", "ivfsq8", "sq8", "binary_rescored"]
 SMALL = {"ivf_nlist": 4, "ivf_nprobe": 4, "pq_m": 16}
 RNG = np.random.default_rng(0)
 VECTORS = RNG.standard_normal((600, 16)).astype(np.float32) * RNG.uniform(0.5, 2, (600, 1)).astype(np.float32)
@@ -35,7 +35,7 @@ def stored(folder: Path, vectors: np.ndarray, width: int = 0, normalize: bool = 
 def written(folder: Path, vectors: CutVectors, kind: str, **settings: int) -> VectorIndex:
     folder.mkdir()
     own = {**SMALL, **settings} if kind == "ivfpq" else {}
-    if kind == "ivfsq8":
+    if kind in ("ivfsq8", "binary_rescored"):
         own = {name: value for name, value in settings.items() if name != "pq_m"}
     config = IndexConfig(kind=kind, **own)  # type: ignore[arg-type]
     write_index(folder, config, vectors, PassageIds([f"p{n}" for n in range(len(vectors))]), 16)
@@ -66,8 +66,9 @@ def test_the_same_vectors_give_the_same_bytes_on_any_number_of_threads(tmp_path:
 
 @pytest.mark.parametrize(
     ("kind", "lowest", "error"),
-    [("flat", 1, 1e-5), ("hnsw", 0.95, 1e-5), ("ivfpq", 0.6, 2), ("ivfsq8", 0.95, 0.3), ("sq8", 0.95, 0.3)],
-)
+    [("flat", 1, 1e-5), ("hnsw", 0.95, 1e-5), ("ivfpq", 0.6, 2), ("ivfsq8", 0.95, 0.3), ("sq8", 0.95, 0.3),
+     ("binary_rescored", 0.9, 0.3)],
+)  # fmt: skip
 def test_every_kind_ranks_by_inner_product(tmp_path: Path, kind: str, lowest: float, error: float) -> None:
     """Vectors of different lengths: a kind that ranked by distance or cosine would fail."""
     rows, scores = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind).search(QUERIES, 10)
@@ -152,11 +153,14 @@ def test_a_flat_index_on_a_real_gpu(tmp_path: Path) -> None:
     assert (found[0] == expected[0]).mean() > 0.99
 
 
-@pytest.mark.parametrize("settings", [{"hnsw_m": 8}, {"ivf_nlist": 4}, {"ivf_nprobe": 4}, {"pq_m": 16}])
+@pytest.mark.parametrize(
+    "settings", [{"hnsw_m": 8}, {"ivf_nlist": 4}, {"ivf_nprobe": 4}, {"pq_m": 16}, {"rescore_multiplier": 4}]
+)
 def test_a_setting_of_another_kind_is_refused(settings: dict[str, int]) -> None:
     [name] = settings
     with pytest.raises(
-        InputError, match=f"{name} is for kind (hnsw|ivfpq|ivfpq and ivfsq8) alone and kind is flat; leave it out"
+        InputError,
+        match=f"{name} is for kind (hnsw|ivfpq|ivfpq and ivfsq8|binary_rescored) alone and kind is flat; leave it out",
     ):
         IndexConfig(**settings)  # type: ignore[arg-type]
 
@@ -186,6 +190,47 @@ def test_vectors_of_clusters_are_those_that_went_in(tmp_path: Path) -> None:
     assert np.abs(index.vectors(rows) - VECTORS[rows]).max() < 0.1
 
 
+def test_binary_vectors_choose_and_int8_vectors_rank(tmp_path: Path) -> None:
+    """Beside a slow version: of the passages nearest by signs, the best by the inner product of int8 vectors."""
+    vectors = stored(tmp_path / "vectors", VECTORS)
+    index = written(tmp_path / "index", vectors, "binary_rescored", rescore_multiplier=3)
+    eight_bits = written(tmp_path / "sq8", vectors, "sq8").vectors(np.arange(600, dtype=np.int32))
+    rows, scores = index.search(QUERIES, 10)
+    for query, found, given in zip(QUERIES, rows, scores):
+        distances = ((VECTORS >= 0) != (query >= 0)).sum(axis=1)
+        last = np.sort(distances)[29]
+        exact = eight_bits @ query
+        sure, possible = np.flatnonzero(distances < last), np.flatnonzero(distances <= last)
+        assert np.isin(found, possible).all()  # of those at the last distance any may be among the 30
+        worst = given.min()
+        assert np.isin(sure[exact[sure] > worst + 1e-4], found).all()
+        assert np.allclose(given, exact[found], atol=1e-4)
+    assert len(np.unique(rows)) > 100
+
+
+def test_all_that_are_rescored_rank_as_int8_alone(tmp_path: Path) -> None:
+    vectors = stored(tmp_path / "vectors", VECTORS)
+    index = written(tmp_path / "index", vectors, "binary_rescored", rescore_multiplier=60)
+    for ours, theirs in zip(index.search(QUERIES, 10), written(tmp_path / "sq8", vectors, "sq8").search(QUERIES, 10)):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "flat"])
+def test_a_file_that_is_cut_off_or_of_another_index_is_refused(tmp_path: Path, kind: str) -> None:
+    vectors = stored(tmp_path / "vectors", VECTORS)
+    written(tmp_path / "index", vectors, kind)
+    path = tmp_path / "index" / "index.faiss"
+    whole = path.read_bytes()
+    fewer = stored(tmp_path / "others", VECTORS[:300])
+    written(tmp_path / "fewer", fewer, kind)
+    other = (tmp_path / "fewer" / "index.faiss").read_bytes()
+    for content in (whole[: len(whole) // 2], whole[:3], b"", other):
+        path.unlink()  # a mapped file that is shortened in its place ends whoever mapped it
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="is not an index of 600 vectors of width 16; run `stillhouse index`"):
+            VectorIndex(tmp_path / "index").search(QUERIES, 3)
+
+
 def test_smaller_kinds_are_smaller(tmp_path: Path) -> None:
     many = np.tile(VECTORS, (10, 1))
     vectors = stored(tmp_path / "vectors", many)
@@ -193,7 +238,7 @@ def test_smaller_kinds_are_smaller(tmp_path: Path) -> None:
     for kind in KINDS:
         written(tmp_path / kind, vectors, kind, pq_m=4)
         size[kind] = (tmp_path / kind / "index.faiss").stat().st_size
-    assert size["ivfpq"] < size["sq8"] < size["flat"] < size["hnsw"]
+    assert size["ivfpq"] < size["sq8"] < size["binary_rescored"] < size["flat"] < size["hnsw"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

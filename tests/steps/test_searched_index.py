@@ -22,7 +22,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 
 
-@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivfsq8", "sq8"])
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivfsq8", "sq8", "binary_rescored"])
 def test_every_kind_is_searched_by_every_step(
     run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_model_of_another_width_is_refused_before_the_search(
         Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivfsq8", "sq8", "hnsw"])
+@pytest.mark.parametrize("kind", ["flat", "ivfsq8", "sq8", "hnsw", "binary_rescored"])
 def test_a_query_tower_of_no_numbers_is_refused(
     run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path, kind: str
 ) -> None:

@@ -125,7 +125,8 @@ def binary_rescored(config: IndexConfig, passages: int, width: int) -> Any:
     index = faiss.IndexRefine(signs, eight_bits)
     index.k_factor = config.rescore_multiplier
     index.own_fields = index.own_refine_index = True
-    for part in (signs, eight_bits):
+    parts: list[Any] = [signs, eight_bits]
+    for part in parts:
         part.this.disown()
     return index
 

@@ -11,7 +11,7 @@ Shape suffixes: Q texts, L tokens of a text, D width, E width of a layer's outpu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -97,7 +97,7 @@ class GraphOfBert:
 
     def _linear(self, name: str, weight_ED: Tensor, bias_E: Tensor, states: str) -> str:
         quantized_ED, scales_E = quantized(weight_ED.detach().numpy())
-        tensors = {
+        tensors: dict[str, NDArray[Any]] = {
             "weight": np.ascontiguousarray(quantized_ED.T),
             "scales": scales_E,
             "zeros": np.zeros(len(scales_E), np.int8),

@@ -85,7 +85,7 @@ def test_a_cross_encoder_loads_with_the_same_scores_elsewhere(
 
 def test_an_encoder_is_no_cross_encoder_and_the_other_way_round(tiny_model: Path, tmp_path: Path) -> None:
     CrossEncoder.start(tiny_model, max_length=24).save(tmp_path / "reranker")
-    fetch(str(tiny_model), 0, "mean", 16, 48, _made(tmp_path / "encoder"))
+    fetch(str(tiny_model), None, "mean", 16, 48, _made(tmp_path / "encoder"))
     with pytest.raises(InputError, match="is a cross-encoder, which scores pairs and makes no vectors"):
         BiEncoder.load(tmp_path / "reranker")
     with pytest.raises(InputError, match="holds no scoring layer of one score a pair"):
@@ -96,7 +96,7 @@ def test_an_encoder_is_no_cross_encoder_and_the_other_way_round(tiny_model: Path
         CrossEncoder.load(tmp_path / "encoder")
     with pytest.raises(InputError, match="holds no model that scores pairs; `stillhouse train-reranker`"):
         CrossEncoder.load(_made(tmp_path / "nothing"))
-    fetch(str(tmp_path / "reranker"), 0, "mean", 16, 48, _made(tmp_path / "start"))
+    fetch(str(tmp_path / "reranker"), None, "mean", 16, 48, _made(tmp_path / "start"))
     assert BiEncoder.load(tmp_path / "start").width == 32
 
 

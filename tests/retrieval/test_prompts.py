@@ -33,7 +33,7 @@ GLUED = {"query_prompt": "what is", "passage_prompt": "the one"}
 
 def fetched(source: Path, folder: Path, **prompts: Any) -> Path:
     folder.mkdir(parents=True)
-    fetch(str(source), 0, "mean", 12, 12, folder, **prompts)
+    fetch(str(source), None, "mean", 12, 12, folder, **prompts)
     return folder
 
 

@@ -92,7 +92,7 @@ def test_a_bag_of_the_hub_needs_its_weights_for_its_sizes(
 
     monkeypatch.setattr(source, "downloaded", downloaded)
     (tmp_path / "fetched").mkdir()
-    fetch("somebody/bag", 0, "own", 12, 20, tmp_path / "fetched", random_from=7)
+    fetch("somebody/bag", None, None, 12, 20, tmp_path / "fetched", random_from=7)
     assert asked == [False, True]
 
 

@@ -155,7 +155,7 @@ def electra(tiny_model: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("name", "head"), [("generator", "trained"), ("discriminator", "absent")])
 def test_electra_is_fetched_with_the_head_that_it_has(electra: Path, name: str, head: str) -> None:
     (electra / "fetched").mkdir()
-    facts = fetch(str(electra / name), 0, "own", 16, 48, electra / "fetched")
+    facts = fetch(str(electra / name), None, None, 16, 48, electra / "fetched")
     assert facts["lm_head"] == head and facts["pooling"] == "cls"
     before, after = AutoModel.from_pretrained(electra / name), AutoModel.from_pretrained(electra / "fetched")
     for key, value in before.state_dict().items():
@@ -175,7 +175,7 @@ def test_a_model_saved_in_half_precision_is_trained_in_single(tiny_model: Path, 
     AutoModel.from_pretrained(tiny_model, dtype=torch.float16).save_pretrained(tmp_path / "half")
     AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path / "half")
     (tmp_path / "fetched").mkdir()
-    fetch(str(tmp_path / "half"), 0, "own", 16, 48, tmp_path / "fetched")
+    fetch(str(tmp_path / "half"), None, None, 16, 48, tmp_path / "fetched")
     models = [BiEncoder.load(tmp_path / "half"), CrossEncoder.start(tmp_path / "half", 24)]
     models.append(BiEncoder.load(tmp_path / "fetched"))
     for model in models:

@@ -22,7 +22,7 @@ HEAD_EPOCHS = 4
 def prepare_encoding(job: Job) -> None:
     import encoding
 
-    encoding.fetch(encoding.MODEL, 0, "cls", 32, encoding.LENGTH, job.folder / "model")
+    encoding.fetch(encoding.MODEL, None, "cls", 32, encoding.LENGTH, job.folder / "model")
     texts = encoding.read_texts(job.data / "squad-passages" / "corpus.jsonl", job.size)
     (job.folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
 

@@ -239,7 +239,7 @@ def test_the_whole_folders_are_read(made: dict[str, Path], tmp_path: Path) -> No
     assert CrossEncoder.load(made["reranker"]).max_length == 24
     assert CrossEncoder.start(made["hub"], max_length=24).max_length == 24
     assert load_masked_lm(made["hub"], seed=0).head_trained
-    assert fetch(str(made["hub"]), 0, "own", 16, 24, tmp_path)["lm_head"] == "trained"
+    assert fetch(str(made["hub"]), None, None, 16, 24, tmp_path)["lm_head"] == "trained"
 
 
 def test_parts_that_others_leave_out_or_add_are_no_damage(tiny_model: Path, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_cross_encoder_loads_with_the_same_scores_elsewhere(
 
 def test_an_encoder_is_no_cross_encoder_and_the_other_way_round(tiny_model: Path, tmp_path: Path) -> None:
     CrossEncoder.start(tiny_model, max_length=24).save(tmp_path / "reranker")
-    fetch(str(tiny_model), 0, "mean", 16, 48, _made(tmp_path / "encoder"))
+    fetch(str(tiny_model), None, "mean", 16, 48, _made(tmp_path / "encoder"))
     with pytest.raises(InputError, match="is a cross-encoder, which scores pairs and makes no vectors"):
         BiEncoder.load(tmp_path / "reranker")
     with pytest.raises(InputError, match="holds no scoring layer of one score a pair"):
@@ -96,7 +96,7 @@ def test_an_encoder_is_no_cross_encoder_and_the_other_way_round(tiny_model: Path
         CrossEncoder.load(tmp_path / "encoder")
     with pytest.raises(InputError, match="holds no model that scores pairs; `stillhouse train-reranker`"):
         CrossEncoder.load(_made(tmp_path / "nothing"))
-    fetch(str(tmp_path / "reranker"), 0, "mean", 16, 48, _made(tmp_path / "start"))
+    fetch(str(tmp_path / "reranker"), None, "mean", 16, 48, _made(tmp_path / "start"))
     assert BiEncoder.load(tmp_path / "start").width == 32
 
 
@@ -155,7 +155,7 @@ def electra(tiny_model: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("name", "head"), [("generator", "trained"), ("discriminator", "absent")])
 def test_electra_is_fetched_with_the_head_that_it_has(electra: Path, name: str, head: str) -> None:
     (electra / "fetched").mkdir()
-    facts = fetch(str(electra / name), 0, "own", 16, 48, electra / "fetched")
+    facts = fetch(str(electra / name), None, None, 16, 48, electra / "fetched")
     assert facts["lm_head"] == head and facts["pooling"] == "cls"
     before, after = AutoModel.from_pretrained(electra / name), AutoModel.from_pretrained(electra / "fetched")
     for key, value in before.state_dict().items():
@@ -175,7 +175,7 @@ def test_a_model_saved_in_half_precision_is_trained_in_single(tiny_model: Path, 
     AutoModel.from_pretrained(tiny_model, dtype=torch.float16).save_pretrained(tmp_path / "half")
     AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path / "half")
     (tmp_path / "fetched").mkdir()
-    fetch(str(tmp_path / "half"), 0, "own", 16, 48, tmp_path / "fetched")
+    fetch(str(tmp_path / "half"), None, None, 16, 48, tmp_path / "fetched")
     models = [BiEncoder.load(tmp_path / "half"), CrossEncoder.start(tmp_path / "half", 24)]
     models.append(BiEncoder.load(tmp_path / "fetched"))
     for model in models:

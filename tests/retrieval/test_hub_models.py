@@ -37,7 +37,7 @@ def test_a_name_is_the_model_that_its_files_are(snapshot: Path, tmp_path: Path) 
     for number, name in enumerate(["somebody/tiny", str(snapshot)]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        facts = fetch(name, 0, "own", 16, 48, folder)
+        facts = fetch(name, None, None, 16, 48, folder)
         assert facts["pooling"] == "mean", "as the model's own modules say"
         found.append(digest_files(folder))
     assert found[0] == found[1]
@@ -46,9 +46,9 @@ def test_a_name_is_the_model_that_its_files_are(snapshot: Path, tmp_path: Path) 
 def test_what_is_damaged_there_is_named(snapshot: Path, tmp_path: Path) -> None:
     (snapshot / "model.safetensors").write_bytes(b"cut short")
     with pytest.raises(InputError, match=r"model\.safetensors"):
-        fetch("somebody/tiny", 0, "own", 16, 48, tmp_path)
+        fetch("somebody/tiny", None, None, 16, 48, tmp_path)
 
 
 def test_a_name_that_is_not_there_is_named(tmp_path: Path, snapshot: Path) -> None:
     with pytest.raises(InputError, match="the model 'somebody/else' cannot be loaded"):
-        fetch("somebody/else", 0, "own", 16, 48, tmp_path)
+        fetch("somebody/else", None, None, 16, 48, tmp_path)

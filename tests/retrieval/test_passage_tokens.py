@@ -117,7 +117,7 @@ def test_a_tokenizer_without_a_separator_is_refused(tiny_model: Path) -> None:
 def encoder_folder(tiny_model: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "encoder"
     folder.mkdir()
-    fetch(str(tiny_model), 0, "cls", 24, 24, folder)
+    fetch(str(tiny_model), None, "cls", 24, 24, folder)
     return folder
 
 

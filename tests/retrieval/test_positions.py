@@ -65,4 +65,4 @@ def test_lengths_beyond_the_models_are_refused(tiny_model: Path, tmp_path: Path)
     RobertaModel(RobertaConfig(**SIZES, max_position_embeddings=ROWS, pad_token_id=1)).save_pretrained(roberta)
     AutoTokenizer.from_pretrained(tiny_model).save_pretrained(roberta)
     with pytest.raises(InputError, match="reads at most 18 tokens; lower passage_length from 19"):
-        fetch(str(roberta), 0, "mean", 18, 19, tmp_path)
+        fetch(str(roberta), None, "mean", 18, 19, tmp_path)

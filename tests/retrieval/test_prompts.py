@@ -33,7 +33,7 @@ GLUED = {"query_prompt": "what is", "passage_prompt": "the one"}
 
 def fetched(source: Path, folder: Path, **prompts: Any) -> Path:
     folder.mkdir(parents=True)
-    fetch(str(source), 0, "mean", 12, 12, folder, **prompts)
+    fetch(str(source), None, "mean", 12, 12, folder, **prompts)
     return folder
 
 
@@ -85,7 +85,7 @@ def test_the_queries_tower_alone_reads_with_their_prompt(plain: Path, tmp_path: 
 
 def fetched_as_it_is(source: Path, folder: Path) -> Path:
     folder.mkdir()
-    fetch(str(source), 0, "own", 12, 12, folder)
+    fetch(str(source), None, None, 12, 12, folder)
     return folder
 
 

@@ -70,7 +70,7 @@ def test_random_weights_draw_a_bag_of_the_same_sizes(tiny_model: Path, tmp_path:
     for name, seed in (("first", 7), ("again", 7), ("other", 8)):
         torch.rand(seed)  # what was drawn before changes nothing
         (tmp_path / name).mkdir()
-        fetch(str(own), 0, "own", 12, 20, tmp_path / name, random_from=seed)
+        fetch(str(own), None, None, 12, 20, tmp_path / name, random_from=seed)
     assert digest_files(tmp_path / "first") == digest_files(tmp_path / "again")
     drawn, other, before = (BiEncoder.load(tmp_path / name) for name in ("first", "other", "own"))
     torch.manual_seed(7)
@@ -92,7 +92,7 @@ def test_a_bag_of_the_hub_needs_its_weights_for_its_sizes(
 
     monkeypatch.setattr(source, "downloaded", downloaded)
     (tmp_path / "fetched").mkdir()
-    fetch("somebody/bag", 0, "own", 12, 20, tmp_path / "fetched", random_from=7)
+    fetch("somebody/bag", None, None, 12, 20, tmp_path / "fetched", random_from=7)
     assert asked == [False, True]
 
 

@@ -107,7 +107,7 @@ def test_a_projection_is_never_lost_unsaid(tiny_model: Path, tmp_path: Path) -> 
     saved(tiny_model, tmp_path / "encoder", CONFIG)
     (tmp_path / "fetched").mkdir()
     with pytest.raises(InputError, match="linear layer of width 6, which would be lost"):
-        fetch(str(tmp_path / "encoder"), 0, "own", 16, 32, tmp_path / "fetched")
+        fetch(str(tmp_path / "encoder"), None, None, 16, 32, tmp_path / "fetched")
 
 
 def test_the_prompts_of_the_model_stay(tiny_model: Path, tmp_path: Path) -> None:

@@ -145,7 +145,19 @@ PANELS = (
             ("time() - stillhouse_serve_looked_timestamp_seconds", "{{pod}}: not looked since"),
         ),
     ),
-    Panel("Drift of queries", "none", (("stillhouse_serving_query_drift", "{{pod}}"),)),
+    Panel(
+        "Drift of queries and scores",
+        "none",
+        (("stillhouse_serving_query_drift", "{{pod}} queries"), ("stillhouse_serving_score_drift", "{{pod}} scores")),
+    ),
+    Panel(
+        "Drift by chance",
+        "none",
+        (
+            ("stillhouse_serving_query_drift_p", "{{pod}} queries"),
+            ("stillhouse_serving_score_drift_p", "{{pod}} scores"),
+        ),
+    ),
 )
 
 

@@ -88,6 +88,9 @@ SERVICES = (
     Metric("stillhouse_serve_behind_seconds", "gauge", "Seconds since another release is out than answers"),
     Metric("stillhouse_serve_looked_timestamp_seconds", "gauge", "When the place of the releases last answered"),
     Metric("stillhouse_serving_query_drift", "gauge", "How far queries are from the release's test queries"),
+    Metric("stillhouse_serving_query_drift_p", "gauge", "How likely that is by chance"),
+    Metric("stillhouse_serving_score_drift", "gauge", "How far best scores are from those of the test queries"),
+    Metric("stillhouse_serving_score_drift_p", "gauge", "How likely that is by chance"),
 )
 """What `stillhouse serve` has at its own `/metrics` (`stillhouse/serving/metrics.py`)."""
 

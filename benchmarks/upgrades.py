@@ -85,7 +85,10 @@ def main(argv: list[str] | None = None) -> int:
                 own["releases"][key] = place.release(release, line)
                 write_whole(given.measured, json.dumps(found, sort_keys=True).replace('}, "', '},\n"') + "\n")
                 if any(of["releases"] for of in found.values()):
-                    write_page(given.measured.with_name("upgrades.md"), page_lines(found))
+                    write_page(
+                        given.measured.with_name(given.measured.name.replace(".measured.json", ".md")),
+                        page_lines(found),
+                    )
     return 0
 
 

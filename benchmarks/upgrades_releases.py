@@ -51,7 +51,7 @@ QUERIES: dict[str, Any] = {
     "metric_for_best_model": "ndcg10",
     "precision": "fp32",
 }
-"""Of `train-queries`."""
+"""Of `train-query-encoder`."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Workplace:
             if line == "query_only":
                 old = self._index(before, number)
                 step_once(
-                    "train-queries",
+                    "train-query-encoder",
                     {"corpus": corpus, "encoder": before, "old_index": old},
                     {name: own / name for name in ("retriever", "index", "curves")},
                     **QUERIES,

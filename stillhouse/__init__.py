@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stillhouse.api.training import pretrain as pretrain
     from stillhouse.api.training import score_pairs as score_pairs
     from stillhouse.api.training import tokenize as tokenize
-    from stillhouse.api.training import train_queries as train_queries
+    from stillhouse.api.training import train_query_encoder as train_query_encoder
     from stillhouse.api.training import train_reranker as train_reranker
     from stillhouse.api.training import train_retriever as train_retriever
     from stillhouse.corpus.store import Corpus as Corpus
@@ -69,7 +69,7 @@ _NAMES = {
         "pretrain",
         "score_pairs",
         "tokenize",
-        "train_queries",
+        "train_query_encoder",
         "train_reranker",
         "train_retriever",
     ),

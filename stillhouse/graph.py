@@ -144,7 +144,7 @@ USES: tuple[Use, ...] = (
 REFRESHED: tuple[Use, ...] = (
     Use(
         "query_tower",
-        "train-queries",
+        "train-query-encoder",
         CORPUS | {"encoder": "champion/retriever", "old_index": "champion_index/index"},
     ),
 )

@@ -41,7 +41,7 @@ def ingest(
     heldout_test_articles: float = 0.1,
     mixed_pairs: float = 0.0,
     test_queries: Optional[str] = None,
-    train_queries: str = "",
+    train_queries: Optional[str] = None,
     seed: int = 42,
 ):
     """Reads a source of passages, queries and qrels into Parquet.

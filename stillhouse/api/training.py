@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stillhouse.api.results import Folder, QueriesResult, StepResult, TrainingResult
+from stillhouse.api.results import Folder, QueryEncoderResult, StepResult, TrainingResult
 from stillhouse.api.step_function import Setting, run_step, settings_of
 from stillhouse.steps import average as average_step
 from stillhouse.steps import fetch_model as fetch_model_step
@@ -10,7 +10,7 @@ from stillhouse.steps import importance as importance_step
 from stillhouse.steps import pretrain as pretrain_step
 from stillhouse.steps import score_pairs as score_step
 from stillhouse.steps import tokenize as tokenize_step
-from stillhouse.steps import train_queries as train_queries_step
+from stillhouse.steps import train_query_encoder as train_query_encoder_step
 from stillhouse.steps import train_reranker as train_reranker_step
 from stillhouse.steps import train_retriever as train_retriever_step
 
@@ -91,8 +91,8 @@ def train_retriever(
     return run_step(TrainingResult, train_retriever_step.STEP, "train_retriever", inputs, output, settings)
 
 
-@settings_of(train_queries_step.STEP)
-def train_queries(
+@settings_of(train_query_encoder_step.STEP)
+def train_query_encoder(
     corpus: Folder,
     encoder: Folder,
     old_index: Folder,
@@ -101,7 +101,7 @@ def train_queries(
     negatives: Folder | None = None,
     teacher: Folder | None = None,
     **settings: Setting,
-) -> QueriesResult:
+) -> QueryEncoderResult:
     """Trains the query tower alone, into `output/retriever`; `output/index` is the old index as that of the result.
 
     `old_index` is that of `encoder`. `negatives` are needed with `teacher` alone, of `score_pairs`, and for an index of
@@ -116,7 +116,7 @@ def train_queries(
         "negatives": negatives,
         "teacher": teacher,
     }
-    return run_step(QueriesResult, train_queries_step.STEP, "train_queries", inputs, output, settings)
+    return run_step(QueryEncoderResult, train_query_encoder_step.STEP, "train_query_encoder", inputs, output, settings)
 
 
 @settings_of(train_reranker_step.STEP)

@@ -119,7 +119,7 @@ class Ladder:
             *([lexical] if self.chooses else []),
             _index(CHAMPION, OWN),
             *self._run(CHAMPION, {CHAMPION: OWN}),
-            Use(QUERY_TOWER, "train-queries", CORPUS | tower),
+            Use(QUERY_TOWER, "train-query-encoder", CORPUS | tower),
             *self._run("challenger", ({CHAMPION: OWN} if self.chooses else {}) | trained),
         )
 

@@ -154,8 +154,8 @@ class Config:
         location=True,
         former="",
     )
-    train_queries: str = setting(
-        "",
+    train_queries: str | None = setting(
+        None,
         "a folder with more train queries: queries.jsonl and qrels/train.tsv, in BEIR layout, as `stillhouse queries "
         "export` writes them of clicks; one that repeats a dev or test query is left out",
         location=True,

@@ -21,7 +21,7 @@ MODULES = (
     "generate_queries",
     "read_negatives",
     "train_retriever",
-    "train_queries",
+    "train_query_encoder",
     "average",
     "encode",
     "index",

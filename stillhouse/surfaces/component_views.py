@@ -124,7 +124,7 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     "importance": (View("html", "HTML", "what gets masked, as a page", own_page),),
     "pretrain": (CURVES,),
     "train-retriever": (CURVES,),
-    "train-queries": (CURVES,),
+    "train-query-encoder": (CURVES,),
     "train-reranker": (CURVES,),
     "score-pairs": (
         View("roc", "ClassificationMetrics", "how the scores tell positives from negatives", teacher_curve),

@@ -31,7 +31,7 @@ STEPS = {
     "score_pairs": "score-pairs",
     "select_best": "select-best",
     "tokenize": "tokenize",
-    "train_queries": "train-queries",
+    "train_query_encoder": "train-query-encoder",
     "train_reranker": "train-reranker",
     "train_retriever": "train-retriever",
     "validate": "validate",

@@ -1,4 +1,4 @@
-"""Step `train-queries`: trains the query tower alone, so that an index that is there need not be made again."""
+"""Step `train-query-encoder`: trains the query tower alone, so that an index that is there need not be made again."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def refuse_another_model(inputs: Paths) -> None:
     made_by = manifest_of(inputs["old_index"], "data").inputs.get("retriever")
     if made_by != manifest_of(inputs["encoder"], "model").digest:
         raise InputError(
-            "train-queries: --old-index was made by another model than --encoder; run `stillhouse index` with this one"
+            "train-query-encoder: --old-index was made by another model than --encoder; run `stillhouse index` with this one"
         )
 
 
 STEP = Step(
-    "train-queries",
+    "train-query-encoder",
     "trains the query tower alone against an index whose passages keep their vectors",
     Config,
     inputs=(

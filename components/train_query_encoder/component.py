@@ -8,7 +8,7 @@ from components.image import image
 
 
 @dsl.component(base_image=image(), install_kfp_package=False)
-def train_queries(
+def train_query_encoder(
     corpus: Input[Dataset],
     encoder: Input[Model],
     old_index: Input[Dataset],
@@ -82,4 +82,4 @@ def train_queries(
     """
     from stillhouse.surfaces.component import run_component
 
-    run_component("train-queries", locals())
+    run_component("train-query-encoder", locals())

@@ -30,7 +30,7 @@ def released(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Pa
 def test_only_the_query_tower_changes_and_the_old_index_is_asked(
     run_step: Run, released: dict[str, Path], small_corpus: Path
 ) -> None:
-    made = run_step("train-queries", released, **TUNING)
+    made = run_step("train-query-encoder", released, **TUNING)
     facts = read_manifest(made["retriever"]).facts
     assert facts["end"]["nDCG@10"] > facts["start"]["nDCG@10"] and facts["kept_step"] > 0
     old, new = BiEncoder.load(released["encoder"]), BiEncoder.load(made["retriever"])
@@ -57,7 +57,7 @@ def test_only_the_query_tower_changes_and_the_old_index_is_asked(
 
 
 def test_a_training_that_makes_nothing_better_keeps_the_start(run_step: Run, released: dict[str, Path]) -> None:
-    made = run_step("train-queries", released, **TUNING | {"learning_rate": 0.0})
+    made = run_step("train-query-encoder", released, **TUNING | {"learning_rate": 0.0})
     manifest = read_manifest(made["retriever"])
     assert manifest.facts["kept_step"] == 0 and not manifest.facts["helps"]
     assert manifest.facts["gain"]["difference"] == 0
@@ -74,11 +74,13 @@ def test_a_sample_of_the_index_and_a_teacher(
     searched = {"retriever": released["encoder"], "index": released["old_index"]}
     teacher = run_step("score-pairs", taught | searched, depth=8, kind="best")
     inputs = released | {"negatives": bm25["negatives"], "teacher": teacher["teacher"]}
-    made = run_step("train-queries", inputs, **TUNING, passages_at_once=8, negatives_per_query=3, negatives_depth=8)
+    made = run_step(
+        "train-query-encoder", inputs, **TUNING, passages_at_once=8, negatives_per_query=3, negatives_depth=8
+    )
     facts = read_manifest(made["retriever"]).facts
     assert facts["end"]["nDCG@10"] > facts["start"]["nDCG@10"]
     with pytest.raises(InputError, match="give --negatives too"):
-        run_step("train-queries", released | {"teacher": teacher["teacher"]}, "refused", **TUNING)
+        run_step("train-query-encoder", released | {"teacher": teacher["teacher"]}, "refused", **TUNING)
 
 
 def test_an_index_of_another_model_is_refused(run_step: Run, released: dict[str, Path], tiny_model: Path) -> None:
@@ -86,4 +88,4 @@ def test_an_index_of_another_model_is_refused(run_step: Run, released: dict[str,
         "fetch-model", {}, "other", model=str(tiny_model), pooling="cls", query_length=16, passage_length=24
     )["encoder"]
     with pytest.raises(InputError, match="--old-index was made by another model"):
-        run_step("train-queries", released | {"encoder": other}, **TUNING)
+        run_step("train-query-encoder", released | {"encoder": other}, **TUNING)

@@ -72,7 +72,8 @@ def refuse_another_model(inputs: Paths) -> None:
     made_by = manifest_of(inputs["old_index"], "data").inputs.get("retriever")
     if made_by != manifest_of(inputs["encoder"], "model").digest:
         raise InputError(
-            "train-query-encoder: --old-index was made by another model than --encoder; run `stillhouse index` with this one"
+            "train-query-encoder: --old-index was made by another model than --encoder; run `stillhouse index` with "
+            "this one"
         )
 
 

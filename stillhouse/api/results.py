@@ -57,7 +57,7 @@ class TrainingResult(StepResult):
         return self.folders["curves"]
 
 
-class QueriesResult(TrainingResult):
+class QueryEncoderResult(TrainingResult):
     """A retriever whose query tower was trained alone, with the index that stays its own."""
 
     @property

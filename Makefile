@@ -35,7 +35,7 @@ test-full: lint compile  ## the same, the longest too: the whole sample, a refre
 
 KILLS ?= 20
 test-kill: install  ## every step, a refresh and tasks with a run cache, killed KILLS times at random moments; what they leave must be a calm run's
-	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival tests/refresh/test_killed_refresh.py tests/versions/test_killed_run_cache.py --timeout=36000
+	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival tests/releases/refresh/test_killed_refresh.py tests/releases/test_killed_run_cache.py --timeout=36000
 
 FUZZED ?= article-jsonl article-tree beir dpr folder-flags html-tree markdown-tree model-folder msmarco params parquet reqa run squad tables
 SECONDS_EACH ?= 60
@@ -49,7 +49,7 @@ lint: install
 	$(RUN) mypy
 
 render: install  ## dvc.yaml, components/ and the dashboard from the graph and the steps
-	$(RUN) python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml.new
+	$(RUN) python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml.new
 	mv dvc.yaml.new dvc.yaml
 	$(RUN) python -m components.render
 	$(RUN) python -m stillhouse.monitoring.dashboard manifests/components/monitoring/dashboard.json

@@ -88,7 +88,7 @@ def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
     from transformers import AutoTokenizer
 
     from stillhouse.pretraining.tokens import cut, join
-    from stillhouse.retrieval.model_place import locate
+    from stillhouse.retrieval.models.model_place import locate
 
     real = folder / "wiki-intro"
     if not (real / "offsets.npy").is_file():

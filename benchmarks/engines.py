@@ -186,8 +186,8 @@ def tokenize(engine: Any, folder: Path, place: Path, target: Path, corpus_class:
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.pretraining.token_files import write_tokens
     from stillhouse.pretraining.token_parts import TokenSettings, blocks_of, write_token_parts
-    from stillhouse.retrieval.model_place import locate
-    from stillhouse.retrieval.tokenizer_files import load_tokenizer
+    from stillhouse.retrieval.models.model_place import locate
+    from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
     corpus, model = folder / "corpus", Path(locate(MODEL))
     if not corpus.is_dir():

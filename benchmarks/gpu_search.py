@@ -22,7 +22,7 @@ from matrix_peak import matrix_peak
 from notes import write_page
 from torch import Tensor
 
-from stillhouse.retrieval.gpu_search import blocks_of, full_precision, gpu_search
+from stillhouse.retrieval.index.gpu_search import blocks_of, full_precision, gpu_search
 
 AT_ONCE = 100_000
 TARGET = 5.0

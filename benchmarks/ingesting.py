@@ -101,7 +101,7 @@ def measure(step: str, folder: Path) -> dict[str, float]:
         settings = {"source": str(folder / ("labelled" if step == "ingest" else "alone"))}
         inputs, outputs = {}, {"corpus": corpus if step == "ingest" else output}
     elif step == "tokenize":
-        from stillhouse.retrieval.model_place import locate
+        from stillhouse.retrieval.models.model_place import locate
 
         inputs["tokenizer"] = Path(locate(MODEL))
     spec = find_step("ingest" if step == "pairs" else step)

@@ -110,8 +110,8 @@ def make_models(folder: Path) -> None:
     from training_examples import MODEL
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from stillhouse.retrieval.cross_encoder import CrossEncoder
-    from stillhouse.retrieval.model_place import locate
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.model_place import locate
 
     tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True, trust_remote_code=False)
     torch.manual_seed(0)

@@ -87,8 +87,8 @@ def prepare(source: Path, folder: Path, passages: int) -> None:
         step("fetch-model", {}, {"encoder": folder / "model"}, model=MODEL, **lengths)
         inputs = {"corpus": folder / "corpus", "retriever": folder / "model"}
         step("index", inputs, {"index": folder / "index"}, precision="fp32")
-        from stillhouse.retrieval.encoder import BiEncoder, encode
-        from stillhouse.retrieval.negatives import training_queries
+        from stillhouse.retrieval.mining.negatives import training_queries
+        from stillhouse.retrieval.models.encoder import BiEncoder, encode
 
         encoder = BiEncoder.load(folder / "model")
         texts = encoder.queries(list(training_queries(Corpus.open(folder / "corpus"))["text"]))
@@ -149,10 +149,10 @@ Mined = tuple[Callable[[], Path], Callable[[], dict[str, Any]]]
 
 
 def ours(folder: Path, depth: int, margin: str) -> Mined:
-    from stillhouse.retrieval import mining
-    from stillhouse.retrieval.false_negatives import limits
-    from stillhouse.retrieval.negatives import Negatives
-    from stillhouse.retrieval.vector_index import VectorIndex
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.mining import mine_negatives as mining
+    from stillhouse.retrieval.mining.false_negatives import limits
+    from stillhouse.retrieval.mining.negatives import Negatives
 
     corpus = Corpus.open(folder / "corpus")
     texts, output = passage_texts(corpus), folder / "negatives"
@@ -186,7 +186,7 @@ def others(folder: Path, depth: int, margin: str, *, use_faiss: bool) -> Mined:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
-    from stillhouse.retrieval.negatives import training_queries
+    from stillhouse.retrieval.mining.negatives import training_queries
 
     disable_progress_bars()
     corpus = Corpus.open(folder / "corpus")

@@ -89,7 +89,7 @@ def random_encoder(folder: Path, size: dict[str, int]) -> None:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-    from stillhouse.retrieval.model_place import locate
+    from stillhouse.retrieval.models.model_place import locate
 
     if folder.is_dir():
         return

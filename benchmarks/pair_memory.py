@@ -57,11 +57,11 @@ def step(pairs: int, mini_batch_size: int, gradient_cache: bool) -> dict[str, An
     from random_passages import SPECIALS, VOCABULARY, random_passages
     from transformers import BertConfig, BertForMaskedLM
 
+    from stillhouse.acceleration.unpadded import without_padding
     from stillhouse.pretraining.pairs.model import PairPretraining
     from stillhouse.pretraining.pairs.pair_loss import PairLoss
     from stillhouse.pretraining.pairs.task import open_pairs
     from stillhouse.pretraining.settings import PretrainingConfig
-    from stillhouse.training.unpadded import without_padding
 
     config = PretrainingConfig(
         objective="ict",

@@ -32,6 +32,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForMaskedLM, ElectraConfig, ElectraForMaskedLM
 
+from stillhouse.acceleration.precision import autocast, computed_in, has_bf16
+from stillhouse.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.context import Context
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.generator import Generator
@@ -43,8 +45,6 @@ from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import TokenCache
 from stillhouse.training.loop import train
-from stillhouse.training.precision import autocast, computed_in, has_bf16
-from stillhouse.training.unpadded import leaves_padding_out, without_padding
 
 BASE, PAIRS = "mlm", "ict+bfs+wlp"
 BATCHES, HELD_OUT = 16, 0.3

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
+from stillhouse.acceleration.precision import has_bf16
 from stillhouse.artifacts import whole_folder
 from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
-from stillhouse.training.precision import has_bf16
 
 OURS, PEER = "stillhouse", "sentence-transformers"
 START = "the start"

@@ -28,13 +28,13 @@ from reqa_task import CUTOFFS, SEED, SPLITS, Rows, Search, Task, row, run
 from transformers import AutoTokenizer
 
 from stillhouse.context import WORK_ROOT, Context, work_root
-from stillhouse.graph import ARTIFACTS, Use
-from stillhouse.retrieval.bm25 import BM25
-from stillhouse.retrieval.corpus_encoding import encode_corpus
-from stillhouse.retrieval.encoder import BiEncoder, encode
-from stillhouse.retrieval.exact_search import exact_search
+from stillhouse.retrieval.index.corpus_encoding import encode_corpus
+from stillhouse.retrieval.index.exact_search import exact_search
+from stillhouse.retrieval.models.encoder import BiEncoder, encode
+from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.settings import EncodingConfig
 from stillhouse.steps.execute import code_digest
+from stillhouse.workflow.graph import ARTIFACTS, Use
 
 DEPTH = 200  # beyond the last cutoff, so that candidates that tie there are seen
 DENSE_DISTRACTORS = 10_000

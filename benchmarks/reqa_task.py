@@ -22,8 +22,8 @@ from stillhouse.config import build
 from stillhouse.corpus.sources.distractors import PREFIX
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.significance import bootstrap_intervals
-from stillhouse.graph import Use
-from stillhouse.surfaces.in_process import run_uses
+from stillhouse.workflow.graph import Use
+from stillhouse.workflow.in_process import run_uses
 
 CUTOFFS = (1, 5, 10, 50, 100)
 SPLITS = ("1/99", "5/95", "80/20")

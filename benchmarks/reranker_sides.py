@@ -28,8 +28,8 @@ from training_sides import (
 from waiting import of_reranker
 
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.reranker_training import Drawing, RerankerLoss
+from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, RerankerLoss
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.training.settings import TrainingConfig
 
 CERTAIN = 100.0

@@ -31,10 +31,10 @@ from training_sides import (
 from waiting import of_retriever
 
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.retriever_training import RetrieverLoss
+from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss
+from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.settings import RetrieverConfig
-from stillhouse.retrieval.teacher import Teacher, TeacherScores
 
 TEMPERATURE, ALPHA = 0.05, 0.2
 """sentence-transformers has the temperature's inverse, `scale`, at 20."""

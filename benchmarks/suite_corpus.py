@@ -70,7 +70,7 @@ def tokenizer() -> Any:
     import counting
     from transformers import AutoTokenizer
 
-    from stillhouse.retrieval.model_place import locate
+    from stillhouse.retrieval.models.model_place import locate
 
     return AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True, trust_remote_code=False)
 

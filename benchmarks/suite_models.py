@@ -64,8 +64,8 @@ def prepare_scoring(job: Job) -> None:
     import numpy as np
     import torch
 
-    from stillhouse.retrieval.cross_encoder import CrossEncoder
-    from stillhouse.retrieval.model_place import locate
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.model_place import locate
 
     torch.manual_seed(0)
     CrossEncoder.start(Path(locate(encoding.MODEL)), PAIR_LENGTH).save(job.folder / "reranker")
@@ -88,7 +88,7 @@ def score(job: Job) -> Timed:
     import numpy as np
 
     from stillhouse.context import Context
-    from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
     from stillhouse.retrieval.settings import InferenceConfig
 
     queries, passages = (np.array(column, dtype=object) for column in zip(*read_pairs(job)))

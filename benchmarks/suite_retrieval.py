@@ -75,7 +75,7 @@ def build_by_faiss(kind: str) -> Side:
         import numpy as np
         import search
 
-        from stillhouse.retrieval.index_kinds import EMPTY
+        from stillhouse.retrieval.index.index_kinds import EMPTY
         from stillhouse.retrieval.settings import IndexConfig
 
         def run() -> None:

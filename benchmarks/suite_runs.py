@@ -35,7 +35,7 @@ def lexical(name: str) -> Side:
 
 
 def bm25_here(texts: list[str], queries: list[str]) -> Timed:
-    from stillhouse.retrieval.bm25 import BM25
+    from stillhouse.retrieval.search.bm25 import BM25
 
     return lambda: {"value": float(BM25.of(texts, K1, B).search(queries, RUN_DEPTH)[1][:, 0].mean())}
 
@@ -78,7 +78,7 @@ def write_run(job: Job) -> None:
     import numpy as np
 
     from stillhouse.corpus.passage_ids import PassageIds
-    from stillhouse.retrieval import runs
+    from stillhouse.evaluation import runs
 
     rng = np.random.default_rng(0)
     query_ids = [f"q{number}" for number in range(job.size)]
@@ -100,7 +100,7 @@ def evaluate(job: Job) -> Timed:
     import pandas as pd
 
     from stillhouse.evaluation.measures import parse_measures, per_query
-    from stillhouse.retrieval.runs import read_run
+    from stillhouse.evaluation.runs import read_run
 
     def run() -> dict[str, float]:
         names = ["query_id", "zero", "passage_id", "relevance"]

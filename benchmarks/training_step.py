@@ -29,8 +29,8 @@ from run_steps import step
 from training_examples import MODEL, prepare_examples, read_examples
 from training_sides import OURS, PEER, Setting, Side
 
+from stillhouse.acceleration.precision import has_bf16
 from stillhouse.context import Context
-from stillhouse.training.precision import has_bf16
 
 LENGTHS = (Lengths(256, False), Lengths(128, False), Lengths(128, True))
 POOLINGS = ("cls", "mean")

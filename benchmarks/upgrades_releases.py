@@ -17,10 +17,10 @@ from run_steps import step_once
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.measures import parse_measures, per_query
-from stillhouse.retrieval.dense import retrieve
-from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.dense import retrieve
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.vector_index import VectorIndex
 
 MEASURE = "nDCG@10"
 LINES = ("query_only", "compatible", "fine_tune")

@@ -17,11 +17,11 @@ from typing import Any
 
 from stillhouse.config import field_types
 from stillhouse.filled_markdown import filled
+from stillhouse.kubernetes.pods.component import METRICS
+from stillhouse.kubernetes.pods.component_views import views_of
 from stillhouse.setting_kinds import as_text, kind_of, plain
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Port, Step
-from stillhouse.surfaces.component import METRICS
-from stillhouse.surfaces.component_views import views_of
 
 FOLDER = Path(__file__).resolve().parent
 FIRST_LINE = "# Rendered by `python -m components.render`; change the step's declaration, not this file."
@@ -108,7 +108,7 @@ def {step.identifier}(
     Args:
 {arguments}
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("{step.name}", locals())
 '''

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
-from stillhouse.versions.address import redact
+from stillhouse.remote.address import redact
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
 TOKEN_PATH = "KF_PIPELINES_SA_TOKEN_PATH"

@@ -15,9 +15,9 @@ from kfp.dsl.pipeline_task import PipelineTask
 
 from pipelines.place import hand_down
 from pipelines.placement import Placement, Secret, Toleration
-from stillhouse.cluster.wanted import PodKind, Wanted, WantedSecret
-from stillhouse.surfaces.pipeline_parameters import COUNT, TYPE
-from stillhouse.trainjob.settings import POD_NAMESPACE
+from stillhouse.kubernetes.cluster.wanted import PodKind, Wanted, WantedSecret
+from stillhouse.kubernetes.pods.pipeline_parameters import COUNT, TYPE
+from stillhouse.kubernetes.trainjob.settings import POD_NAMESPACE
 
 LOOK, END = "check-cluster", "report-end"
 """The components that wait for nothing."""

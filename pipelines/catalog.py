@@ -13,15 +13,10 @@ from kfp.dsl.base_component import BaseComponent
 from pipelines import compare, refresh, train, zero_shot
 from pipelines.placement_table import PlacementTable
 from stillhouse.config import build, field_types, nearest
-from stillhouse.errors import InputError
-from stillhouse.graph import graph_of
-from stillhouse.refresh.parameters import Parameters
-from stillhouse.setting_kinds import form_type, from_text
-from stillhouse.surfaces.compare_plan import make_plan
-from stillhouse.surfaces.recipe_settings import with_settings
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
-from stillhouse.surfaces.release_rules import REFUSED_CODE
-from stillhouse.surfaces.run_parameters import (
+from stillhouse.errors import REFUSED_CODE, InputError
+from stillhouse.experiments.comparison.plan import make_plan
+from stillhouse.experiments.comparison.sweeps import find_sweep
+from stillhouse.kubernetes.pods.run_parameters import (
     SETTINGS,
     TABLES,
     RunParameter,
@@ -31,8 +26,12 @@ from stillhouse.surfaces.run_parameters import (
     train_parameters,
     with_parameters,
 )
-from stillhouse.surfaces.sweeps import find_sweep
-from stillhouse.surfaces.zero_shot_run import Config as ZeroShotConfig
+from stillhouse.kubernetes.pods.zero_shot import Config as ZeroShotConfig
+from stillhouse.releases.refresh.parameters import Parameters
+from stillhouse.setting_kinds import form_type, from_text
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipe_settings import with_settings
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ def check_cluster(wanted: str):
     Args:
         wanted: what the pods of the run ask of the cluster, as JSON.
     """
-    from stillhouse.surfaces.cluster_check import refuse_missing
+    from stillhouse.kubernetes.pods.cluster_check import refuse_missing
 
     refuse_missing(wanted)
 
@@ -32,7 +32,7 @@ def check_train(
     seed: int,
 ):
     """Refuses parameters of `train` that are out of range, and a run that lacks something on the cluster."""
-    from stillhouse.surfaces.cluster_check import refuse_run
+    from stillhouse.kubernetes.pods.cluster_check import refuse_run
 
     refuse_run("train", locals())
 
@@ -40,6 +40,6 @@ def check_train(
 @dsl.component(base_image=image(), install_kfp_package=False)
 def check_compare_objectives(wanted: str, source: str, queries: str, test_queries: str, model: str):
     """Refuses parameters of `compare-objectives` that are out of range, and what the cluster lacks."""
-    from stillhouse.surfaces.cluster_check import refuse_run
+    from stillhouse.kubernetes.pods.cluster_check import refuse_run
 
     refuse_run("compare-objectives", locals())

@@ -26,15 +26,15 @@ from pipelines.tasks import Pods, add_task
 from pipelines.train import pipeline_inputs
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.graph import Use
+from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING, refuse_other_graphs
+from stillhouse.experiments.comparison.plan import SHARED, Job, Plan
+from stillhouse.kubernetes.pods.run_parameters import COMMON, filled
+from stillhouse.kubernetes.pods.task import as_json, describe_use, port_name
 from stillhouse.own_files import own_file
 from stillhouse.setting_kinds import plain
-from stillhouse.surfaces.compare_graph import EVALUATION, PRETRAINING, refuse_other_graphs
-from stillhouse.surfaces.compare_plan import SHARED, Job, Plan
-from stillhouse.surfaces.run_parameters import COMMON, filled
-from stillhouse.surfaces.task import as_json, describe_use, port_name
-from stillhouse.tasks import Task, tasks_of
-from stillhouse.uses import used
+from stillhouse.workflow.graph import Use
+from stillhouse.workflow.tasks import Task, tasks_of
+from stillhouse.workflow.uses import used
 
 NAME = "compare-objectives"
 LABEL = "comparison"

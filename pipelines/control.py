@@ -24,7 +24,7 @@ def report_end(
         summary: how it ended and what to do.
         metrics: 1 for a run that succeeded, 0 for one that did not; nothing where Kubeflow leaves it open.
     """
-    from stillhouse.surfaces.run_control import report_end
+    from stillhouse.kubernetes.pods.run_control import report_end
 
     succeeded = report_end(pipeline, run, status.state, status.error_message, summary.path, metrics.path)
     if succeeded is not None:

@@ -18,11 +18,11 @@ from pipelines.catalog import RESULTS, Request, Result
 from stillhouse.artifacts import MANIFEST, read_manifest, refuse_foreign, whole_folder, write_manifest
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError, ValidationFailed
+from stillhouse.kubernetes.pods.task import port_name
 from stillhouse.own_files import make_folder
 from stillhouse.steps.execute import VERDICT
-from stillhouse.surfaces.task import port_name
-from stillhouse.tasks import PREPARE
-from stillhouse.tasks import VERDICT as GIVEN
+from stillhouse.workflow.tasks import PREPARE
+from stillhouse.workflow.tasks import VERDICT as GIVEN
 
 WORKSPACE = ".kubeflow"
 WORK = Path(".stillhouse") / "run-local"

@@ -18,9 +18,9 @@ from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
 from pipelines.placement import SHARED_MEMORY, Placement, gib
-from stillhouse.preflight import REQUIREMENTS, Requirements
-from stillhouse.surfaces import pod_retries
-from stillhouse.surfaces.pod_retries import PAUSE, PAUSE_FACTOR, RETRIES
+from stillhouse.kubernetes.pods import pod_retries
+from stillhouse.kubernetes.pods.pod_retries import PAUSE, PAUSE_FACTOR, RETRIES
+from stillhouse.kubernetes.preflight import REQUIREMENTS, Requirements
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stillhouse.errors import InputError
-from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
-from stillhouse.versions.address import refuse_secret
+from stillhouse.kubernetes.pods.pipeline_parameters import RUN_CACHE_PARAMETER
+from stillhouse.remote.address import refuse_secret
 
 CPU = re.compile(r"[1-9][0-9]*m?")
 BYTES = re.compile(r"([1-9][0-9]*)(Mi|Gi|Ti)")
@@ -163,10 +163,10 @@ class Placement:
     `cpu` and `memory` are asked for, `cpu_limit` and `memory_limit` are the most it may use (by default the same).
     `shared_memory` is the size of /dev/shm, kept in memory and counted by `memory_limit`; empty leaves the 64 MiB that
     a container has. `scratch` is a folder of its own for files that end with the pod. `run_cache` is a folder or a DVC
-    remote where steps look for what was done before (`stillhouse/surfaces/cached_step.py`); empty: nowhere. `queue` is
-    a queue of Kueue, `user` and `group` the numbers that the container runs as. `preflight` has the step look at its
-    pod first. With several `nodes` all of this is of each node of a `TrainJob`, which a small pod of the step starts
-    and follows.
+    remote where steps look for what was done before (`stillhouse/kubernetes/pods/cached_step.py`); empty: nowhere.
+    `queue` is a queue of Kueue, `user` and `group` the numbers that the container runs as. `preflight` has the step
+    look at its pod first. With several `nodes` all of this is of each node of a `TrainJob`, which a small pod of the
+    step starts and follows.
     """
 
     nodes: int = 1

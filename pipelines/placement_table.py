@@ -28,9 +28,9 @@ from pipelines.shared_pod import launcher_of, shared_pod
 from stillhouse.config import nearest
 from stillhouse.context import WORK_ROOT
 from stillhouse.errors import InputError
-from stillhouse.refresh.graph import TASKS as REFRESH_TASKS
+from stillhouse.releases.refresh.graph import TASKS as REFRESH_TASKS
 from stillhouse.steps.registry import steps
-from stillhouse.tasks import TASKS
+from stillhouse.workflow.tasks import TASKS
 from stillhouse.yaml_file import read_yaml, shown
 
 FOLDER = Path(__file__).resolve().parent / "placements"

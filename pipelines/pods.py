@@ -8,10 +8,10 @@ from typing import Any
 
 from pipelines.place import TASK_LABEL
 from pipelines.watched import RUN_LABEL
-from stillhouse.cluster import waiting
-from stillhouse.cluster.api import Api, NoSuchKind, Unseen, connect
-from stillhouse.cluster.failed import MAIN, failure
 from stillhouse.errors import InputError
+from stillhouse.kubernetes.cluster import waiting
+from stillhouse.kubernetes.cluster.api import Api, NoSuchKind, Unseen, connect
+from stillhouse.kubernetes.cluster.failed import MAIN, failure
 
 Log = Callable[[str], None]
 Plain = dict[str, Any]

@@ -17,13 +17,13 @@ from pipelines.placement_table import PlacementTable
 from pipelines.refresh_tasks import check_refresh, plan_refresh, release_refresh
 from pipelines.tasks import Pods, add_task
 from stillhouse.config import field_types
-from stillhouse.graph import graph_of
-from stillhouse.refresh.graph import CHAMPION, Ladder, before, tasks_of_rung
-from stillhouse.refresh.parameters import SOURCE, Parameters, write_recipe
-from stillhouse.refresh.plan import Rung
-from stillhouse.surfaces.recipes import Recipe, configs
-from stillhouse.surfaces.refresh_component import MADE, TAKEN
-from stillhouse.tasks import VERDICT, tasks_of
+from stillhouse.kubernetes.pods.refresh import MADE, TAKEN
+from stillhouse.releases.refresh.graph import CHAMPION, Ladder, before, tasks_of_rung
+from stillhouse.releases.refresh.parameters import SOURCE, Parameters, write_recipe
+from stillhouse.releases.refresh.plan import Rung
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import Recipe, configs
+from stillhouse.workflow.tasks import VERDICT, tasks_of
 
 NAME = "refresh"
 DESCRIPTION = "Brings the released retriever up to date with its corpus, by as little work as its change asks for."

@@ -25,7 +25,7 @@ def check_refresh(
     again: bool,
 ):
     """Refuses parameters of `refresh` that are out of range, and repositories that cannot be read."""
-    from stillhouse.surfaces.refresh_component import run_check
+    from stillhouse.kubernetes.pods.refresh import run_check
 
     run_check(locals())
 
@@ -68,7 +68,7 @@ def plan_refresh(
         refreshed: the rung, the release and the reason.
         summary: the same for a person.
     """
-    from stillhouse.surfaces.refresh_component import run_plan
+    from stillhouse.kubernetes.pods.refresh import run_plan
 
     return run_plan(locals())
 
@@ -134,6 +134,6 @@ def release_refresh(
         encoder: the encoder that was pre-trained again.
         encoder_curves: its losses.
     """
-    from stillhouse.surfaces.refresh_component import run_release
+    from stillhouse.kubernetes.pods.refresh import run_release
 
     run_release(locals())

@@ -15,13 +15,13 @@ from kfp.dsl.pipeline_task import PipelineTask
 from pipelines.place import PRIORITY, QUEUE, TASK_LABEL, environment, hand_down
 from pipelines.placement import Placement, Toleration
 from pipelines.watched import scrape_annotations
+from stillhouse.kubernetes.pods.pipeline_parameters import COUNT, TYPE
+from stillhouse.kubernetes.pods.several_processes import PROCESSES
+from stillhouse.kubernetes.preflight import REQUIREMENTS
+from stillhouse.kubernetes.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
+from stillhouse.kubernetes.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings, nodes_text
 from stillhouse.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
-from stillhouse.preflight import REQUIREMENTS
 from stillhouse.steps.registry import steps
-from stillhouse.surfaces.pipeline_parameters import COUNT, TYPE
-from stillhouse.surfaces.several_processes import PROCESSES
-from stillhouse.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
-from stillhouse.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings, nodes_text
 
 MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
 

@@ -26,7 +26,7 @@ from pipelines.placement import NAME, RESOURCE, refuse_image, refuse_run_cache
 from pipelines.pods import PodWatch
 from pipelines.termination import CANCELING, LONGEST_SECONDS, remedy
 from stillhouse.errors import InputError
-from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
+from stillhouse.kubernetes.pods.pipeline_parameters import RUN_CACHE_PARAMETER
 
 DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CACHED")
 SHOWN = ("RUNNING", *DONE)

@@ -21,9 +21,9 @@ from kfp.dsl.base_component import BaseComponent
 
 from components.image import image
 from stillhouse.errors import InputError
-from stillhouse.surfaces.component_views import views_of
-from stillhouse.surfaces.task import METRICS, PAGE, RUN, STEPS, port_name
-from stillhouse.tasks import Task
+from stillhouse.kubernetes.pods.component_views import views_of
+from stillhouse.kubernetes.pods.task import METRICS, PAGE, RUN, STEPS, port_name
+from stillhouse.workflow.tasks import Task
 
 
 def task_component(task: Task, chosen: Mapping[str, type]) -> BaseComponent:
@@ -48,7 +48,7 @@ def task_component(task: Task, chosen: Mapping[str, type]) -> BaseComponent:
     if twice:
         raise InputError(f"{', '.join(twice)} stands for two things in Kubeflow's task {task.name}; rename a stage")
     return _written(
-        task.name, tuple(declared), "stillhouse.surfaces.task", f'run_task("{task.name}", locals())', image()
+        task.name, tuple(declared), "stillhouse.kubernetes.pods.task", f'run_task("{task.name}", locals())', image()
     )
 
 
@@ -58,7 +58,7 @@ def variants_component(task: Task) -> BaseComponent:
     declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
     declared += ["reference: Input[Dataset]", "comparison: Output[Dataset]", "html: Output[HTML]"]
     declared += [f"{METRICS}: Output[Metrics]"]
-    module = "stillhouse.surfaces.compare_component"
+    module = "stillhouse.kubernetes.pods.compare"
     return _written("compare_variants", tuple(declared), module, "run_variants(locals())", image())
 
 

@@ -19,17 +19,17 @@ from pipelines.shared_pod import launcher_of
 from pipelines.task_component import task_component
 from pipelines.watched import watch
 from stillhouse.config import field_types
+from stillhouse.kubernetes.pods.cached_step import RUN_CACHE
+from stillhouse.kubernetes.pods.pipeline_parameters import RUN_CACHE_PARAMETER
+from stillhouse.kubernetes.pods.run_parameters import SETTINGS, Pair
+from stillhouse.kubernetes.pods.task import RUN, STEPS, as_json, describe_use, port_name
+from stillhouse.kubernetes.trainjob.settings import OWN
+from stillhouse.remote.address import refuse_secret
 from stillhouse.setting_kinds import form_type
 from stillhouse.steps.sharding import DIVIDED, SHARDS
-from stillhouse.surfaces.cached_step import RUN_CACHE
-from stillhouse.surfaces.pipeline_parameters import RUN_CACHE_PARAMETER
-from stillhouse.surfaces.recipes import Recipe
-from stillhouse.surfaces.run_parameters import SETTINGS, Pair
-from stillhouse.surfaces.task import RUN, STEPS, as_json, describe_use, port_name
-from stillhouse.tasks import Task
-from stillhouse.trainjob.settings import OWN
-from stillhouse.uses import Use
-from stillhouse.versions.address import refuse_secret
+from stillhouse.workflow.recipes import Recipe
+from stillhouse.workflow.tasks import Task
+from stillhouse.workflow.uses import Use
 
 SHORT_PAUSE_SECONDS = 10
 """Before the retry of a task that is to say soon what it found."""

@@ -17,11 +17,7 @@ from pipelines.check import check_train
 from pipelines.interface import PipelineInput, make_pipeline
 from pipelines.placement_table import PlacementTable
 from pipelines.tasks import Pods, add_task
-from stillhouse.graph import graph_of
-from stillhouse.refresh.graph import released_of
-from stillhouse.setting_kinds import as_form
-from stillhouse.surfaces.recipes import Recipe, configs
-from stillhouse.surfaces.run_parameters import (
+from stillhouse.kubernetes.pods.run_parameters import (
     SETTINGS,
     SETTINGS_HELP,
     TRAIN,
@@ -30,8 +26,12 @@ from stillhouse.surfaces.run_parameters import (
     train_parameters,
     value_of,
 )
-from stillhouse.surfaces.task import as_json
-from stillhouse.tasks import tasks_of
+from stillhouse.kubernetes.pods.task import as_json
+from stillhouse.releases.refresh.graph import released_of
+from stillhouse.setting_kinds import as_form
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import Recipe, configs
+from stillhouse.workflow.tasks import tasks_of
 
 NAME = "train"
 DESCRIPTION = "From a corpus to a distilled dense retriever, its index and its evaluation."

@@ -12,7 +12,7 @@ from pipelines.placement_table import PlacementTable
 from pipelines.tasks import Pods
 from pipelines.zero_shot_tasks import measure_zero_shot, plan_zero_shot
 from stillhouse.config import field_types
-from stillhouse.surfaces.zero_shot_run import Config
+from stillhouse.kubernetes.pods.zero_shot import Config
 
 NAME = "zero-shot"
 DESCRIPTION = "Retrievers and BM25 on many corpora that none of them was trained on."

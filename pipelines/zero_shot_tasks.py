@@ -25,7 +25,7 @@ def plan_zero_shot(
     title: str,
 ):
     """Refuses parameters that are out of range, and corpora and models that are not there."""
-    from stillhouse.surfaces.zero_shot_run import check_corpora
+    from stillhouse.kubernetes.pods.zero_shot import check_corpora
 
     check_corpora(locals())
 
@@ -61,6 +61,6 @@ def measure_zero_shot(
         html: the page.
         summary: the averages, as a table.
     """
-    from stillhouse.surfaces.zero_shot_run import run_zero_shot
+    from stillhouse.kubernetes.pods.zero_shot import run_zero_shot
 
     run_zero_shot(locals())

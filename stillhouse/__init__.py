@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from stillhouse.corpus.store import Corpus as Corpus
     from stillhouse.errors import InputError as InputError
     from stillhouse.errors import ValidationFailed as ValidationFailed
-    from stillhouse.retrieval.cross_encoder import CrossEncoder as CrossEncoder
-    from stillhouse.retrieval.encoder import BiEncoder as BiEncoder
-    from stillhouse.retrieval.search import Hit as Hit
-    from stillhouse.retrieval.search import Searcher as Searcher
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder as CrossEncoder
+    from stillhouse.retrieval.models.encoder import BiEncoder as BiEncoder
+    from stillhouse.retrieval.search.searcher import Hit as Hit
+    from stillhouse.retrieval.search.searcher import Searcher as Searcher
 
 __version__ = "0.1.0"
 
@@ -75,9 +75,9 @@ _NAMES = {
     ),
     "stillhouse.corpus.store": ("Corpus",),
     "stillhouse.errors": ("InputError", "ValidationFailed"),
-    "stillhouse.retrieval.cross_encoder": ("CrossEncoder",),
-    "stillhouse.retrieval.encoder": ("BiEncoder",),
-    "stillhouse.retrieval.search": ("Hit", "Searcher"),
+    "stillhouse.retrieval.models.cross_encoder": ("CrossEncoder",),
+    "stillhouse.retrieval.models.encoder": ("BiEncoder",),
+    "stillhouse.retrieval.search.searcher": ("Hit", "Searcher"),
 }
 """What is imported from where; the imports above say the same to type checkers and editors."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

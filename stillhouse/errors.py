@@ -125,3 +125,7 @@ def usable_place(place: Path) -> Iterator[None]:
 def is_full_disk(error: BaseException) -> TypeGuard[OSError]:
     """Whether an error says that a disk, or a quota, has no room left."""
     return isinstance(error, OSError) and error.errno in FULL_DISK
+
+
+REFUSED_CODE = 4
+"""The exit code of a command whose challenger was refused."""

@@ -41,7 +41,7 @@ class Mutant:
 BATCHES, STEPS = "tests/training/test_batches.py", "tests/training/test_loop.py::test_clipping_and_decay_written_out"
 DECAY = "tests/training/test_weight_decay.py"
 ARTIFACTS, LOSSES = "tests/test_artifacts.py", "tests/retrieval/test_losses.py"
-SEARCH, RUNS = "tests/retrieval/test_exact_search.py", "tests/retrieval/test_runs.py"
+SEARCH, RUNS = "tests/retrieval/test_exact_search.py", "tests/evaluation/test_runs.py"
 FIXED = "tests/retrieval/test_fixed_passages.py"
 TIED = "tests/retrieval/test_retriever_training.py::test_a_step_has_the_gradient_of_the_whole_loss"
 CORRUPTION, MEASURES = "tests/pretraining/test_corruption.py", "tests/evaluation/test_measures.py"
@@ -108,21 +108,21 @@ MUTANTS = (
     # Search and ties.
     Mutant(
         "a score 1e-6 above the last kept is dropped",
-        "retrieval/exact_search.py",
+        "retrieval/index/exact_search.py",
         "scores_QB > unpacked(best_QK[:, -1:])[1]",
         "scores_QB > unpacked(best_QK[:, -1:])[1] + np.float32(1e-6)",
         (SEARCH,),
     ),
     Mutant(
         "ties at the last place are dropped",
-        "retrieval/exact_search.py",
+        "retrieval/index/exact_search.py",
         "scores_QB >= np.partition",
         "scores_QB > np.partition",
         (SEARCH,),
     ),
     Mutant(
         "ties in the order of later passages",
-        "retrieval/rankings.py",
+        "evaluation/rankings.py",
         "np.lexsort((rows_QK, -scores_QK, padded_QK), axis=1)",
         "np.lexsort((-rows_QK, -scores_QK, padded_QK), axis=1)",
         (RUNS,),
@@ -130,70 +130,70 @@ MUTANTS = (
     # Losses.
     Mutant(
         "multiplied by the temperature",
-        "retrieval/contrastive.py",
+        "retrieval/fine_tuning/contrastive.py",
         "scores / temperature",
         "scores * temperature",
         (LOSSES,),
     ),
     Mutant(
         "right answers push one another away in an index",
-        "retrieval/fixed_passages.py",
+        "retrieval/fine_tuning/fixed_passages.py",
         "masked_BN[_on(never_negative, scores_BN)]",
         "masked_BN[_on((never_negative[0][:0], never_negative[1][:0]), scores_BN)]",
         (FIXED,),
     ),
     Mutant(
         "queries with more answers weigh more",
-        "retrieval/fixed_passages.py",
+        "retrieval/fine_tuning/fixed_passages.py",
         "(loss_P / counts_B[query_P]).sum()",
         "loss_P.sum()",
         (FIXED,),
     ),
     Mutant(
         "a sample of an index that never changes",
-        "retrieval/fixed_passages.py",
+        "retrieval/fine_tuning/fixed_passages.py",
         "[self._seed, SAMPLES, step]",
         "[self._seed, SAMPLES]",
         (FIXED,),
     ),
     Mutant(
         "an old index without a weight",
-        "retrieval/retriever_training.py",
+        "retrieval/fine_tuning/retriever_training.py",
         "return self._config.compatibility_weight * fixed_passages_loss(",
         "return fixed_passages_loss(",
         (TIED,),
     ),
     Mutant(
         "the contrastive loss with the other sign",
-        "retrieval/contrastive.py",
+        "retrieval/fine_tuning/contrastive.py",
         "terms.logsumexp(dim=1) - positive_scores_B",
         "positive_scores_B - terms.logsumexp(dim=1)",
         (LOSSES,),
     ),
     Mutant(
         "the contrastive loss as a sum",
-        "retrieval/contrastive.py",
+        "retrieval/fine_tuning/contrastive.py",
         "- positive_scores_B).mean()",
         "- positive_scores_B).sum()",
         (LOSSES,),
     ),
     Mutant(
         "right answers among the negatives of a batch",
-        "retrieval/contrastive.py",
+        "retrieval/fine_tuning/contrastive.py",
         "scores.masked_fill(~negative, nothing) for",
         "scores for",
         (LOSSES,),
     ),
     Mutant(
         "the divergence the other way round",
-        "retrieval/distillation.py",
+        "retrieval/fine_tuning/distillation.py",
         "teacher_log_BK.exp() * (teacher_log_BK - student_log_BK)",
         "student_log_BK.exp() * (student_log_BK - teacher_log_BK)",
         (LOSSES,),
     ),
     Mutant(
         "padding among the candidates",
-        "retrieval/listwise.py",
+        "retrieval/fine_tuning/listwise.py",
         "scores_BK.masked_fill(~candidate_BK, nothing).log_softmax(dim=1)[:, 0]",
         "scores_BK.log_softmax(dim=1)[:, 0]",
         (LOSSES,),
@@ -215,7 +215,7 @@ MUTANTS = (
     # Masks.
     Mutant(
         "the mean over padding too",
-        "retrieval/pooling.py",
+        "retrieval/models/pooling.py",
         "mask_BL.unsqueeze(-1).to(",
         "torch.ones_like(mask_BL).unsqueeze(-1).to(",
         ("tests/retrieval/test_encoder.py::test_mean_pooling_leaves_padding_out",),
@@ -274,7 +274,7 @@ MUTANTS = (
     ),
     Mutant(
         "right answers among the mined negatives",
-        "retrieval/relevance.py",
+        "retrieval/mining/relevance.py",
         "found[inside] = self._keys[place[inside]] == wanted[inside]",
         "found[inside] = False",
         ("tests/retrieval/test_mining.py",),
@@ -282,14 +282,14 @@ MUTANTS = (
     # Models from elsewhere.
     Mutant(
         "weights that are NaN are accepted",
-        "retrieval/model_files.py",
+        "retrieval/models/model_files.py",
         "not tensor.sum().isfinite() and not tensor.isfinite().all()",
         "False",
         ("tests/retrieval/test_damaged_models.py::test_a_damaged_reranker_is_refused",),
     ),
     Mutant(
         "a layer that the weights lack is random",
-        "retrieval/model_folder.py",
+        "retrieval/models/model_folder.py",
         "    if lacking:",
         "    if False:",
         ("tests/retrieval/test_damaged_models.py::test_a_damaged_reranker_is_refused",),

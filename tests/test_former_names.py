@@ -8,18 +8,18 @@ import pytest
 
 from stillhouse.artifacts import MANIFEST, digest_file, read_manifest, write_manifest
 from stillhouse.cli import main
-from stillhouse.comparison.sweep import read_sweep
 from stillhouse.config import build, field_types, nearest
 from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.sweep import read_sweep
+from stillhouse.experiments.comparison.sweeps import SWEEPS, find_sweep
 from stillhouse.former_names import PAPERS, SECTIONS, SETTINGS, STEPS, present_name
-from stillhouse.graph import APART, USES
 from stillhouse.steps.registry import find_step, steps
 from stillhouse.steps.spec import Step
-from stillhouse.surfaces.recipe_settings import read_settings, with_settings
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, shipped_files
-from stillhouse.surfaces.step_command import read_section
-from stillhouse.surfaces.sweeps import SWEEPS, find_sweep
 from stillhouse.tuning.space import read_space
+from stillhouse.workflow.graph import APART, USES
+from stillhouse.workflow.recipe_settings import read_settings, with_settings
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe, shipped_files
+from stillhouse.workflow.step_command import read_section
 
 
 @pytest.mark.parametrize(("old", "new"), PAPERS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.versions.environment import ALONE, BUILDS, COMPUTING, LIBRARIES
+from stillhouse.environment import ALONE, BUILDS, COMPUTING, LIBRARIES
 
 ROOT = Path(__file__).resolve().parent.parent
 SCIENCE = ("pretraining", "training", "retrieval", "evaluation", "corpus", "comparison")
@@ -22,15 +22,15 @@ SURFACES = (
     "stillhouse.surfaces",
     "stillhouse.api",
     "stillhouse.cli",
-    "stillhouse.graph",
-    "stillhouse.stages",
-    "stillhouse.uses",
+    "stillhouse.workflow.graph",
+    "stillhouse.workflow.stages",
+    "stillhouse.workflow.uses",
     "components",
     "pipelines",
 )
 
 SHOWN_NOWHERE = {
-    "deadline.py": "how long is waited for an answer",
+    "remote/deadline.py": "how long is waited for an answer",
     "engine/": "which processes do the work, whose outputs are the same",
     "errors.py": "what it says ends a step",
     "open_folders.py": "where verified files are read, which says nothing of its own",
@@ -38,9 +38,9 @@ SHOWN_NOWHERE = {
     "monitoring/": "figures for others to watch",
     "report.py": "what holds the facts that a step makes",
     "terminal.py": "how a terminal shows what is recorded as it is",
-    "versions/address.py": "what is refused, and what is shown without passwords",
-    "versions/environment.py": "what is said of the rest",
-    "versions/ssh_command.py": "how a git server is reached",
+    "remote/address.py": "what is refused, and what is shown without passwords",
+    "environment.py": "what is said of the rest",
+    "remote/ssh_command.py": "how a git server is reached",
     "yaml_file.py": "settings, which are recorded",
 }
 """Modules that the computing parts import and whose code no output depends on; with the reason."""
@@ -109,7 +109,7 @@ def test_library_imports_pipelines_and_components_nowhere() -> None:
 def test_two_modules_talk_to_kubernetes() -> None:
     """A step's on several nodes, and the one that reads; only when they do, since their functions import it."""
     users = {path.relative_to(ROOT) for path in modules("stillhouse") if uses(path, "kubernetes", top=False)}
-    assert users == {Path("stillhouse/trainjob/cluster.py"), Path("stillhouse/cluster/api.py")}
+    assert users == {Path("stillhouse/kubernetes/trainjob/cluster.py"), Path("stillhouse/kubernetes/cluster/api.py")}
     assert not [path for path in modules("stillhouse") if uses(path, "kubernetes", top=True)]
 
 
@@ -152,7 +152,7 @@ def test_bodies_of_components_import_the_library_alone() -> None:
     """A body is shipped as text, so what it uses must come from the image."""
     for path in (ROOT / "components").glob("*/component.py"):
         lazy = set(imports(path)) - set(imports(path, top=True))
-        assert lazy == {"stillhouse.surfaces.component.run_component"}, path
+        assert lazy == {"stillhouse.kubernetes.pods.component.run_component"}, path
 
 
 def computing_imports() -> Iterator[str]:

@@ -199,8 +199,8 @@ def test_a_reader_that_ends_early_is_no_crash() -> None:
 
 
 PRINTS = {
-    "stillhouse/collective.py": "a line that another process reads",
-    "stillhouse/surfaces/dvc_file.py": "the content of a file",
+    "stillhouse/kubernetes/collective.py": "a line that another process reads",
+    "stillhouse/workflow/dvc_file.py": "the content of a file",
     "stillhouse/terminal.py": "all others print by it",
 }
 

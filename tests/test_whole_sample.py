@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from stillhouse.artifacts import read_manifest
-from stillhouse.graph import graph_of
 from stillhouse.steps.spec import named
-from stillhouse.surfaces.recipes import find_recipe, load_recipe
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 pytestmark = pytest.mark.sample
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.schedules.file import read_schedules
-from stillhouse.comparison.sweep import read_sweep
 from stillhouse.config import read_recipe
 from stillhouse.errors import InputError
-from stillhouse.graph import USES
-from stillhouse.surfaces.recipes import configs, find_recipe
-from stillhouse.surfaces.sweeps import sweep_of_flags
+from stillhouse.experiments.comparison.sweep import read_sweep
+from stillhouse.experiments.comparison.sweeps import sweep_of_flags
+from stillhouse.workflow.graph import USES
+from stillhouse.workflow.recipes import configs, find_recipe
 from stillhouse.yaml_file import parse_yaml, read_yaml
 
 SECTIONS = sorted({use.section for use in USES})

@@ -29,6 +29,6 @@ def adopt_index(
         least_ratio: refused where dev nDCG@10 of the new queries in the old index is less than this share of what
             it is in --own-index or, without one, of that of the old retriever's queries.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("adopt-index", locals())

@@ -46,6 +46,6 @@ def average(
             ones the larger share.
         seed: seed of the sample of dev queries.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("average", locals())

@@ -42,6 +42,6 @@ def bm25(
         negatives_depth: hard negatives of a query (SimLM Table 13; K1 of CDMAE §3.4).
         range_min: leave out this many of the best wrong passages: they may be right after all.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("bm25", locals())

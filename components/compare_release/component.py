@@ -41,6 +41,6 @@ def compare_release(
         randomisation_samples: random sign flips behind the p-value.
         seed: seed of every random choice.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("compare-release", locals())

@@ -29,6 +29,6 @@ def count(
         shard: which of the shards, from 1.
         shards: how many parts the corpus is divided into.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("count", locals())

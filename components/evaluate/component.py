@@ -44,6 +44,6 @@ def evaluate(
         title: title of the report.
         seed: seed of every random choice.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("evaluate", locals())

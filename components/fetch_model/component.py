@@ -40,6 +40,6 @@ def fetch_model(
         passage_prompt: what stands before every passage, as 'passage: ' for E5; null = the model's own, empty =
             nothing.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("fetch-model", locals())

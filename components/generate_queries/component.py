@@ -57,6 +57,6 @@ def generate_queries(
         round_trip_depth: with bm25, or a retriever and its index: keep a question if its passage is among this many
             of the first.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("generate-queries", locals())

@@ -34,6 +34,6 @@ def hybrid(
             = reciprocal rank fusion; auto = weights, or convex where the corpus has no labelled dev queries.
         depth: candidates that each of the two brings.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("hybrid", locals())

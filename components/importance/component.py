@@ -45,6 +45,6 @@ def importance(
         picture_rate: share of tokens masked in the picture of what gets masked (CDMAE's decoder).
         picture_noise: noise on AMI in the picture (CDMAE Algorithm 1).
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("importance", locals())

@@ -54,6 +54,6 @@ def index(
         pq_m: ivfpq alone: bytes of a vector, a divisor of its width; null = one for four dimensions.
         rescore_multiplier: binary_rescored alone: passages that are compared again, for each one that is asked for.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("index", locals())

@@ -93,6 +93,6 @@ def ingest(
             `stillhouse queries export` writes them of clicks; one that repeats a dev or test query is left out.
         seed: seed of every random choice.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("ingest", locals())

@@ -68,6 +68,6 @@ def mine(
         random_negatives: mix in this many random passages a query.
         seed: seed of the random passages.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("mine", locals())

@@ -182,6 +182,6 @@ def pretrain(
             vector's top 20 (BoW Algorithm 1).
         patience: stop after this many measurements in a row without a better one; null = never.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("pretrain", locals())

@@ -33,6 +33,6 @@ def read_negatives(
             between) or lists of negatives (JSON lines), or DPR's biencoder-*.json.
         negatives_depth: hard negatives of a query, the first of its list (SimLM Table 13).
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("read-negatives", locals())

@@ -34,6 +34,6 @@ def rerank(
         dev_depth: the same for dev queries, which only choices are read from; null = as deep as the others.
         system: the name in the run file's last column.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("rerank", locals())

@@ -35,6 +35,6 @@ def retrieve(
             machine to machine.
         system: the name in the run file's last column.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("retrieve", locals())

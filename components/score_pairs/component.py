@@ -49,6 +49,6 @@ def score_pairs(
             many as of the others.
         seed: seed of the order in which negatives are drawn.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("score-pairs", locals())

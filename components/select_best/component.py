@@ -44,6 +44,6 @@ def select_best(
         fusion: auto = each retriever competes alone and with BM25; never = alone.
         depth: candidates that BM25 and the retriever each bring.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("select-best", locals())

@@ -26,6 +26,6 @@ def tokenize(
         max_length: tokens of a passage that are kept, [CLS] and [SEP] included (SimLM Table 11).
         language: ISO 639-1 code of the passages' language, by whose rules sentences are split.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("tokenize", locals())

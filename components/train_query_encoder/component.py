@@ -80,6 +80,6 @@ def train_query_encoder(
         patience: stop after this many measurements in a row without a better one; 0 = never.
         eval_queries: measure on at most this many dev queries, a sample drawn from the seed; 0 = all.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("train-query-encoder", locals())

@@ -92,6 +92,6 @@ def train_reranker(
         max_length: tokens of a query and its passage together.
         layers: keep this many of the first layers of the model it starts from; null = all of them.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("train-reranker", locals())

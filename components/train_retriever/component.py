@@ -107,6 +107,6 @@ def train_retriever(
         weak_teacher: a teacher that `score-pairs` found to rank the dev queries no better than its student: distil
             = learn from it all the same; ignore = train without it; skip = keep the encoder unchanged.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("train-retriever", locals())

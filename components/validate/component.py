@@ -38,6 +38,6 @@ def validate(
         max_truncated_fraction: at most this part of the passages is cut off by the model; 1 warns only.
         max_duplicate_text_fraction: at most this part of the passages repeats the title and text of another.
     """
-    from stillhouse.surfaces.component import run_component
+    from stillhouse.kubernetes.pods.component import run_component
 
     run_component("validate", locals())

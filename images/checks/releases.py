@@ -12,9 +12,9 @@ from pathlib import Path
 from pipelines.schedules.cluster import Run, Version
 from pipelines.schedules.file import Parameter, Watch
 from pipelines.schedules.watch import look
-from stillhouse.versions.dvc_source import look_up
-from stillhouse.versions.git import Git
-from stillhouse.versions.releases import publish
+from stillhouse.releases.git import Git
+from stillhouse.releases.tags import publish
+from stillhouse.remote.dvc_source import look_up
 
 
 class Started:

@@ -14,7 +14,7 @@ from pipelines.schedules.file import Parameter, Schedule
 from pipelines.stored import default_image, find_pipeline, newest_versions
 from pipelines.termination import CANCELING, LONGEST_SECONDS
 from stillhouse.errors import InputError
-from stillhouse.versions.address import redact
+from stillhouse.remote.address import redact
 
 FAILED = "FAILED"
 FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})

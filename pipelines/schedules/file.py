@@ -31,7 +31,7 @@ from pipelines.schedules.cron import refuse_cron
 from stillhouse.artifacts import digest_json
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.versions.address import refuse_secret
+from stillhouse.remote.address import refuse_secret
 from stillhouse.yaml_file import read_yaml, shown
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")

@@ -10,9 +10,9 @@ from pipelines.schedules.cluster import FAILED, Runs
 from pipelines.schedules.file import Watch
 from pipelines.schedules.parameters import refuse_default_image
 from stillhouse.artifacts import digest_json
-from stillhouse.refresh.workspace import open_clone
-from stillhouse.versions.dvc_source import Found, look_up
-from stillhouse.versions.releases import Release, read_history, refused_beside
+from stillhouse.releases.refresh.workspace import open_clone
+from stillhouse.releases.tags import Release, read_history, refused_beside
+from stillhouse.remote.dvc_source import Found, look_up
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stillhouse.retrieval.cross_encoder import CrossEncoder
-    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.encoder import BiEncoder
 
 
 def encode(
@@ -30,7 +30,7 @@ def encode(
 
     Raises `InputError` for another role and for a text instead of a list.
     """
-    from stillhouse.retrieval.encoder import encode as encode_texts
+    from stillhouse.retrieval.models.encoder import encode as encode_texts
 
     if role not in ("query", "passage"):
         raise InputError(f"role is {role!r}; write query or passage")
@@ -55,7 +55,7 @@ def predict(
     """
     import numpy as np
 
-    from stillhouse.retrieval.cross_encoder import score_pairs
+    from stillhouse.retrieval.models.cross_encoder import score_pairs
 
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or len(pair) != 2:

@@ -14,10 +14,10 @@ from stillhouse.api.results import Evaluation, Folder, Winner
 from stillhouse.errors import InputError
 
 if TYPE_CHECKING:
-    from stillhouse.retrieval.search import Searcher
+    from stillhouse.retrieval.search.searcher import Searcher
 
 EVALUATION, BEST, CORPUS = "evaluate", "best", "ingest"
-"""Uses of the graph (stillhouse/graph.py) that a user asks for after a run."""
+"""Uses of the graph (stillhouse/workflow/graph.py) that a user asks for after a run."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Run(os.PathLike[str]):
 
     def searcher(self) -> Searcher:
         """The winner over the corpus, loaded for many questions."""
-        from stillhouse.retrieval.search import Searcher
+        from stillhouse.retrieval.search.searcher import Searcher
 
         best = self.best
         return Searcher.open(self.output(CORPUS, "corpus"), best, best.index, best.hybrid)
@@ -76,7 +76,7 @@ def new(folder: Folder, source: Folder | None = None, *, recipe: str | None = No
     Raises `InputError` where `folder` is such a folder already, for a source or recipe that does not exist, and for
     hours that do not suffice.
     """
-    from stillhouse.surfaces.new_command import make
+    from stillhouse.workflow.new_workspace import make
 
     if hours is not None and not 0 < hours < float("inf"):
         raise InputError(f"new(): hours must be a number above 0, as 0.5 or 3, not {hours!r}")
@@ -88,15 +88,16 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     """Runs the recipe of a folder that `new` made, in this process: what is up to date is skipped.
 
     `settings` has settings by sections of `params.yaml` that go before those of the file, as
-    `{"retriever_1": {"epochs": 8}}`. `until` names a use (stillhouse/graph.py): it and what it needs is run, not all.
+    `{"retriever_1": {"epochs": 8}}`. `until` names a use (stillhouse/workflow/graph.py): it and what it needs is run,
+    not all.
 
     Raises `InputError` for a folder without `params.yaml`, for unknown sections and settings, and what the steps
     raise; `ValidationFailed` where the corpus breaks a threshold.
     """
-    from stillhouse.graph import ARTIFACTS, graph_of
-    from stillhouse.surfaces.recipe_run import chosen_uses, run_recipe
-    from stillhouse.surfaces.recipe_settings import read_settings, with_sections
-    from stillhouse.surfaces.recipes import configs, load_recipe
+    from stillhouse.workflow.graph import ARTIFACTS, graph_of
+    from stillhouse.workflow.recipe_run import chosen_uses, run_recipe
+    from stillhouse.workflow.recipe_settings import read_settings, with_sections
+    from stillhouse.workflow.recipes import configs, load_recipe
 
     folder = Path(folder)
     path = folder / "params.yaml"

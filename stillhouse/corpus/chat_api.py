@@ -30,9 +30,9 @@ from typing import IO, Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from stillhouse.deadline import within
 from stillhouse.errors import InputError
-from stillhouse.versions.address import redact, refuse_secret
+from stillhouse.remote.address import redact, refuse_secret
+from stillhouse.remote.deadline import within
 
 T = TypeVar("T")
 

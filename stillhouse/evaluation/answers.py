@@ -1,7 +1,7 @@
 """Answer recall: for how many queries a passage among the first k holds an answer (DPR's top-k accuracy).
 
 It needs no qrels: a query counts when the corpus has answers to it, and every such query counts, one without results
-with the value 0. By which rules a passage holds an answer says `stillhouse.retrieval.answer_matching`.
+with the value 0. By which rules a passage holds an answer says `stillhouse.evaluation.answer_matching`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from stillhouse.evaluation.answer_matching import AnswerMatcher
 from stillhouse.evaluation.measures import AnswerAt
-from stillhouse.retrieval.answer_matching import AnswerMatcher
 
 
 def answer_recall(

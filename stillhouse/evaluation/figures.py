@@ -14,13 +14,13 @@ import pandas as pd
 from stillhouse.corpus.schemas import SOURCE
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
+from stillhouse.evaluation.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.evaluation.answers import answer_recall
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
+from stillhouse.evaluation.runs import read_run, rows_of_run
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
 from stillhouse.monitoring.activity import doing
-from stillhouse.retrieval.answer_matching import AnswerMatcher, texts_alone
-from stillhouse.retrieval.runs import read_run, rows_of_run
 
 SYNTHETIC = "synthetic"
 """The labels of queries that were made from the corpus (Chang et al.'s pair tasks); those of a source have `SOURCE`."""

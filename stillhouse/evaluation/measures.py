@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.runs import places
+from stillhouse.evaluation.runs import places
 from stillhouse.yaml_file import shown
 
 MEASURED_AT_ONCE = 500  # queries

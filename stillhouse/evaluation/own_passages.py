@@ -14,7 +14,7 @@ import pandas as pd
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import passage_text
-from stillhouse.retrieval.runs import places
+from stillhouse.evaluation.runs import places
 
 
 def taken_from(queries: pd.DataFrame) -> pd.DataFrame:

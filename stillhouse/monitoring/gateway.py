@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from stillhouse.deadline import within
 from stillhouse.monitoring.table import Metric
-from stillhouse.versions.address import redact
+from stillhouse.remote.address import redact
+from stillhouse.remote.deadline import within
 
 JOB = "stillhouse"
 SECONDS = 5.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stillhouse.training.curves import CurveRow
+    from stillhouse.curves import CurveRow
 
 TRAINING = "training"
 """The work of a training loop. Its units are steps; its examples are counted by `trained`."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stillhouse.errors import InputError
-from stillhouse.versions.address import has_host, redact
+from stillhouse.remote.address import has_host, redact
 
 PORT = "STILLHOUSE_METRICS_PORT"
 GATEWAY = "STILLHOUSE_PUSHGATEWAY"

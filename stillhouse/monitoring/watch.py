@@ -16,7 +16,7 @@ from stillhouse.monitoring.settings import GATEWAY, PORT, MonitoringSettings, mo
 
 if TYPE_CHECKING:
     from stillhouse.monitoring.gateway import Values
-    from stillhouse.steps.spec import Report
+    from stillhouse.report import Report
 
 
 VERDICTS = {

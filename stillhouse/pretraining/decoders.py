@@ -17,7 +17,7 @@ from transformers.models.modernbert.modeling_modernbert import apply_rotary_pos_
 from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of
 from stillhouse.pretraining.objectives import Objective
-from stillhouse.retrieval.model_folder import keep_layers
+from stillhouse.retrieval.models.model_folder import keep_layers
 
 DROPOUTS = ("hidden_dropout_prob", "dropout", "mlp_dropout")
 """What configurations call the dropout of a layer's output: BERT's and its like, DistilBERT's, ModernBERT's."""

@@ -12,11 +12,11 @@ from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.errors import InputError
 from stillhouse.pretraining.heads import family_of, head_parameters
 from stillhouse.pretraining.tokens import vocabulary_digest
-from stillhouse.retrieval.encoder_folder import refuse_bag_of_words
-from stillhouse.retrieval.model_files import REMEDY
-from stillhouse.retrieval.model_folder import CONFIG, load_model, refuse_unusable
-from stillhouse.retrieval.pooling import EncoderSettings, read_settings, write_modules
-from stillhouse.retrieval.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words
+from stillhouse.retrieval.models.model_files import REMEDY
+from stillhouse.retrieval.models.model_folder import CONFIG, load_model, refuse_unusable
+from stillhouse.retrieval.models.pooling import EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
 
 TRAIN_HEAD = "run `stillhouse pretrain --objective mlm --trainable head` on it first"
 

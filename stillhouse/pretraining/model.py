@@ -19,7 +19,7 @@ from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, pas
 from stillhouse.pretraining.decoders import make_decoder
 from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
 from stillhouse.pretraining.objectives import Objective
-from stillhouse.retrieval.pooling import pool
+from stillhouse.retrieval.models.pooling import pool
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stillhouse.acceleration.precision import autocast
 from stillhouse.context import Context
+from stillhouse.curves import CurveRow, Watch
 from stillhouse.errors import InputError
 from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.accuracy import MaskedAccuracy, masked_accuracy, unigram_counts
@@ -40,9 +42,7 @@ from stillhouse.pretraining.signals import COVERAGE_RANK, COVERAGE_RANKS, Signal
 from stillhouse.pretraining.tokens import TokenCache
 from stillhouse.training.ahead import Ahead
 from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
-from stillhouse.training.curves import CurveRow, Watch
 from stillhouse.training.loop import train
-from stillhouse.training.precision import autocast
 
 EXAMPLES = 3
 

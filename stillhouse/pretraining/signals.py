@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from stillhouse.pretraining.corrupted import CorruptedBatch
 from stillhouse.pretraining.cross_entropy import token_cross_entropy
 from stillhouse.pretraining.heads import family_of, output_matrix
-from stillhouse.retrieval.pooling import pool
+from stillhouse.retrieval.models.pooling import pool
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 """From ids and attention mask [B, L] to vectors [B, D]."""

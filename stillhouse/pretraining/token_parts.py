@@ -23,7 +23,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.monitoring.activity import doing
 from stillhouse.pretraining.array_file import ArrayFile
 from stillhouse.pretraining.token_files import write_tokens
-from stillhouse.retrieval.tokenizer_files import load_tokenizer
+from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
 TEXTS_AT_ONCE = 2048
 FILES: dict[str, DTypeLike] = {

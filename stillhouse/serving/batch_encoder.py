@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from stillhouse.retrieval.exact_search import EVEN
-from stillhouse.retrieval.packed_linears import can_pack, packed_forward
-from stillhouse.retrieval.pooling import normalized, pool
-from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert
+from stillhouse.acceleration.packed_linears import can_pack, packed_forward
+from stillhouse.retrieval.index.exact_search import EVEN
+from stillhouse.retrieval.models.pooling import normalized, pool
+from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert
 
 Linear = Callable[[Tensor], Tensor]
 FEW_TOKENS = 16
@@ -165,8 +165,8 @@ class TowerEncoder:
         return (model.queries(texts) if self._role == "query" else model.passages(texts)).ids
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        from stillhouse.retrieval.encoder import EncoderTexts, encode
-        from stillhouse.retrieval.query_encoder import EXACT
+        from stillhouse.retrieval.models.encoder import EncoderTexts, encode
+        from stillhouse.retrieval.models.query_encoder import EXACT
 
         model = self._encoder.encoder
         empty = model.queries([]) if self._role == "query" else model.passages([])

@@ -15,7 +15,7 @@ from stillhouse.errors import InputError, access_errors
 
 def main() -> int:
     """Exit code 0, or that of `InputError` with its sentence on the standard error."""
-    from stillhouse.versions.dvc_source import fetch
+    from stillhouse.remote.dvc_source import fetch
 
     asked = json.load(sys.stdin)
     try:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.retrieval.bm25 import BM25
-from stillhouse.retrieval.exact_search import BLOCK, Block, exact_search
-from stillhouse.retrieval.rankings import order_by_score
-from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.evaluation.rankings import order_by_score
+from stillhouse.retrieval.index.exact_search import BLOCK, Block, exact_search
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.search.bm25 import BM25
 
 Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
 

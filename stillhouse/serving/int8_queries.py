@@ -22,8 +22,8 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 from torch.nn.functional import gelu, relu
 
-from stillhouse.retrieval.pooling import normalized, pool
-from stillhouse.retrieval.query_encoder import PlainBert
+from stillhouse.retrieval.models.pooling import normalized, pool
+from stillhouse.retrieval.models.query_encoder import PlainBert
 
 FUSED = "com.microsoft"
 """The domain of ONNX Runtime's own operators, each of which is several of ONNX's."""

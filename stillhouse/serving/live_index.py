@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.retrieval.bm25 import BM25
-from stillhouse.retrieval.exact_search import EVEN, filled, inner_products
-from stillhouse.retrieval.rankings import order_by_score
-from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.evaluation.rankings import order_by_score
+from stillhouse.retrieval.index.exact_search import EVEN, filled, inner_products
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.serving.passages import Passages
 
 Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from stillhouse.acceleration.packed_linears import keep_packed
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.encoder import inference, length_batches
-from stillhouse.retrieval.packed_linears import keep_packed
-from stillhouse.retrieval.query_encoder import EXACT
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.encoder import inference, length_batches
+from stillhouse.retrieval.models.query_encoder import EXACT
 
 
 class PairScores:

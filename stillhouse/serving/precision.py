@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stillhouse.acceleration.precision import computed_in
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.query_encoder import PlainBert
-from stillhouse.retrieval.vector_index import VectorIndex, cut
+from stillhouse.retrieval.index.vector_index import VectorIndex, cut
+from stillhouse.retrieval.models.query_encoder import PlainBert
 from stillhouse.serving.batch_encoder import BatchEncoder
-from stillhouse.training.precision import computed_in
 
 if TYPE_CHECKING:
     from stillhouse.serving.int8_queries import Int8Bert

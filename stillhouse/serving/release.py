@@ -22,19 +22,19 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.open_folders import OpenFolders
-from stillhouse.retrieval.bm25 import BM25
-from stillhouse.retrieval.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
-from stillhouse.retrieval.hybrid import Fusion, HybridIndex, read_hybrid
-from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert, open_passage_encoder, open_query_encoder
-from stillhouse.retrieval.search import refuse_unfit
-from stillhouse.retrieval.vector_index import VectorIndex, cut
+from stillhouse.releases.tags import identity_of
+from stillhouse.retrieval.index.vector_index import VectorIndex, cut
+from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert, open_passage_encoder, open_query_encoder
+from stillhouse.retrieval.search.bm25 import BM25
+from stillhouse.retrieval.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.retrieval.search.hybrid import Fusion, HybridIndex, read_hybrid
+from stillhouse.retrieval.search.searcher import refuse_unfit
 from stillhouse.serving.batch_encoder import BatchEncoder, PackedBert, TowerEncoder
 from stillhouse.serving.canaries import read_canaries, refuse_failing
 from stillhouse.serving.filtered import FilteredBM25, FilteredIndex
 from stillhouse.serving.live_index import LiveBM25, LiveIndex, LivePassages
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.precision import Chosen, choose, passage_type
-from stillhouse.versions.releases import identity_of
 
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: those that its identity begins with."""

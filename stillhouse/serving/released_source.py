@@ -20,10 +20,10 @@ from pathlib import Path
 from stillhouse.artifacts import read_manifest, refuse_foreign
 from stillhouse.errors import InputError
 from stillhouse.lock import only_process
+from stillhouse.releases.git import REMOTE, Git, GitFailed
+from stillhouse.releases.tags import NAME, Release, read_history
+from stillhouse.remote.address import redact, refuse_secret
 from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
-from stillhouse.versions.address import redact, refuse_secret
-from stillhouse.versions.git import REMOTE, Git, GitFailed
-from stillhouse.versions.releases import NAME, Release, read_history
 
 TAGS = (f"refs/tags/{NAME}@v*", f"refs/tags/{NAME}#champion#*")
 SECONDS = 60.0

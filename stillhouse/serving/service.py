@@ -12,7 +12,7 @@ from fastapi import Request
 from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.vector_index import cut
+from stillhouse.retrieval.index.vector_index import cut
 from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
 from stillhouse.serving.client_ids import client_id, client_of
 from stillhouse.serving.drift_watch import DriftWatch

@@ -57,10 +57,10 @@ def dev_ndcg(inputs: Paths, retriever: str, index: str, context: Context) -> flo
     import torch
 
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.dense import check_index, check_width
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.query_training import DevRanking
-    from stillhouse.retrieval.vector_index import VectorIndex
+    from stillhouse.retrieval.fine_tuning.query_training import DevRanking
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.dense import check_index, check_width
 
     corpus, encoder, opened = (
         Corpus.open(inputs["corpus"]),

@@ -40,12 +40,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import torch
 
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.averaging import averaged, rank_averages, refuse_unlike
-    from stillhouse.retrieval.dev_ranking import DevCandidates, sample, signal
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.groups import GroupSampler
-    from stillhouse.retrieval.negatives import Negatives
-    from stillhouse.retrieval.tokenizer_files import copy_tokenizers
+    from stillhouse.retrieval.fine_tuning.averaging import averaged, rank_averages, refuse_unlike
+    from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample, signal
+    from stillhouse.retrieval.fine_tuning.groups import GroupSampler
+    from stillhouse.retrieval.mining.negatives import Negatives
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.models.tokenizer_files import copy_tokenizers
     from stillhouse.steps.execute import code_digest
 
     # A start that was saved with its language-model head lacks BERT's pooler, which is drawn anew, as in a training.

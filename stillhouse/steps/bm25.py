@@ -25,10 +25,10 @@ class Config(NegativesConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.corpus.store import Corpus, read_passage_texts
-    from stillhouse.retrieval.bm25 import BM25
-    from stillhouse.retrieval.mining import MiningQueries, ranked
-    from stillhouse.retrieval.negatives import Negatives, describe
-    from stillhouse.retrieval.runs import write_run
+    from stillhouse.evaluation.runs import write_run
+    from stillhouse.retrieval.mining.mine_negatives import MiningQueries, ranked
+    from stillhouse.retrieval.mining.negatives import Negatives, describe
+    from stillhouse.retrieval.search.bm25 import BM25
 
     corpus = Corpus.open(inputs["corpus"])
     bm25 = BM25.of(read_passage_texts(corpus), config.k1, config.b)

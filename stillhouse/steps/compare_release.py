@@ -79,7 +79,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 def index_recalls(inputs: Paths) -> IndexRecalls | None:
     """What both indexes find of exact search, where both are given."""
     from stillhouse.evaluation.verdict import IndexRecalls
-    from stillhouse.retrieval.vector_index import DEPTHS, VectorIndex
+    from stillhouse.retrieval.index.vector_index import DEPTHS, VectorIndex
 
     depth = min(DEPTHS)
     found = [VectorIndex(inputs[name]).recall(depth) for name in INDEXES if name in inputs]

@@ -18,9 +18,9 @@ class Config(ShardConfig, EncodingConfig):
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.context import rank
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.corpus_encoding import encode_corpus, model_key
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.shards import shard_rows, write_shard
+    from stillhouse.retrieval.index.corpus_encoding import encode_corpus, model_key
+    from stillhouse.retrieval.index.shards import shard_rows, write_shard
+    from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.steps.execute import code_digest
 
     corpus = Corpus.open(inputs["corpus"])

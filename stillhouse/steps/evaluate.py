@@ -52,7 +52,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.measures import parse_measures
     from stillhouse.evaluation.report.curves import read_curves
     from stillhouse.evaluation.report.page import Content, render
-    from stillhouse.retrieval.runs import write_lines
+    from stillhouse.evaluation.runs import write_lines
 
     measures = parse_measures(config.measures)
     runs = named(inputs, "run")

@@ -27,6 +27,7 @@ from stillhouse.artifacts import (
 )
 from stillhouse.config import recorded
 from stillhouse.context import Context
+from stillhouse.environment import software
 from stillhouse.errors import InputError, ValidationFailed, access_errors
 from stillhouse.lock import only_process
 from stillhouse.monitoring.activity import doing, watched
@@ -34,7 +35,6 @@ from stillhouse.monitoring.monitor import Monitor
 from stillhouse.monitoring.watch import watch_step
 from stillhouse.steps.old_work import DAYS, remove_old_work
 from stillhouse.steps.spec import Report, Step
-from stillhouse.versions.environment import software
 
 VERDICT = "validation"
 ORDER = "order"
@@ -143,7 +143,7 @@ def computed_on(config: Any) -> tuple[str, ...]:
     """
     if not hasattr(config, "precision"):
         return ()
-    from stillhouse.training.precision import computed_in  # imports torch, as such a step does in any case
+    from stillhouse.acceleration.precision import computed_in  # imports torch, as such a step does in any case
 
     device = Context(run_context.work_root(), run_context.device()).torch_device()
     # Not which GPU, nor how many threads: these show in last digits alone, and a retry is given the node that is free.

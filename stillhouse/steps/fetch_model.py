@@ -63,7 +63,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.model == NO_MODEL:
         return Report("no model", facts={"model": NO_MODEL})
     with doing("loading PyTorch and Transformers"):
-        from stillhouse.retrieval.source import fetch
+        from stillhouse.retrieval.models.source import fetch
 
     random = config.weights == "random"
     facts = fetch(

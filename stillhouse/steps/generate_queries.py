@@ -84,7 +84,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.artifacts import read_manifest
     from stillhouse.corpus.query_generation import Asking, chosen_rows, generate, write_queries
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.round_trip import comes_back
+    from stillhouse.retrieval.mining.round_trip import comes_back
 
     if not config.model.strip():
         raise InputError(f"no model is named; give by --model the name that {config.base_url} has for it")
@@ -143,13 +143,13 @@ def _rankings(
 ) -> Iterator[NDArray[np.int32]]:
     """The rankings of questions by each search that was given, int32 rows [Q, K]."""
     if "bm25" in inputs:
-        from stillhouse.retrieval.bm25 import BM25
+        from stillhouse.retrieval.search.bm25 import BM25
 
         yield BM25.load(inputs["bm25"]).search(texts, config.round_trip_depth)[0]
     if "index" in inputs:
-        from stillhouse.retrieval.dense import check_index, retrieve
-        from stillhouse.retrieval.encoder import BiEncoder
-        from stillhouse.retrieval.vector_index import VectorIndex
+        from stillhouse.retrieval.index.vector_index import VectorIndex
+        from stillhouse.retrieval.models.encoder import BiEncoder
+        from stillhouse.retrieval.search.dense import check_index, retrieve
 
         encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
         check_index(index, corpus)

@@ -27,13 +27,13 @@ class Config(InferenceConfig):
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.corpus.store import Corpus
     from stillhouse.errors import InputError
-    from stillhouse.retrieval.bm25 import BM25
-    from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.hybrid import HybridIndex, unfitted, write_hybrid
-    from stillhouse.retrieval.hybrid_choice import measure_rankings
-    from stillhouse.retrieval.judged_queries import JudgedQueries
-    from stillhouse.retrieval.vector_index import VectorIndex
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.bm25 import BM25
+    from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.retrieval.search.hybrid import HybridIndex, unfitted, write_hybrid
+    from stillhouse.retrieval.search.hybrid_choice import measure_rankings
 
     corpus = Corpus.open(inputs["corpus"])
     index, bm25 = VectorIndex(inputs["index"]), BM25.load(inputs["bm25"])

@@ -85,7 +85,7 @@ def _picture(config: Config, inputs: Paths, outputs: Paths) -> str:
     from stillhouse.errors import InputError
     from stillhouse.pretraining.masking_picture import render
     from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, vocabulary_digest
-    from stillhouse.retrieval.tokenizer_files import load_tokenizer
+    from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
     tokenizer = load_tokenizer(inputs["tokenizer"])
     made_by = read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer")

@@ -20,11 +20,18 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.artifacts import read_manifest
     from stillhouse.context import rank
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.corpus_encoding import encode_corpus, model_key
-    from stillhouse.retrieval.dense import held_out_vectors
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.shards import find_shards
-    from stillhouse.retrieval.vector_index import TIMED, CutVectors, VectorIndex, measure, time_searches, write_index
+    from stillhouse.retrieval.index.corpus_encoding import encode_corpus, model_key
+    from stillhouse.retrieval.index.shards import find_shards
+    from stillhouse.retrieval.index.vector_index import (
+        TIMED,
+        CutVectors,
+        VectorIndex,
+        measure,
+        time_searches,
+        write_index,
+    )
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.dense import held_out_vectors
     from stillhouse.steps.execute import code_digest
 
     corpus = Corpus.open(inputs["corpus"])

@@ -12,8 +12,8 @@ from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.engine.choice import open_engine
 from stillhouse.errors import InputError
+from stillhouse.remote.address import refuse_secret
 from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.versions.address import refuse_secret
 
 if TYPE_CHECKING:
     from stillhouse.corpus.sources.rows import Source
@@ -289,7 +289,7 @@ def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
     """Where the source lies on this machine and, of a DVC repository, what it is there."""
     if not config.repo:
         return config.source, {}
-    from stillhouse.versions.dvc_source import fetch
+    from stillhouse.remote.dvc_source import fetch
 
     target = context.work / "source" / (Path(config.source).name or "source")
     found = fetch(config.repo, config.revision or "", config.source, target)

@@ -66,13 +66,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from numpy.typing import NDArray
 
     from stillhouse.corpus.store import Corpus, open_passage_texts
-    from stillhouse.retrieval import mining
-    from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
-    from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.false_negatives import below, limits
-    from stillhouse.retrieval.negatives import Negatives, describe
-    from stillhouse.retrieval.vector_index import VectorIndex
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.mining import mine_negatives as mining
+    from stillhouse.retrieval.mining.false_negatives import below, limits
+    from stillhouse.retrieval.mining.negatives import Negatives, describe
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
 
     if config.reranker_margin and "filter_reranker" not in inputs:
         raise InputError("reranker_margin is for scores of a cross-encoder: name its folder by --filter-reranker")

@@ -16,9 +16,9 @@ class Config(PretrainingConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.artifacts import write_json
+    from stillhouse.curves import best_row, write_coverage, write_curves
     from stillhouse.pretraining.inputs import Folders, pass_on
     from stillhouse.pretraining.run import pretrain
-    from stillhouse.training.curves import best_row, write_coverage, write_curves
 
     if config.objective == NONE:
         facts = pass_on(inputs["init"], outputs["encoder"])

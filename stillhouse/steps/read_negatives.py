@@ -28,9 +28,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.errors import InputError
-    from stillhouse.retrieval.mining import MiningQueries, best_of
-    from stillhouse.retrieval.negative_files import read_negatives
-    from stillhouse.retrieval.negatives import Negatives, describe
+    from stillhouse.retrieval.mining.mine_negatives import MiningQueries, best_of
+    from stillhouse.retrieval.mining.negative_files import read_negatives
+    from stillhouse.retrieval.mining.negatives import Negatives, describe
 
     if not config.file.strip():
         raise InputError("name the file that holds the negatives: `file`")

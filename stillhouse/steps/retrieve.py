@@ -25,11 +25,11 @@ class Config(InferenceConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.dense import check_index, folder_bytes, retrieve, time_queries
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.hybrid import read_hybrid
-    from stillhouse.retrieval.runs import write_run
-    from stillhouse.retrieval.vector_index import VectorIndex
+    from stillhouse.evaluation.runs import write_run
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.dense import check_index, folder_bytes, retrieve, time_queries
+    from stillhouse.retrieval.search.hybrid import read_hybrid
 
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])

@@ -50,10 +50,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import pandas as pd
 
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.fused_teacher import CROSS_ENCODER, Pairs, choose_teacher, unmeasured
-    from stillhouse.retrieval.negatives import Negatives, training_queries
-    from stillhouse.retrieval.rotation import first_turn
-    from stillhouse.retrieval.teacher import Teacher, write_choice
+    from stillhouse.retrieval.fine_tuning.fused_teacher import CROSS_ENCODER, Pairs, choose_teacher, unmeasured
+    from stillhouse.retrieval.fine_tuning.teacher import Teacher, write_choice
+    from stillhouse.retrieval.mining.negatives import Negatives, training_queries
+    from stillhouse.retrieval.mining.rotation import first_turn
 
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
     queries = training_queries(corpus)
@@ -112,13 +112,13 @@ def _scores(
 ) -> dict[str, NDArray[np.float32]]:
     """The scores of all pairs by every kind whose inputs were given, each float32 [P]."""
     from stillhouse.corpus.store import open_passage_texts
-    from stillhouse.retrieval import fused_teacher
-    from stillhouse.retrieval.bm25 import BM25
-    from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
-    from stillhouse.retrieval.dense import check_index, query_vectors
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.mining import DenseRanking
-    from stillhouse.retrieval.vector_index import VectorIndex
+    from stillhouse.retrieval.fine_tuning import fused_teacher
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.mining.mine_negatives import DenseRanking
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.bm25 import BM25
+    from stillhouse.retrieval.search.dense import check_index, query_vectors
 
     found: dict[str, NDArray[np.float32]] = {}
     if "reranker" in inputs:

@@ -43,15 +43,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.artifacts import MANIFEST
     from stillhouse.corpus.store import Corpus
     from stillhouse.errors import InputError
-    from stillhouse.retrieval.bm25 import BM25
-    from stillhouse.retrieval.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.hybrid import Candidates, Fusion, HybridIndex, fused_scores, write_hybrid
-    from stillhouse.retrieval.hybrid_choice import MeasuredRankings, measure_rankings
-    from stillhouse.retrieval.judged_queries import JudgedQueries
-    from stillhouse.retrieval.likelihood import common_candidates, log_likelihoods
-    from stillhouse.retrieval.vector_index import VectorIndex
-    from stillhouse.retrieval.winner import METRICS, Contender, choose_winner, describe_winner
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+    from stillhouse.retrieval.models.encoder import BiEncoder
+    from stillhouse.retrieval.search.bm25 import BM25
+    from stillhouse.retrieval.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.retrieval.search.hybrid import Candidates, Fusion, HybridIndex, fused_scores, write_hybrid
+    from stillhouse.retrieval.search.hybrid_choice import MeasuredRankings, measure_rankings
+    from stillhouse.retrieval.search.likelihood import common_candidates, log_likelihoods
+    from stillhouse.retrieval.search.winner import METRICS, Contender, choose_winner, describe_winner
 
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(retrievers, indexes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.context import Context
-from stillhouse.retrieval.query_training_settings import QueryTrainingConfig
+from stillhouse.retrieval.fine_tuning.query_training_settings import QueryTrainingConfig
 from stillhouse.steps.spec import Paths, Port, Report, Step
 
 
@@ -20,12 +20,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.artifacts import MANIFEST
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.negatives import Negatives
-    from stillhouse.retrieval.query_training import train_query_tower
-    from stillhouse.retrieval.teacher import Teacher
-    from stillhouse.retrieval.vector_index import VectorIndex
-    from stillhouse.training.curves import describe, metrics_of, write_curves
+    from stillhouse.curves import describe, metrics_of, write_curves
+    from stillhouse.retrieval.fine_tuning.query_training import train_query_tower
+    from stillhouse.retrieval.fine_tuning.teacher import Teacher
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.mining.negatives import Negatives
+    from stillhouse.retrieval.models.encoder import BiEncoder
 
     refuse_another_model(inputs)
     corpus = Corpus.open(inputs["corpus"])

@@ -59,12 +59,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import torch
 
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.cross_encoder import CrossEncoder
-    from stillhouse.retrieval.group_training import stop_on
-    from stillhouse.retrieval.negatives import Negatives
-    from stillhouse.retrieval.reranker_training import Drawing, train_reranker
-    from stillhouse.retrieval.source import model_or
-    from stillhouse.training.curves import describe, metrics_of, write_curves
+    from stillhouse.curves import describe, metrics_of, write_curves
+    from stillhouse.retrieval.fine_tuning.group_training import stop_on
+    from stillhouse.retrieval.fine_tuning.reranker_training import Drawing, train_reranker
+    from stillhouse.retrieval.mining.negatives import Negatives
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.source import model_or
 
     torch.manual_seed(config.seed)
     init = model_or(inputs["init"], inputs.get("encoder"), "re-ranker")

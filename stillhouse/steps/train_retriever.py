@@ -40,13 +40,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import torch
 
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.encoder import BiEncoder
-    from stillhouse.retrieval.group_training import stop_on
-    from stillhouse.retrieval.negatives import Negatives
-    from stillhouse.retrieval.retriever_training import train_retriever
-    from stillhouse.retrieval.teacher import Teacher, is_ahead
-    from stillhouse.retrieval.vector_index import VectorIndex
-    from stillhouse.training.curves import describe, metrics_of, write_curves
+    from stillhouse.curves import describe, metrics_of, write_curves
+    from stillhouse.retrieval.fine_tuning.group_training import stop_on
+    from stillhouse.retrieval.fine_tuning.retriever_training import train_retriever
+    from stillhouse.retrieval.fine_tuning.teacher import Teacher, is_ahead
+    from stillhouse.retrieval.index.vector_index import VectorIndex
+    from stillhouse.retrieval.mining.negatives import Negatives
+    from stillhouse.retrieval.models.encoder import BiEncoder
 
     # An encoder that was saved with its language-model head lacks BERT's pooler, which is drawn anew and saved.
     torch.manual_seed(config.seed)

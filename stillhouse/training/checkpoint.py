@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from stillhouse.context import rank
+from stillhouse.curves import CurveRow
 from stillhouse.monitoring.activity import doing
-from stillhouse.training.curves import CurveRow
 from stillhouse.training.processes import agreed
 
 NAME = re.compile(r"checkpoint-(\d+)-([0-9a-f]{64})\.pt")

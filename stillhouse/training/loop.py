@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stillhouse.acceleration.linear_layers import fast_linear_layers
+from stillhouse.acceleration.precision import autocast
+from stillhouse.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.context import Context, rank
+from stillhouse.curves import CurveRow, Watch, best_row, stopped
 from stillhouse.monitoring.activity import doing
 from stillhouse.training.checkpoint import Checkpoint
-from stillhouse.training.curves import CurveRow, Watch, best_row, stopped
-from stillhouse.training.linear_layers import fast_linear_layers
 from stillhouse.training.memory import freed_memory_kept
-from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, agreed, join
 from stillhouse.training.random_state import seed_torch
 from stillhouse.training.settings import TrainingConfig
-from stillhouse.training.unpadded import leaves_padding_out, without_padding
 from stillhouse.training.weight_decay import decay_groups
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from stillhouse.acceleration.padding import PADDING
 from stillhouse.config import setting
 from stillhouse.errors import InputError
-
-PADDING = ("auto", "none", "kept")
 
 
 def precision_setting() -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 import yaml
 
 from stillhouse.errors import InputError
-from stillhouse.graph import STAGES, known_uses
+from stillhouse.experiments.comparison.plan import merged
 from stillhouse.setting_kinds import plain
-from stillhouse.surfaces.compare_plan import merged
-from stillhouse.surfaces.recipes import Recipe
 from stillhouse.tuning.space import Settings
+from stillhouse.workflow.graph import STAGES, known_uses
+from stillhouse.workflow.recipes import Recipe
 from stillhouse.yaml_file import parse_yaml
 
 UNKNOWN: Any = object()

@@ -21,9 +21,9 @@ from typing import Any
 
 from stillhouse.config import check_value, field_types, nearest
 from stillhouse.errors import InputError
-from stillhouse.graph import Use, known_uses
 from stillhouse.setting_kinds import from_text, kind_of, plain
-from stillhouse.surfaces.recipes import SHIPPED, Recipe, find_file
+from stillhouse.workflow.graph import Use, known_uses
+from stillhouse.workflow.recipes import SHIPPED, Recipe, find_file
 from stillhouse.yaml_file import read_yaml, shown
 
 SPACES = SHIPPED / "spaces"

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from stillhouse import context as environment
 from stillhouse.artifacts import digest_json, write_whole_json
 from stillhouse.context import Context
-from stillhouse.graph import ARTIFACTS, CORPUS, Use
 from stillhouse.monitoring.activity import doing
 from stillhouse.steps.execute import execute
 from stillhouse.steps.spec import Paths, Step
 from stillhouse.steps.spec import Report as StepReport
-from stillhouse.surfaces.in_process import up_to_date
 from stillhouse.tuning.space import Settings
 from stillhouse.tuning.trial_curve import CurveMonitor, Report, TrialCurve, written_rows
 from stillhouse.tuning.trial_graph import TrialGraph, link_made, link_shared
+from stillhouse.workflow.graph import ARTIFACTS, CORPUS, Use
+from stillhouse.workflow.in_process import up_to_date
 
 if TYPE_CHECKING:
     from stillhouse.tuning.dev_figure import DevFigure

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from stillhouse.curves import DEV, CurveRow
 from stillhouse.monitoring.monitor import TRAINING, Monitor
-from stillhouse.training.curves import DEV, CurveRow
 
 Report = Callable[[float, float], None]
 """`report(part, gain)`: the part of the trial's trainings that is done, 0 to 1, and the gain in the dev figure so far.

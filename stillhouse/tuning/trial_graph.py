@@ -11,14 +11,14 @@ from typing import Any
 
 from stillhouse.config import nearest
 from stillhouse.errors import InputError
-from stillhouse.graph import CORPUS, Use, graph_of, needed
+from stillhouse.experiments.comparison.graph import below
+from stillhouse.experiments.comparison.plan import merged
 from stillhouse.setting_kinds import plain
 from stillhouse.steps.execute import execute, open_inputs
-from stillhouse.surfaces.compare_graph import below
-from stillhouse.surfaces.compare_plan import merged
-from stillhouse.surfaces.recipes import Recipe, configs, location_fields
-from stillhouse.surfaces.run_progress import made_of
 from stillhouse.tuning.space import Settings, Space
+from stillhouse.workflow.graph import CORPUS, Use, graph_of, needed
+from stillhouse.workflow.recipes import Recipe, configs, location_fields
+from stillhouse.workflow.run_progress import made_of
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import yaml
 import stillhouse
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
-from stillhouse.graph import USES
-from stillhouse.surfaces.recipes import find_recipe, load_recipe
+from stillhouse.workflow.graph import USES
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 KEPT = ("fetch_model", "ingest", "bm25", "zero_shot_index", "zero_shot_run", "best", "best_run", "evaluate")
 

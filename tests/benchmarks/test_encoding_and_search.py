@@ -61,7 +61,7 @@ def test_encoding_takes_turns_with_sentence_transformers(
 
 
 def encoder_at(name: str, pooling: str, folder: Path) -> SimpleNamespace:
-    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.models.encoder import BiEncoder
 
     folder.mkdir()
     BiEncoder.load(Path(name), pooling=pooling, passage_length=40).save(folder)

@@ -27,8 +27,8 @@ def test_what_is_timed_here_is_what_the_step_does(
 
     from stillhouse.context import Context
     from stillhouse.corpus.store import Corpus
-    from stillhouse.retrieval.encoder import BiEncoder, encode
-    from stillhouse.retrieval.negatives import training_queries
+    from stillhouse.retrieval.mining.negatives import training_queries
+    from stillhouse.retrieval.models.encoder import BiEncoder, encode
     from stillhouse.retrieval.settings import InferenceConfig
 
     retriever = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)["encoder"]

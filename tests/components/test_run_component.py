@@ -15,12 +15,12 @@ from components.catalog import find_component
 from stillhouse.artifacts import digest_file, write_manifest
 from stillhouse.config import field_types
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
-from stillhouse.preflight import REQUIREMENTS
+from stillhouse.kubernetes.pods.component import run_component
+from stillhouse.kubernetes.pods.task import refuse_failed_corpus
+from stillhouse.kubernetes.preflight import REQUIREMENTS
+from stillhouse.kubernetes.trainjob.settings import NODES, NodeSettings, nodes_text
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
-from stillhouse.surfaces.component import run_component
-from stillhouse.surfaces.task import refuse_failed_corpus
-from stillhouse.trainjob.settings import NODES, NodeSettings, nodes_text
 
 
 @dataclasses.dataclass
@@ -126,7 +126,7 @@ def test_a_pod_that_will_not_do_is_refused_before_any_work(
 def test_component_hands_its_arguments_to_its_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls the component's function itself with a different object for every parameter."""
     called: list[Any] = []
-    monkeypatch.setattr("stillhouse.surfaces.component.run_component", lambda *given: called.append(given))
+    monkeypatch.setattr("stillhouse.kubernetes.pods.component.run_component", lambda *given: called.append(given))
     step = registry.steps()[name]
     function = find_component(step).python_func
     parameters = list(function.__annotations__)
@@ -180,7 +180,7 @@ def test_several_nodes_do_the_work_where_the_pod_is_reported_so(
             write_manifest(folder, step.name, {}, {}, {})
         return Report("done on 2 nodes", {"loss": 0.5})
 
-    monkeypatch.setattr("stillhouse.trainjob.launch.execute_on_nodes", execute_on_nodes)
+    monkeypatch.setattr("stillhouse.kubernetes.trainjob.launch.execute_on_nodes", execute_on_nodes)
     monkeypatch.setenv(NODES, nodes_text({"pretrain": NODE_SETTINGS}))
     values = arguments("pretrain", tmp_path) | {"tokens": Artifact(str(tmp_path / "tokens")), "seed": 7}
     run_component("pretrain", values)
@@ -197,7 +197,7 @@ def test_what_failed_on_a_node_ends_the_task_as_it_would_here(
     def execute_on_nodes(*given: Any) -> Report:
         raise error
 
-    monkeypatch.setattr("stillhouse.trainjob.launch.execute_on_nodes", execute_on_nodes)
+    monkeypatch.setattr("stillhouse.kubernetes.trainjob.launch.execute_on_nodes", execute_on_nodes)
     monkeypatch.setenv(NODES, nodes_text({"pretrain": NODE_SETTINGS}))
     with pytest.raises(SystemExit) as end:
         run_component("pretrain", arguments("pretrain", tmp_path))

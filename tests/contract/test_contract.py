@@ -18,16 +18,16 @@ from components.catalog import find_component
 from components.render import rendered
 from pipelines.train import build_pipeline
 from stillhouse.config import field_types
-from stillhouse.graph import USES, Use, find_uses
+from stillhouse.kubernetes.pods.component_views import views_of
+from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TRAIN, filled, value_of
+from stillhouse.kubernetes.pods.task import works_of
 from stillhouse.setting_kinds import kind_of, plain
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
-from stillhouse.surfaces.component_views import views_of
-from stillhouse.surfaces.dvc_file import ENVIRONMENT, render
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe, location_fields
-from stillhouse.surfaces.run_parameters import SETTINGS, TRAIN, filled, value_of
-from stillhouse.surfaces.step_command import COMMON_FLAGS, flag_of, given_inputs, step_parser
-from stillhouse.surfaces.task import works_of
+from stillhouse.workflow.dvc_file import ENVIRONMENT, render
+from stillhouse.workflow.graph import USES, Use, find_uses
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe, location_fields
+from stillhouse.workflow.step_command import COMMON_FLAGS, flag_of, given_inputs, step_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = "simlm"
@@ -152,7 +152,7 @@ def test_rendered_components_are_up_to_date() -> None:
 def test_dvc_file_is_up_to_date() -> None:
     expected = render(load_recipe(ROOT / "params.yaml"), ROOT)
     assert (ROOT / "dvc.yaml").read_text(encoding="utf-8") == expected, (
-        "run `python -m stillhouse.surfaces.dvc_file params.yaml > dvc.yaml`"
+        "run `python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml`"
     )
 
 

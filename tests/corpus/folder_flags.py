@@ -14,14 +14,15 @@ from pathlib import Path
 from unittest import mock
 
 from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.cli import new as new_command
 from stillhouse.errors import InputError, access_errors
-from stillhouse.evaluation.zero_shot import FILES
-from stillhouse.graph import ARTIFACTS, USES, needed
+from stillhouse.experiments.comparison.run import refuse_foreign_use
+from stillhouse.experiments.zero_shot.figures import FILES
 from stillhouse.own_files import own_file, own_files, refuse_foreign_file, refuse_foreign_files
-from stillhouse.surfaces import new_command, workspace
-from stillhouse.surfaces.compare_run import refuse_foreign_use
-from stillhouse.surfaces.in_process import refuse_foreign_outputs
-from stillhouse.surfaces.parser import Parser, output_file, output_folder
+from stillhouse.workflow import workspace
+from stillhouse.workflow.graph import ARTIFACTS, USES, needed
+from stillhouse.workflow.in_process import refuse_foreign_outputs
+from stillhouse.workflow.parser import Parser, output_file, output_folder
 
 MINE = b"years of work\n"
 FOLDERS = ("there", "there/artifacts", "there/artifacts/ingest", "there/artifacts/ingest/corpus", "there/runs", ".")

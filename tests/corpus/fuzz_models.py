@@ -18,9 +18,9 @@ from models_to_damage import FOLDERS, PLACES
 from torch import Tensor, nn
 
 from stillhouse.pretraining.masked_lm import load_masked_lm
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.towers import Role
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.towers import Role
 
 TEXTS = ["red fish swims", "", "a [MASK] fish\x00", "red " * 50]
 ODD: tuple[Any, ...] = (

@@ -22,10 +22,10 @@ import atheris
 FOLDERS = [
     "stillhouse.own_files",
     "stillhouse.artifacts",
-    "stillhouse.surfaces.parser",
-    "stillhouse.surfaces.workspace",
+    "stillhouse.workflow.parser",
+    "stillhouse.workflow.workspace",
 ]
-READERS = ["stillhouse.corpus", "stillhouse.config", "stillhouse.retrieval.runs"]
+READERS = ["stillhouse.corpus", "stillhouse.config", "stillhouse.evaluation.runs"]
 MODELS = "model-folder"
 
 with atheris.instrument_imports(include=[*READERS, *FOLDERS]):

@@ -18,8 +18,8 @@ from sources_to_damage import SOURCES
 from written_markdown import written
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.runs import read_run
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+from stillhouse.evaluation.runs import read_run
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
 RUN = b"q1 Q0 a 1 2.5 s\nq1 Q0 b 2 1 s\nq2 Q0 a 1 .5 s\n"
 PARAMS = find_recipe("micro").read_bytes()

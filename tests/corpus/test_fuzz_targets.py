@@ -61,7 +61,7 @@ def test_a_model_that_makes_no_numbers_is_seen(monkeypatch: pytest.MonkeyPatch) 
     number = PLACES.index(("own", "2_Dense/model.safetensors"))
     data = SEEDS[number][:-4] + np.float32("nan").tobytes()
     reader("model-folder")(data)
-    monkeypatch.setattr("stillhouse.retrieval.model_files.refuse_not_finite", lambda *_: None)
+    monkeypatch.setattr("stillhouse.retrieval.models.model_files.refuse_not_finite", lambda *_: None)
     with pytest.raises(AssertionError):
         reader("model-folder")(data)
 
@@ -113,7 +113,7 @@ def test_a_wrong_row_is_seen(wrong: str, name: str, monkeypatch: pytest.MonkeyPa
         "stillhouse.own_files._refuse",
         "folder_flags.refuse_foreign_outputs",
         "folder_flags.refuse_foreign_use",
-        "stillhouse.surfaces.workspace.refuse_taken",
+        "stillhouse.workflow.workspace.refuse_taken",
     ],
 )
 def test_a_folder_that_is_not_looked_at_is_seen(check: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from stillhouse.corpus.sources import article_tree, cells, json_files, lines
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage, Rejected, Row
 from stillhouse.errors import InputError
-from stillhouse.retrieval import runs
-from stillhouse.retrieval.runs import read_run
+from stillhouse.evaluation import runs
+from stillhouse.evaluation.runs import read_run
 
 LONGEST = 1 << 16
 LONG = 40_000_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stillhouse.corpus.store import Corpus, open_passage_texts, passage_texts, write_tables
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.retrieval.relevance import twins
+from stillhouse.retrieval.mining.relevance import twins
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 

@@ -249,7 +249,7 @@ def test_what_cannot_be_had_is_a_sentence(engine: str, said: str, tmp_path: Path
 
 
 def test_the_engine_is_a_flag_of_what_is_divided_alone() -> None:
-    from stillhouse.surfaces.step_command import step_parser
+    from stillhouse.workflow.step_command import step_parser
 
     having = {
         name for name in ("ingest", "tokenize", "mine") if "--engine" in step_parser(find_step(name)).format_help()

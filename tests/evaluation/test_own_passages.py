@@ -10,7 +10,7 @@ import pytest
 
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.evaluation.own_passages import same_as, without
-from stillhouse.retrieval.runs import read_run
+from stillhouse.evaluation.runs import read_run
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from stillhouse.curves import CurveRow, best_row, write_curves
 from stillhouse.errors import InputError
 from stillhouse.evaluation.breakdowns import Bin, Breakdown
 from stillhouse.evaluation.report.curves import (
@@ -18,7 +19,6 @@ from stillhouse.evaluation.report.curves import (
     loss_plot,
     read_curves,
 )
-from stillhouse.training.curves import CurveRow, best_row, write_curves
 
 CURVES = pd.DataFrame({"step": [0, 5, 10, 15], "train_loss": [3.0, 2, 1, 0.5], "heldout_loss": [3.0, 1.5, 1.5, 1.8]})
 

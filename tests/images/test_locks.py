@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from stillhouse.surfaces.recipes import find_recipe, load_recipe
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted(path.stem for path in (ROOT / "images" / "locks").glob("*.txt"))

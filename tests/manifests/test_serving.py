@@ -14,10 +14,10 @@ from network_policies import Peer, lets_through
 from rendered_overlays import MANIFESTS, SERVING, Resource, pod_specs, rendered, with_component
 from test_overlays import KUBERNETES, check_custom
 
+from stillhouse.cli.serve import check, serve_parser
 from stillhouse.monitoring.table import SERVICES
 from stillhouse.serving.app import make_service
 from stillhouse.serving.settings import Limits
-from stillhouse.surfaces.serve_command import check, serve_parser
 
 LABELS = {"app.kubernetes.io/name": "stillhouse-serving"}
 REPOSITORY = "https://git.example/search/releases.git"

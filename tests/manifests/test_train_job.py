@@ -15,9 +15,9 @@ from test_security import violations
 
 from pipelines.placement_table import find_table
 from pipelines.several_nodes import node_settings
-from stillhouse.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU, job_name, train_job
-from stillhouse.trainjob.own_pod import OwnPod
-from stillhouse.trainjob.settings import NodeSettings
+from stillhouse.kubernetes.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU, job_name, train_job
+from stillhouse.kubernetes.trainjob.own_pod import OwnPod
+from stillhouse.kubernetes.trainjob.settings import NodeSettings
 
 IMAGE = "registry.example/stillhouse@sha256:" + "0" * 64
 POD = OwnPod(

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from torch import Tensor, nn
 
 from stillhouse.context import Context
+from stillhouse.curves import Watch
 from stillhouse.monitoring.exporter import Exporter
 from stillhouse.monitoring.table import LABEL_VALUES, LIVE
-from stillhouse.training.curves import Watch
 from stillhouse.training.loop import train
 from stillhouse.training.settings import TrainingConfig
 

@@ -15,18 +15,18 @@ from gateway_stand_in import Gateway
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
+from stillhouse.kubernetes.pods import run_control
+from stillhouse.kubernetes.pods.component import run_component
+from stillhouse.kubernetes.pods.refresh import run_check, run_release
+from stillhouse.kubernetes.pods.run_state import STATES
 from stillhouse.monitoring.watch import watch_step, watch_task
-from stillhouse.refresh.parameters import Parameters
-from stillhouse.refresh.plan import Plan, Rung
-from stillhouse.refresh.run import Refreshed
+from stillhouse.releases.promotion import ALREADY, REFUSED, RELEASED, Outcome
+from stillhouse.releases.refresh.parameters import Parameters
+from stillhouse.releases.refresh.plan import Plan, Rung
+from stillhouse.releases.refresh.run import Refreshed
+from stillhouse.releases.tags import Overtaken
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Report
-from stillhouse.surfaces import run_control
-from stillhouse.surfaces.component import run_component
-from stillhouse.surfaces.refresh_component import run_check, run_release
-from stillhouse.surfaces.run_state import STATES
-from stillhouse.versions.promotion import ALREADY, REFUSED, RELEASED, Outcome
-from stillhouse.versions.releases import Overtaken
 
 ACCEPTED, SAID_RELEASED = "stillhouse_promotion_accepted", "stillhouse_promotion_released"
 FAILING: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -83,7 +83,7 @@ def test_the_pod_of_a_step_says_that_its_nodes_failed(
     def compute(*_: Any) -> Report:
         raise error
 
-    monkeypatch.setattr("stillhouse.surfaces.component.through_run_cache", compute)
+    monkeypatch.setattr("stillhouse.kubernetes.pods.component.through_run_cache", compute)
     with pytest.raises(BaseException, match=r"\d|broken"):
         run_component("pretrain", pretraining(tmp_path))
     [(method, path, samples)] = gateway.pushes
@@ -94,7 +94,9 @@ def test_the_pod_of_a_step_says_that_its_nodes_failed(
 
 
 def test_a_pod_that_will_not_do_says_so(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stillhouse.surfaces.component.check_pod", lambda parallel: read_manifest(tmp_path / "x"))
+    monkeypatch.setattr(
+        "stillhouse.kubernetes.pods.component.check_pod", lambda parallel: read_manifest(tmp_path / "x")
+    )
     with pytest.raises(SystemExit):
         run_component("pretrain", pretraining(tmp_path))
     assert reasons(gateway.pushes[0][2]) == ["bad_input"]
@@ -119,8 +121,8 @@ def test_a_step_that_was_in_the_run_cache_takes_its_failure_back(
             watched.report = CACHED
         return CACHED
 
-    monkeypatch.setattr("stillhouse.surfaces.component.through_run_cache", taken)
-    monkeypatch.setattr("stillhouse.surfaces.component.publish", lambda *given: None)
+    monkeypatch.setattr("stillhouse.kubernetes.pods.component.through_run_cache", taken)
+    monkeypatch.setattr("stillhouse.kubernetes.pods.component.publish", lambda *given: None)
     run_component("pretrain", pretraining(tmp_path))
     [(method, path, samples)] = gateway.pushes
     assert (method, path.rpartition("/")[2]) == ("PUT", "pretrain")
@@ -136,7 +138,7 @@ def released(folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | E
             raise outcome
         return outcome
 
-    monkeypatch.setattr("stillhouse.refresh.on_cluster.release_refresh", release)
+    monkeypatch.setattr("stillhouse.releases.refresh.on_cluster.release_refresh", release)
     monkeypatch.setenv("STILLHOUSE_TASK", "promote")
     (folder / "planned").mkdir()
     known = {"rung": "index", "champion": "v1.0.0", "reason": "one article"}
@@ -178,9 +180,9 @@ def test_the_commands_that_release_say_so(
     in_use: bool, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome = Outcome(RELEASED if in_use else REFUSED, None, "so it is", in_use)
-    monkeypatch.setattr("stillhouse.refresh.whole_run.promote_whole_run", lambda *given, **named: outcome)
+    monkeypatch.setattr("stillhouse.releases.refresh.whole_run.promote_whole_run", lambda *given, **named: outcome)
     refreshed = Refreshed(Plan(Rung.INDEX, "one article"), outcome)
-    monkeypatch.setattr("stillhouse.refresh.run.refresh", lambda *given: refreshed)
+    monkeypatch.setattr("stillhouse.releases.refresh.run.refresh", lambda *given: refreshed)
     cli.main(["release", "promote", "--folder", str(tmp_path)])
     cli.main(["refresh", "r.git", "--folder", str(tmp_path / "refreshed")])
     assert [path.rpartition("/")[2] for _, path, _ in gateway.pushes] == ["promote", "refresh"]

@@ -19,8 +19,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def run_here(folder: Path) -> dict[str, Any]:
-    from stillhouse.surfaces.in_process import run_graph
-    from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+    from stillhouse.workflow.in_process import run_graph
+    from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
     recipe = find_recipe("micro")
     with pytest.MonkeyPatch.context() as patch:

@@ -14,12 +14,12 @@ from pipelines.placement_table import PlacementTable, find_table
 from pipelines.refresh import build_refresh
 from pipelines.train import build_pipeline
 from stillhouse.config import build
-from stillhouse.graph import USES, Use, find_uses
-from stillhouse.surfaces.cached_step import RUN_CACHE, settings_of
-from stillhouse.surfaces.compare_plan import make_plan
-from stillhouse.surfaces.recipes import find_recipe, load_recipe
-from stillhouse.surfaces.sweeps import sweep_of_flags
-from stillhouse.surfaces.task import as_json, describe_use, works_of
+from stillhouse.experiments.comparison.plan import make_plan
+from stillhouse.experiments.comparison.sweeps import sweep_of_flags
+from stillhouse.kubernetes.pods.cached_step import RUN_CACHE, settings_of
+from stillhouse.kubernetes.pods.task import as_json, describe_use, works_of
+from stillhouse.workflow.graph import USES, Use, find_uses
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 
 def table(name: str, url: str) -> PlacementTable:

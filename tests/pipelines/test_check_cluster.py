@@ -21,7 +21,7 @@ from pipelines.catalog import RESULTS, Request
 from pipelines.ir import Compiled, compile_small
 from pipelines.placement import Placement, Secret
 from pipelines.placement_table import find_table, read_table
-from stillhouse.cluster.wanted import read_wanted
+from stillhouse.kubernetes.cluster.wanted import read_wanted
 
 Plain = dict[str, Any]
 CASES = [("cpu", name) for name in RESULTS] + [("gpu", "train"), ("gpu", "zero-shot")]

@@ -15,7 +15,7 @@ from pipelines.ir import Compiled, compile_small
 from pipelines.placement_table import find_table, read_table, shipped_tables
 from pipelines.submit import check_pod_parameters
 from stillhouse.errors import InputError
-from stillhouse.preflight import REQUIREMENTS
+from stillhouse.kubernetes.preflight import REQUIREMENTS
 
 DIGEST = "sha256:" + "1" * 64
 OWN_IMAGE = f"registry.example/corpus@{DIGEST}"
@@ -113,7 +113,7 @@ def test_a_line_more_in_a_copy_gives_the_key_to_every_pod_for_a_run_cache_over_s
 
 
 def test_google_looks_where_its_secret_is_mounted() -> None:
-    """What it and DVC find there is looked at in tests/versions/test_keys_of_remotes.py."""
+    """What it and DVC find there is looked at in tests/releases/test_keys_of_remotes.py."""
     for name in shipped_tables():
         table = find_table(name)
         assert {placement.environment["CLOUDSDK_CONFIG"] for placement in table.kinds.values()} == {

@@ -13,11 +13,11 @@ import yaml
 from pipelines.compare import ITEM_LIMIT, build_comparison, compile_comparison, loop_items
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.comparison.sweep import make_sweep
 from stillhouse.errors import InputError
-from stillhouse.surfaces.compare_component import gather
-from stillhouse.surfaces.compare_plan import Plan, make_plan
-from stillhouse.surfaces.task import works_of
+from stillhouse.experiments.comparison.plan import Plan, make_plan
+from stillhouse.experiments.comparison.sweep import make_sweep
+from stillhouse.kubernetes.pods.compare import gather
+from stillhouse.kubernetes.pods.task import works_of
 
 VARIANTS = [
     {"name": "none", "pretraining": False},

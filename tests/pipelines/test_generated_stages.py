@@ -17,12 +17,12 @@ from pipelines.train import build_pipeline
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
-from stillhouse.graph import graph_of
-from stillhouse.refresh.graph import Ladder, before
-from stillhouse.refresh.plan import Rung
-from stillhouse.surfaces.dvc_file import render
-from stillhouse.surfaces.recipes import configs
-from stillhouse.surfaces.task import works_of
+from stillhouse.kubernetes.pods.task import works_of
+from stillhouse.releases.refresh.graph import Ladder, before
+from stillhouse.releases.refresh.plan import Rung
+from stillhouse.workflow.dvc_file import render
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import configs
 
 PATH = ["passages", "passages_bm25", "generated", "ingest", "validate"]
 

@@ -18,8 +18,8 @@ from pipelines.local import PipelineFailed, find_result, run_local, run_pipeline
 from pipelines.tasks import Pods, add_task
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
-from stillhouse.graph import find_uses, needed
-from stillhouse.tasks import tasks_of
+from stillhouse.workflow.graph import find_uses, needed
+from stillhouse.workflow.tasks import tasks_of
 
 pytestmark = pytest.mark.slow
 

@@ -25,8 +25,8 @@ from kubernetes_server import (
 from pipelines.admission import wanted_of
 from pipelines.check import check_cluster
 from pipelines.placement import Accelerator, Claim, Placement, Secret
-from stillhouse.cluster import api
-from stillhouse.cluster.wanted import Wanted
+from stillhouse.kubernetes.cluster import api
+from stillhouse.kubernetes.cluster.wanted import Wanted
 
 GPU_POD = Placement(
     cpu="8",

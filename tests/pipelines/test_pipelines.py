@@ -22,9 +22,9 @@ from pipelines.manifests import SOURCES, compiled_files
 from pipelines.placement_table import find_table
 from pipelines.workflow_size import LARGEST_PLAIN
 from stillhouse.errors import InputError
+from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TABLES
 from stillhouse.steps.registry import steps
-from stillhouse.surfaces.recipes import configs
-from stillhouse.surfaces.run_parameters import SETTINGS, TABLES
+from stillhouse.workflow.recipes import configs
 
 BARE = (LOOK, END, "check-train", "check-compare-objectives")
 """The components that wait for nothing."""

@@ -16,7 +16,7 @@ from kfp import compiler, dsl
 
 from pipelines.place import place
 from pipelines.placement import Placement
-from stillhouse.surfaces import pod_retries
+from stillhouse.kubernetes.pods import pod_retries
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
@@ -29,7 +29,7 @@ def start(folder: Path, program: str, retries: int, pause: float = 0.01, **more:
         "tries.seek(0); number = len(tries.readlines())\n"
     )
     (folder / "work.py").write_text(count + program)
-    path = os.pathsep.join([str(folder), str(Path(pod_retries.__file__).parents[2])])
+    path = os.pathsep.join([str(folder), str(Path(pod_retries.__file__).parents[3])])
     asked = {"STILLHOUSE_RETRIES": str(retries), "STILLHOUSE_RETRY_AFTER_SECONDS": str(pause), "PYTHONPATH": path}
     words = [sys.executable, "-m", pod_retries.__name__, "work", "given"]
     environment = os.environ | POD | asked | more
@@ -157,7 +157,7 @@ def work(text: str) -> str:
     import os
     from pathlib import Path
 
-    from stillhouse.surfaces.component import one_line_errors
+    from stillhouse.kubernetes.pods.component import one_line_errors
 
     with one_line_errors():
         with Path("tries").open("a+") as tries:
@@ -196,7 +196,7 @@ def test_a_compiled_task_s_pod_tries_again_and_hands_on_its_result(
     asked = {entry["name"]: entry["value"] for entry in container["env"]} | {"TMPDIR": str(tmp_path)}
     asked |= POD if in_a_pod else {"KUBERNETES_SERVICE_HOST": ""}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    asked |= {"PATH": path, "PYTHONPATH": str(Path(pod_retries.__file__).parents[2])}
+    asked |= {"PATH": path, "PYTHONPATH": str(Path(pod_retries.__file__).parents[3])}
     done = subprocess.run(words, cwd=tmp_path, env=os.environ | asked, capture_output=True, text=True, timeout=120)
     if in_a_pod:
         assert done.returncode == 0, done.stderr

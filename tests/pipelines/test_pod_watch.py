@@ -13,8 +13,8 @@ from kubernetes_server import HERE, KUEUE, NAMESPACE, WORKFLOWS, Kubernetes, ser
 
 from pipelines.pods import PodWatch
 from stillhouse import cli
-from stillhouse.cluster.api import Api as ClusterApi
-from stillhouse.cluster.api import connect
+from stillhouse.kubernetes.cluster.api import Api as ClusterApi
+from stillhouse.kubernetes.cluster.api import connect
 
 Plain = dict[str, Any]
 RUNNING: Plain = {"state": "RUNNING", "run_details": {"task_details": []}}

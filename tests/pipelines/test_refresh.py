@@ -18,15 +18,15 @@ from pipelines.refresh_tasks import check_refresh, plan_refresh
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.graph import USES, find_uses
-from stillhouse.refresh import on_cluster
-from stillhouse.refresh.graph import Ladder
-from stillhouse.refresh.on_cluster import Planned, taken_from_champion, write_summary
-from stillhouse.refresh.parameters import Parameters, write_recipe
-from stillhouse.refresh.plan import Rung
-from stillhouse.surfaces.recipes import find_recipe, load_recipe
-from stillhouse.surfaces.refresh_component import MADE, TAKEN, run_plan, run_release
-from stillhouse.versions.promotion import Outcome
+from stillhouse.kubernetes.pods.refresh import MADE, TAKEN, run_plan, run_release
+from stillhouse.releases.promotion import Outcome
+from stillhouse.releases.refresh import on_cluster
+from stillhouse.releases.refresh.graph import Ladder
+from stillhouse.releases.refresh.on_cluster import Planned, taken_from_champion, write_summary
+from stillhouse.releases.refresh.parameters import Parameters, write_recipe
+from stillhouse.releases.refresh.plan import Rung
+from stillhouse.workflow.graph import USES, find_uses
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 LADDER = Ladder.of(USES)
 REPOSITORY = "https://git.example/search/releases.git"

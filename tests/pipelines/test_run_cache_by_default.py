@@ -20,10 +20,10 @@ from pipelines.placement_table import PlacementTable, read_table, shipped_tables
 from pipelines.tasks import Pods, add_task
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import build
-from stillhouse.graph import find_uses, needed
-from stillhouse.surfaces.cached_step import RUN_CACHE
-from stillhouse.tasks import tasks_of
-from stillhouse.versions.cache_folder import LEFT_ALONE
+from stillhouse.kubernetes.pods.cached_step import RUN_CACHE
+from stillhouse.releases.cache_folder import LEFT_ALONE
+from stillhouse.workflow.graph import find_uses, needed
+from stillhouse.workflow.tasks import tasks_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Task .* have no effect:UserWarning")]
 RECIPE = {"ingest": {"max_articles": 5}}

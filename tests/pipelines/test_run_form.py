@@ -15,7 +15,7 @@ from pipelines.ir import Compiled, compile_small
 from pipelines.placement_table import find_table, read_table
 from pipelines.run_form import DIGEST, form_digest, form_page, parameters_of, specs_of
 from stillhouse.errors import InputError
-from stillhouse.surfaces.run_parameters import TRAIN
+from stillhouse.kubernetes.pods.run_parameters import TRAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "forms"

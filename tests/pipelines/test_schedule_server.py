@@ -16,7 +16,7 @@ from pipelines.schedules import cluster as kubeflow
 from pipelines.schedules import watch as watching
 from pipelines.schedules.apply import MARK
 from stillhouse import cli
-from stillhouse.versions.dvc_source import Found
+from stillhouse.remote.dvc_source import Found
 
 SCHEDULE = {"pipeline": "refresh", "cron": "0 0 3 * * *", "parameters": {"releases": "r.git"}}
 WATCH = {"pipeline": "refresh", "releases": "r.git", "repo": "a.git", "path": "corpus"}

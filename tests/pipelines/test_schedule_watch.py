@@ -13,16 +13,16 @@ import yaml
 from cluster_in_memory import Memory
 from kubeflow_stand_in import Client, refusal
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "releases"))
 from repositories import make_repository, release
 
 from pipelines.schedules import watch as watching
 from pipelines.schedules.file import Watch
 from pipelines.schedules.watch import InUse, in_use, look
 from stillhouse import cli
-from stillhouse.versions.dvc_source import Found
-from stillhouse.versions.git import Git
-from stillhouse.versions.releases import Release, note_refusal
+from stillhouse.releases.git import Git
+from stillhouse.releases.tags import Release, note_refusal
+from stillhouse.remote.dvc_source import Found
 
 
 @pytest.fixture

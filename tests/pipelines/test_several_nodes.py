@@ -16,9 +16,9 @@ from pipelines.placement_table import TRAININGS, find_table, read_table
 from pipelines.shared_pod import launcher_of
 from stillhouse import cli
 from stillhouse.errors import InputError
-from stillhouse.graph import USES
+from stillhouse.kubernetes.trainjob.settings import POD, POD_NAMESPACE, read_node_settings
 from stillhouse.steps.registry import steps
-from stillhouse.trainjob.settings import POD, POD_NAMESPACE, read_node_settings
+from stillhouse.workflow.graph import USES
 
 CLAIM = "{parameter: work_claim, name: work, path: /volume, variable: STILLHOUSE_WORK}"
 WRONG = {

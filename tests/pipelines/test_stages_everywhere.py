@@ -14,8 +14,8 @@ from pipelines.catalog import Request
 from pipelines.local import run_pipeline
 from stillhouse import cli
 from stillhouse.artifacts import digest_files, read_manifest
-from stillhouse.graph import graph_of
-from stillhouse.surfaces.recipes import find_recipe, load_recipe
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from pipelines.train import build_pipeline
 from stillhouse import cli
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
-from stillhouse.graph import find_uses
-from stillhouse.surfaces.run_parameters import TRAIN
-from stillhouse.surfaces.task import works_of
+from stillhouse.kubernetes.pods.run_parameters import TRAIN
+from stillhouse.kubernetes.pods.task import works_of
+from stillhouse.workflow.graph import find_uses
 
 
 @pytest.fixture(autouse=True)

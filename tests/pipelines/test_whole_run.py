@@ -13,7 +13,7 @@ import pytest
 import yaml
 from programs import EVALUATION, ROOT, call
 
-from stillhouse.graph import USES, find_uses
+from stillhouse.workflow.graph import USES, find_uses
 
 pytestmark = pytest.mark.slow
 

@@ -14,11 +14,11 @@ from slow_models import WINDOW, SlowBert, SlowModernBert, gelu
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel
 
+from stillhouse.acceleration.unpadded import without_padding
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
 from stillhouse.pretraining.heads import head_parameters
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import TABLE, Objective, find_objective
-from stillhouse.training.unpadded import without_padding
 
 CLS, SEP, PAD = 2, 3, 0
 VOCABULARY, WIDTH, HEADS = 50, 16, 2

@@ -10,8 +10,8 @@ import pytest
 import Stemmer
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval import bm25
-from stillhouse.retrieval.bm25 import BM25
+from stillhouse.retrieval.search import bm25
+from stillhouse.retrieval.search.bm25 import BM25
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1024])

@@ -12,10 +12,10 @@ import torch
 from stillhouse.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
-from stillhouse.retrieval import corpus_encoding
-from stillhouse.retrieval.corpus_encoding import Encoded, cache_folder, encode_passages, model_key
-from stillhouse.retrieval.embeddings import segments_of
-from stillhouse.retrieval.encoder import BiEncoder, encode
+from stillhouse.retrieval.index import corpus_encoding
+from stillhouse.retrieval.index.corpus_encoding import Encoded, cache_folder, encode_passages, model_key
+from stillhouse.retrieval.index.embeddings import segments_of
+from stillhouse.retrieval.models.encoder import BiEncoder, encode
 from stillhouse.retrieval.settings import InferenceConfig
 
 FP32 = InferenceConfig(precision="fp32", batch_tokens=64)
@@ -94,7 +94,7 @@ def test_batches_on_a_gpu_would_all_be_full(
         return forward(ids, mask, role)  # type: ignore[arg-type]
 
     monkeypatch.setattr(encoder, "forward", noted)
-    monkeypatch.setattr("stillhouse.retrieval.encoder.filled_up", lambda device: True)
+    monkeypatch.setattr("stillhouse.retrieval.models.encoder.filled_up", lambda device: True)
     assert np.array_equal(encode(encoder, encoder.passages(texts), context, "test", FP32), expected)
     assert shapes == {(max(1, 64 // length), length) for _, length in shapes}
 

@@ -17,12 +17,12 @@ from stillhouse.artifacts import MANIFEST, foreign_manifest, read_manifest, writ
 from stillhouse.cli import main
 from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import load_masked_lm
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.encoder_folder import write_towers
-from stillhouse.retrieval.pooling import EncoderSettings
-from stillhouse.retrieval.source import fetch
-from stillhouse.retrieval.towers import BagOfWordsTower, TransformerTower
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.encoder_folder import write_towers
+from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.source import fetch
+from stillhouse.retrieval.models.towers import BagOfWordsTower, TransformerTower
 
 Run = Callable[..., dict[str, Path]]
 

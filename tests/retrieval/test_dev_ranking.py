@@ -16,18 +16,18 @@ from torch import Tensor, nn
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.curves import CurveRow, best_row, describe
 from stillhouse.errors import InputError
-from stillhouse.retrieval import dev_scores
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.dev_ranking import DevCandidates, sample
-from stillhouse.retrieval.dev_scores import score_by_reranker, score_by_retriever
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.group_training import Reads, open_samplers, train_on_groups
-from stillhouse.retrieval.groups import GroupSampler
-from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.fine_tuning import dev_scores
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample
+from stillhouse.retrieval.fine_tuning.dev_scores import score_by_reranker, score_by_retriever
+from stillhouse.retrieval.fine_tuning.group_training import Reads, open_samplers, train_on_groups
+from stillhouse.retrieval.fine_tuning.groups import GroupSampler
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.settings import GroupTrainingConfig
 from stillhouse.training import loop
-from stillhouse.training.curves import CurveRow, best_row, describe
 
 Run = Callable[..., dict[str, Path]]
 DEV_ROWS = range(12, 18)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval import embeddings
-from stillhouse.retrieval.embeddings import (
+from stillhouse.retrieval.index import embeddings
+from stillhouse.retrieval.index.embeddings import (
     ABANDONED_AFTER,
     DIGEST,
     GIB,
@@ -30,7 +30,7 @@ from stillhouse.retrieval.embeddings import (
     vectors_of,
     write_segment,
 )
-from stillhouse.retrieval.shards import NAME
+from stillhouse.retrieval.index.shards import NAME
 
 RNG = np.random.default_rng(0)
 

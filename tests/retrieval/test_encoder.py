@@ -14,12 +14,12 @@ from transformers import AutoModel
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
-from stillhouse.retrieval.encoder import BiEncoder, encode, length_batches
-from stillhouse.retrieval.pooling import EncoderSettings, pool, read_settings
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.encoder import BiEncoder, encode, length_batches
+from stillhouse.retrieval.models.pooling import EncoderSettings, pool, read_settings
+from stillhouse.retrieval.models.source import fetch
+from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.source import fetch
-from stillhouse.retrieval.tokenizer_files import save_tokenizer
 
 FP32 = InferenceConfig(precision="fp32", batch_tokens=40)
 TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]

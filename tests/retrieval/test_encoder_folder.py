@@ -13,11 +13,11 @@ from transformers import AutoModel, AutoTokenizer
 
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder, encode
-from stillhouse.retrieval.encoder_folder import write_towers
-from stillhouse.retrieval.pooling import EncoderSettings
+from stillhouse.retrieval.models.encoder import BiEncoder, encode
+from stillhouse.retrieval.models.encoder_folder import write_towers
+from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.towers import BagOfWordsTower, Role, Tower, TransformerTower
 
 EXACT = InferenceConfig(precision="fp32", batch_tokens=40)
 TEXTS = ["the red bird sings", "a fish", "three birds", "", "which blue tree grows in the green one and the red two"]

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.retrieval import gpu_search as of_gpu
-from stillhouse.retrieval.exact_search import FEW, exact_search, inner_products, packed, unpacked
-from stillhouse.retrieval.gpu_search import gpu_search
-from stillhouse.retrieval.packed_linears import can_pack
+from stillhouse.acceleration.packed_linears import can_pack
+from stillhouse.retrieval.index import gpu_search as of_gpu
+from stillhouse.retrieval.index.exact_search import FEW, exact_search, inner_products, packed, unpacked
+from stillhouse.retrieval.index.gpu_search import gpu_search
 
 
 def blocks(vectors: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
@@ -135,7 +135,7 @@ def test_more_queries_than_a_gpu_takes_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 def test_products_are_in_fp32_within_a_models_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where oneDNN does not compute them, which autocast leaves alone."""
-    monkeypatch.setattr("stillhouse.retrieval.exact_search.can_pack", lambda *_: False)
+    monkeypatch.setattr("stillhouse.retrieval.index.exact_search.can_pack", lambda *_: False)
     queries, vectors = np.random.default_rng(4).standard_normal((2, 40, 16)).astype(np.float32)
     with torch.autocast("cpu", torch.bfloat16):
         found = inner_products(queries, vectors)

@@ -12,9 +12,9 @@ import torch
 
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval import fixed_passages
-from stillhouse.retrieval.fixed_passages import FixedPassages, RowLists, cut_to_index, fixed_passages_loss
-from stillhouse.retrieval.vector_index import VectorIndex, cut
+from stillhouse.retrieval.fine_tuning import fixed_passages
+from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages, RowLists, cut_to_index, fixed_passages_loss
+from stillhouse.retrieval.index.vector_index import VectorIndex, cut
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from stillhouse.retrieval.fusion import RIDGE, convex_combination, fit_weights, fuse, reciprocal_ranks
+from stillhouse.retrieval.search.fusion import RIDGE, convex_combination, fit_weights, fuse, reciprocal_ranks
 
 
 def made(seed: int, queries: int = 40, candidates: int = 7, kinds: int = 2) -> tuple[np.ndarray, ...]:

@@ -11,9 +11,9 @@ import pytest
 
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError
-from stillhouse.retrieval.groups import GroupSampler
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.teacher import Teacher, TeacherScores
+from stillhouse.retrieval.fine_tuning.groups import GroupSampler
+from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
+from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.training.batches import epoch_batches, times_seen
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from stillhouse.artifacts import digest_files
 from stillhouse.errors import InputError
-from stillhouse.retrieval.source import fetch
+from stillhouse.retrieval.models.source import fetch
 
 REVISION = "0123456789012345678901234567890123456789"
 

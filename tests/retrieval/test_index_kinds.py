@@ -12,11 +12,11 @@ import torch
 
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.errors import InputError
-from stillhouse.retrieval import gpu_search, vector_index
-from stillhouse.retrieval.embeddings import Embeddings, text_digests, write_segment
-from stillhouse.retrieval.index_kinds import open_flat, write_flat
+from stillhouse.retrieval.index import gpu_search, vector_index
+from stillhouse.retrieval.index.embeddings import Embeddings, text_digests, write_segment
+from stillhouse.retrieval.index.index_kinds import open_flat, write_flat
+from stillhouse.retrieval.index.vector_index import CutVectors, VectorIndex, cut, measure, write_index
 from stillhouse.retrieval.settings import IndexConfig
-from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, cut, measure, write_index
 
 KINDS = ["flat", "hnsw", "ivfpq", "ivfsq8", "sq8", "binary_rescored"]
 SMALL = {"ivf_nlist": 4, "ivf_nprobe": 4, "pq_m": 16}

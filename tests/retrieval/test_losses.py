@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from stillhouse.retrieval.contrastive import contrastive_loss
-from stillhouse.retrieval.distillation import distillation_loss
-from stillhouse.retrieval.listwise import listwise_loss
+from stillhouse.retrieval.fine_tuning.contrastive import contrastive_loss
+from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
+from stillhouse.retrieval.fine_tuning.listwise import listwise_loss
 from stillhouse.retrieval.settings import FORMS, RetrieverConfig
 
 TAU = 0.5

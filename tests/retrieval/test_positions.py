@@ -24,9 +24,9 @@ from transformers import (
 )
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.positions import longest_text
-from stillhouse.retrieval.source import fetch
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.positions import longest_text
+from stillhouse.retrieval.models.source import fetch
 
 ROWS = 20
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

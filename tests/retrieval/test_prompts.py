@@ -17,11 +17,11 @@ from stillhouse.artifacts import digest_files, read_manifest, whole_folder, writ
 from stillhouse.context import Context
 from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import load_masked_lm
-from stillhouse.retrieval.encoder import BiEncoder, encode
-from stillhouse.retrieval.pooling import read_settings
-from stillhouse.retrieval.query_encoder import EXACT, AnyEncoder, PlainBert, QueryEncoder, open_query_encoder
-from stillhouse.retrieval.source import fetch
-from stillhouse.retrieval.towers import Role
+from stillhouse.retrieval.models.encoder import BiEncoder, encode
+from stillhouse.retrieval.models.pooling import read_settings
+from stillhouse.retrieval.models.query_encoder import EXACT, AnyEncoder, PlainBert, QueryEncoder, open_query_encoder
+from stillhouse.retrieval.models.source import fetch
+from stillhouse.retrieval.models.towers import Role
 
 CPU = Context(Path(), "cpu", quiet=True)
 TEXTS = ["red bird sings", "fish", "", "which blue tree grows in the green one and the red two fish swims"]

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from stillhouse.acceleration import packed_linears
 from stillhouse.artifacts import read_manifest
-from stillhouse.retrieval import packed_linears
 
 
 def test_a_run_tells_the_index_size_and_no_time_unless_asked(

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.titles import passage_text
-from stillhouse.retrieval.encoder import BiEncoder, encode
-from stillhouse.retrieval.encoder_folder import write_towers
-from stillhouse.retrieval.query_encoder import (
+from stillhouse.retrieval.models.encoder import BiEncoder, encode
+from stillhouse.retrieval.models.encoder_folder import write_towers
+from stillhouse.retrieval.models.query_encoder import (
     EXACT,
     AnyEncoder,
     PlainBert,
@@ -184,7 +184,7 @@ def test_all_others_are_read_by_the_bi_encoder(name: str, tiny_model: Path, tmp_
 
 
 def test_a_bag_of_words_and_a_projection_are_read_by_the_bi_encoder(tiny_model: Path, tmp_path: Path) -> None:
-    from stillhouse.retrieval.towers import BagOfWordsTower, TransformerTower
+    from stillhouse.retrieval.models.towers import BagOfWordsTower, TransformerTower
 
     plain = BiEncoder.load(tiny_model, pooling="mean", query_length=16)
     bag = BiEncoder({"passage": BagOfWordsTower(40, (2, 3, 0), 8, 16, 12)}, plain.tokenizer, plain.settings)

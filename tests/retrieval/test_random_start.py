@@ -16,9 +16,9 @@ from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
 from stillhouse.errors import InputError
 from stillhouse.pretraining.masked_lm import load_masked_lm
-from stillhouse.retrieval import model_place
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.source import fetch
+from stillhouse.retrieval.models import model_place
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.source import fetch
 from stillhouse.steps.fetch_model import Config
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillhouse.corpus.store import Corpus, write_tables
-from stillhouse.retrieval.relevance import never_negative
+from stillhouse.retrieval.mining.relevance import never_negative
 
 PASSAGES = {"a": "red bird", "b": "blue fish", "twin of a": "red bird", "c": "green tree"}
 QUERIES = {"q1": "Which bird?", "q2": "which  BIRD?", "q3": "which fish?", "q4": "which tree?"}

@@ -15,12 +15,12 @@ from stillhouse.artifacts import digest_files
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.binary_cross_entropy import binary_cross_entropy
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.group_training import open_samplers
-from stillhouse.retrieval.listwise import disagreement
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.reranker_training import LOSSES, Drawing, RerankerLoss
+from stillhouse.retrieval.fine_tuning.binary_cross_entropy import binary_cross_entropy
+from stillhouse.retrieval.fine_tuning.group_training import open_samplers
+from stillhouse.retrieval.fine_tuning.listwise import disagreement
+from stillhouse.retrieval.fine_tuning.reranker_training import LOSSES, Drawing, RerankerLoss
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]

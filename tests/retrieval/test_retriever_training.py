@@ -19,24 +19,24 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from stillhouse.acceleration.precision import autocast
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context, rank
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.errors import InputError
-from stillhouse.retrieval import dev_scores
-from stillhouse.retrieval.contrastive import contrastive_loss
-from stillhouse.retrieval.dev_ranking import DevCandidates
-from stillhouse.retrieval.distillation import distillation_loss
-from stillhouse.retrieval.embeddings import Embeddings, write_segment
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.fixed_passages import FixedPassages
-from stillhouse.retrieval.groups import GroupSampler
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.retriever_training import RetrieverLoss, train_retriever
+from stillhouse.retrieval.fine_tuning import dev_scores
+from stillhouse.retrieval.fine_tuning.contrastive import contrastive_loss
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
+from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
+from stillhouse.retrieval.fine_tuning.fixed_passages import FixedPassages
+from stillhouse.retrieval.fine_tuning.groups import GroupSampler
+from stillhouse.retrieval.fine_tuning.retriever_training import RetrieverLoss, train_retriever
+from stillhouse.retrieval.fine_tuning.teacher import Teacher, TeacherScores
+from stillhouse.retrieval.index.embeddings import Embeddings, write_segment
+from stillhouse.retrieval.index.vector_index import CutVectors, VectorIndex, write_index
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.retrieval.settings import IndexConfig, RetrieverConfig
-from stillhouse.retrieval.teacher import Teacher, TeacherScores
-from stillhouse.retrieval.vector_index import CutVectors, VectorIndex, write_index
-from stillhouse.training.precision import autocast
 from stillhouse.training.processes import add_gradients, add_up, join
 
 CPU = torch.device("cpu")

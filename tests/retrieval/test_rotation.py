@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillhouse.retrieval.rotation import NEGATIVES, POSITIVES, first_turn, keys, turn
+from stillhouse.retrieval.mining.rotation import NEGATIVES, POSITIVES, first_turn, keys, turn
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(1, 8))

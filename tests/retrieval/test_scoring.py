@@ -15,13 +15,13 @@ from stillhouse.artifacts import digest_files
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval import cross_encoder
-from stillhouse.retrieval.cross_encoder import CrossEncoder, score_pairs
-from stillhouse.retrieval.group_training import open_samplers
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.score_log import HEADER, ScoreLog
+from stillhouse.retrieval.fine_tuning.group_training import open_samplers
+from stillhouse.retrieval.fine_tuning.teacher import Teacher
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models import cross_encoder
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.score_log import HEADER, ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.teacher import Teacher
 from stillhouse.training.batches import epoch_batches, times_seen
 
 Run = Callable[..., dict[str, Path]]

@@ -243,7 +243,7 @@ def offline(folder: Path) -> tuple[str, dict[str, Any]]:
     """The release's name, and each query's hits, scores and vector by the library's own search."""
     from serving_releases import open_release, searcher_of
 
-    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.models.encoder import BiEncoder
     from stillhouse.serving.source import FolderSource
 
     search, encoder = searcher_of(folder), BiEncoder.load(folder / "retriever").eval()

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "versions"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "releases"))
 from repositories import call, make_repository
 
-from stillhouse.versions.git import Git
-from stillhouse.versions.promotion import Candidate, promote
-from stillhouse.versions.releases import roll_back
+from stillhouse.releases.git import Git
+from stillhouse.releases.promotion import Candidate, promote
+from stillhouse.releases.tags import roll_back
 
 PARTS = ("corpus", "retriever", "index", "hybrid")
 PATHS = {name: f"artifacts/{name}" for name in PARTS}

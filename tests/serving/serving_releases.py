@@ -17,7 +17,7 @@ import uvicorn
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import write_tables
-from stillhouse.retrieval.search import Searcher
+from stillhouse.retrieval.search.searcher import Searcher
 from stillhouse.serving.app import make_service
 from stillhouse.serving.release import Release
 from stillhouse.serving.server import configured, listen
@@ -76,7 +76,7 @@ def two_releases(
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]],
 ) -> list[Path]:
     """Two release folders of one shape: the same passage ids, and other texts, vectors and weights."""
-    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.models.encoder import BiEncoder
 
     made = []
     for number, colours in enumerate(("red green blue", "blue a red the green")):

@@ -10,8 +10,8 @@ import torch
 from transformers import BertConfig, BertModel
 from word_pieces import SPECIAL, save_tokenizer
 
-from stillhouse.retrieval.pooling import EncoderSettings
-from stillhouse.retrieval.query_encoder import PlainBert
+from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.query_encoder import PlainBert
 from stillhouse.serving.batch_encoder import PackedBert
 
 LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)

@@ -17,12 +17,12 @@ from serving_releases import Running, open_release, running
 from stillhouse import cli
 from stillhouse.artifacts import digest_files, whole_folder, write_manifest
 from stillhouse.errors import InputError
+from stillhouse.releases.git import Git, GitFailed
+from stillhouse.releases.tags import Release, publish, read_history
+from stillhouse.remote.dvc_source import fetch
 from stillhouse.serving.places import folder_of, repository_of
 from stillhouse.serving.released_source import ReleasedSource
 from stillhouse.serving.source import FolderSource, Unreachable
-from stillhouse.versions.dvc_source import fetch
-from stillhouse.versions.git import Git, GitFailed
-from stillhouse.versions.releases import Release, publish, read_history
 
 QUERY = "where does the red bird one sing"
 

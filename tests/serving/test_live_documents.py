@@ -19,7 +19,7 @@ from test_swapped_releases import point, start
 
 from stillhouse import cli
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.serving.document_log import FILE, DocumentLog
 from stillhouse.serving.live_documents import LiveDocuments
 from stillhouse.serving.settings import Limits

@@ -14,8 +14,8 @@ from serving_releases import running
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError
-from stillhouse.retrieval.query_encoder import AnyEncoder, PlainBert, open_query_encoder
-from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.models.query_encoder import AnyEncoder, PlainBert, open_query_encoder
 from stillhouse.serving import int8_queries, precision
 from stillhouse.serving.batch_encoder import PackedBert
 from stillhouse.serving.int8_queries import Int8Bert, quantized

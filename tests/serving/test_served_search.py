@@ -15,9 +15,9 @@ import pytest
 from serving_releases import Running, running, searcher_of
 
 from stillhouse.corpus.store import Corpus
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.search import Hit
-from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.searcher import Hit
 from stillhouse.serving.settings import Limits
 
 QUERIES = [

@@ -21,7 +21,7 @@ from serving_releases import PARTS, TRAP, open_release, running, searcher_of
 from stillhouse import cli
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
-from stillhouse.retrieval.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
 

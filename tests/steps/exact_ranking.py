@@ -11,8 +11,8 @@ from sentence_transformers import SentenceTransformer
 
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
-from stillhouse.retrieval.runs import read_run
-from stillhouse.retrieval.search import Searcher
+from stillhouse.evaluation.runs import read_run
+from stillhouse.retrieval.search.searcher import Searcher
 
 
 def check_search(

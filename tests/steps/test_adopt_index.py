@@ -10,8 +10,8 @@ import pytest
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.search import Searcher
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.searcher import Searcher
 
 Run = Callable[..., dict[str, Path]]
 

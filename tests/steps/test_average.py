@@ -21,11 +21,11 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.config import build
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval import corpus_encoding
-from stillhouse.retrieval.averaging import averaged
-from stillhouse.retrieval.dev_ranking import DevCandidates
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.fine_tuning.averaging import averaged
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
+from stillhouse.retrieval.index import corpus_encoding
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.steps.average import Config
 
 Run = Callable[..., dict[str, Path]]

@@ -10,7 +10,7 @@ import pytest
 
 from stillhouse.artifacts import digest_files, read_manifest, write_manifest
 from stillhouse.errors import InputError
-from stillhouse.trainjob.division import add_up
+from stillhouse.kubernetes.trainjob.division import add_up
 
 RunStep = Callable[..., dict[str, Path]]
 PASSAGES = [[2, 4, 2, 3, 8], [4, 2, 3], [2, 3, 8, 9, 5], [6], [], [4, 2, 4, 2, 3, 8, 9]]

@@ -14,8 +14,8 @@ from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import write_tables
 from stillhouse.errors import InputError
+from stillhouse.evaluation.runs import write_run
 from stillhouse.evaluation.systems import about_training, short_name
-from stillhouse.retrieval.runs import write_run
 from stillhouse.steps.evaluate import STEP, Config
 from stillhouse.steps.execute import execute
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from stillhouse import environment
+from stillhouse.acceleration import precision
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.config import build
 from stillhouse.context import Context
@@ -16,8 +18,6 @@ from stillhouse.errors import InputError
 from stillhouse.steps.execute import computed_on, execute, refuse_outputs, work_name
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.spec import Paths, Port, Report, Step
-from stillhouse.training import precision
-from stillhouse.versions import environment
 
 
 def make(folder: Path, *names: str) -> Path:
@@ -141,7 +141,7 @@ def test_a_gpu_of_another_number_goes_on_with_the_work_of_the_first(monkeypatch:
 @pytest.mark.parametrize("name", ["ingest", "tokenize", "count", "bm25", "evaluate"])
 def test_a_step_without_a_model_does_not_load_torch_for_its_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "stillhouse.training.precision")
+    monkeypatch.delitem(sys.modules, "stillhouse.acceleration.precision")
     step = find_step(name)
     config = build(step.config, {}, name)
     assert work_name(step, config, {}, computed_on(config)).startswith(f"{name}-")

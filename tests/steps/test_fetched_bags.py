@@ -15,11 +15,11 @@ from transformers import AutoTokenizer
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval import source
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.pooling import EncoderSettings
-from stillhouse.retrieval.source import fetch
-from stillhouse.retrieval.towers import BagOfWordsTower, Role, Tower
+from stillhouse.retrieval.models import source
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.source import fetch
+from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower
 
 Run = Callable[..., dict[str, Path]]
 LENGTHS = {"query_length": 12, "passage_length": 20}

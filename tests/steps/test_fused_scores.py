@@ -13,8 +13,8 @@ from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.evaluation.report.curves import read_curves
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.teacher import CHOICE, Teacher
+from stillhouse.retrieval.fine_tuning.teacher import CHOICE, Teacher
+from stillhouse.retrieval.mining.negatives import Negatives
 
 Run = Callable[..., dict[str, Path]]
 

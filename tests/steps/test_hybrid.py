@@ -19,12 +19,12 @@ from stillhouse.context import Context
 from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.bm25 import BM25
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.judged_queries import JudgedQueries
-from stillhouse.retrieval.likelihood import log_likelihoods
-from stillhouse.retrieval.runs import read_run
-from stillhouse.retrieval.search import Searcher
+from stillhouse.evaluation.runs import read_run
+from stillhouse.retrieval.mining.judged_queries import JudgedQueries
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.bm25 import BM25
+from stillhouse.retrieval.search.likelihood import log_likelihoods
+from stillhouse.retrieval.search.searcher import Searcher
 
 Run = Callable[..., dict[str, Path]]
 

@@ -19,9 +19,9 @@ from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.context import embeddings_root
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.shards import shard_rows
-from stillhouse.retrieval.vector_index import VectorIndex
+from stillhouse.retrieval.index.shards import shard_rows
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.models.encoder import BiEncoder
 
 
 def fresh_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -54,7 +54,7 @@ def test_an_index_of_a_changed_corpus_is_that_of_a_full_build(
 def test_an_index_that_was_interrupted_is_finished(
     run_step: Run, small_corpus: Path, retriever: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stillhouse.retrieval import corpus_encoding
+    from stillhouse.retrieval.index import corpus_encoding
 
     inputs = {"corpus": small_corpus, "retriever": retriever}
     whole = contents(run_step("index", inputs, "whole", cache_gib=0.0, **FP32)["index"])
@@ -78,7 +78,7 @@ def test_an_index_that_was_interrupted_is_finished(
 
 def encoded_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Notes the passages that are tokenized from now on."""
-    from stillhouse.retrieval.encoder import BiEncoder
+    from stillhouse.retrieval.models.encoder import BiEncoder
 
     noted: list[str] = []
     passages = BiEncoder.passages

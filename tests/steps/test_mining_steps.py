@@ -11,7 +11,7 @@ import pytest
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.mining.negatives import Negatives
 
 Run = Callable[..., dict[str, Path]]
 
@@ -148,7 +148,7 @@ def reranker(base: Path, tmp_path: Path) -> Path:
     """A cross-encoder with random weights so large that its scores differ."""
     import torch
 
-    from stillhouse.retrieval.cross_encoder import CrossEncoder
+    from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 
     torch.manual_seed(1)
     model = CrossEncoder.start(base, 32)
@@ -203,7 +203,7 @@ def test_a_positive_that_bm25_does_not_find_is_trained_on_all_the_same(run_step:
     from stillhouse.artifacts import whole_folder, write_manifest
     from stillhouse.context import Context
     from stillhouse.corpus.store import write_tables
-    from stillhouse.retrieval.group_training import open_samplers
+    from stillhouse.retrieval.fine_tuning.group_training import open_samplers
 
     texts = ["red bird", "blue fish", "green tree", "green fish", "one tree"]
     passages = {"passage_id": [f"p{n}" for n in range(5)], "text": texts, "title": [""] * 5, "section": [""] * 5}

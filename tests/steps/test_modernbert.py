@@ -18,8 +18,8 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.encoder import BiEncoder
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.encoder import BiEncoder
 from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]

@@ -11,7 +11,7 @@ from stillhouse.pretraining.pairs.sentences import ordinary_sentences
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
-from stillhouse.retrieval.tokenizer_files import load_tokenizer
+from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
 
 PROSE = (1, 5, 9, 13)
 """The rows of the passages of first sections that are neither a table nor code."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stillhouse.errors import InputError
-from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.mining.negatives import Negatives
 
 Lists = dict[str, list[str]]
 DEPTH = 7

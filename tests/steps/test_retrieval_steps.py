@@ -13,10 +13,10 @@ from sentence_transformers import CrossEncoder as OtherCrossEncoder
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.runs import read_run, write_run
-from stillhouse.retrieval.teacher import Teacher
+from stillhouse.evaluation.runs import read_run, write_run
+from stillhouse.retrieval.fine_tuning.teacher import Teacher
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 
 Run = Callable[..., dict[str, Path]]
 SHORT = {"max_steps": 2, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
@@ -126,7 +126,7 @@ def test_three_stages_end_in_a_distilled_retriever(
 
     index = run_step("index", {**corpus, "retriever": outputs["retriever"]}, "found")["index"]
     from stillhouse.context import Context
-    from stillhouse.retrieval.search import Searcher
+    from stillhouse.retrieval.search.searcher import Searcher
 
     searcher = Searcher(small_corpus, outputs["retriever"], index, Context(Path(), "cpu", quiet=True))
     hits = searcher.search("red bird one", top=3)

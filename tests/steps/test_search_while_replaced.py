@@ -25,9 +25,9 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
 from stillhouse.open_folders import OpenFolders
-from stillhouse.retrieval import search
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.search import Hit, Searcher
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search import searcher as search
+from stillhouse.retrieval.search.searcher import Hit, Searcher
 
 NAMES = ("corpus", "retriever", "index")
 QUESTIONS = ("where does the red bird one sing", "which tree grows", "two green fish")

@@ -14,10 +14,10 @@ from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.runs import read_run
-from stillhouse.retrieval.search import Searcher
+from stillhouse.evaluation.runs import read_run
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.searcher import Searcher
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 

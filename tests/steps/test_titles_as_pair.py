@@ -14,11 +14,11 @@ from transformers import AutoModel
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.runs import read_run
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
-from stillhouse.retrieval.pooling import read_settings
-from stillhouse.retrieval.runs import read_run
-from stillhouse.retrieval.search import Searcher
-from stillhouse.retrieval.tokenizer_files import load_tokenizer
+from stillhouse.retrieval.models.pooling import read_settings
+from stillhouse.retrieval.models.tokenizer_files import load_tokenizer
+from stillhouse.retrieval.search.searcher import Searcher
 
 Run = Callable[..., dict[str, Path]]
 EXACT = {"precision": "fp32"}

@@ -12,8 +12,8 @@ from sentence_transformers import SentenceTransformer
 from stillhouse.artifacts import MANIFEST, read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.runs import read_run
+from stillhouse.evaluation.runs import read_run
+from stillhouse.retrieval.models.encoder import BiEncoder
 
 Run = Callable[..., dict[str, Path]]
 TUNING = {"max_steps": 60, "epochs": 0, "batch_size": 12, "learning_rate": 0.003, "temperature": 0.1}
@@ -68,7 +68,7 @@ def test_a_sample_of_the_index_and_a_teacher(
     run_step: Run, released: dict[str, Path], small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hard negatives are there whatever the sample; with a teacher that knows the answers dev gets better too."""
-    monkeypatch.setattr("stillhouse.retrieval.fixed_passages.RUN", 4)
+    monkeypatch.setattr("stillhouse.retrieval.fine_tuning.fixed_passages.RUN", 4)
     bm25 = run_step("bm25", {"corpus": small_corpus}, negatives_depth=8)
     taught = {"corpus": small_corpus, "negatives": bm25["negatives"], "bm25": bm25["bm25"]}
     searched = {"retriever": released["encoder"], "index": released["old_index"]}

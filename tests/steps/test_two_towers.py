@@ -15,11 +15,11 @@ from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.errors import InputError
-from stillhouse.retrieval.encoder import BiEncoder
-from stillhouse.retrieval.negatives import Negatives
-from stillhouse.retrieval.runs import read_run
-from stillhouse.retrieval.search import Searcher
-from stillhouse.retrieval.towers import BagOfWordsTower
+from stillhouse.evaluation.runs import read_run
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.towers import BagOfWordsTower
+from stillhouse.retrieval.search.searcher import Searcher
 from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]

@@ -16,7 +16,7 @@ from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError
-from stillhouse.retrieval.runs import write_run
+from stillhouse.evaluation.runs import write_run
 
 Run = Callable[..., dict[str, Path]]
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "flint", "grove", "haven", "inlet", "jetty", "knoll", "ledge"]

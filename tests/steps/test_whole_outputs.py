@@ -25,9 +25,9 @@ from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import setting
 from stillhouse.context import Context
 from stillhouse.errors import InputError
-from stillhouse.retrieval import corpus_encoding
-from stillhouse.retrieval.cross_encoder import CrossEncoder
-from stillhouse.retrieval.score_log import ScoreLog
+from stillhouse.retrieval.index import corpus_encoding
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
+from stillhouse.retrieval.models.score_log import ScoreLog
 from stillhouse.steps import ingest, validate
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step

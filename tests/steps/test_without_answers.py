@@ -11,7 +11,7 @@ import pytest
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.errors import InputError
-from stillhouse.retrieval.negatives import Negatives
+from stillhouse.retrieval.mining.negatives import Negatives
 
 Run = Callable[..., dict[str, Path]]
 

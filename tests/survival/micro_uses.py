@@ -12,8 +12,8 @@ from typing import Any
 from chat_server import address_of_this_process
 from kills import KILLS
 
-from stillhouse.graph import APART, USES, Use
-from stillhouse.surfaces.recipes import configs, find_recipe, load_recipe
+from stillhouse.workflow.graph import APART, USES, Use
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 
 FORKS = multiprocessing.get_context("forkserver")
 """Its children begin with everything imported, so that a kill meets the work and not the imports."""
@@ -25,8 +25,8 @@ FORKS.set_forkserver_preload(
         "great_expectations",
         "stillhouse.evaluation.figures",
         "stillhouse.evaluation.report.page",
-        "stillhouse.retrieval.corpus_encoding",
-        "stillhouse.retrieval.source",
+        "stillhouse.retrieval.index.corpus_encoding",
+        "stillhouse.retrieval.models.source",
         "stillhouse.steps.registry",
         "stillhouse.training.loop",
     ]

@@ -10,8 +10,8 @@ import pytest
 from micro_uses import RUN_USES
 
 from stillhouse.errors import InputError
-from stillhouse.graph import Use
 from stillhouse.steps.execute import open_inputs
+from stillhouse.workflow.graph import Use
 
 pytestmark = pytest.mark.slow
 

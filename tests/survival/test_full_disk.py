@@ -22,7 +22,7 @@ from small_disk import PAGE, Disk
 
 from stillhouse.artifacts import MANIFEST
 from stillhouse.cli import main
-from stillhouse.retrieval.embeddings import VECTORS
+from stillhouse.retrieval.index.embeddings import VECTORS
 from stillhouse.steps.registry import find_step, steps
 
 ROOM = 1 << 14
@@ -142,7 +142,7 @@ def command(words: list[str], work: Path, log: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.environ.update(STILLHOUSE_WORK=str(work), STILLHOUSE_QUIET="1", TMPDIR=str(work))
-    from stillhouse.retrieval import corpus_encoding
+    from stillhouse.retrieval.index import corpus_encoding
     from stillhouse.training import loop
 
     loop.SECONDS_BETWEEN_CHECKPOINTS, corpus_encoding.BLOCK = 0.0, 64

@@ -19,8 +19,8 @@ from small_disk import Disk
 from stillhouse.arrays import new_array, save_array, write_numbers
 from stillhouse.errors import is_full_disk
 from stillhouse.pretraining.array_file import ArrayFile
-from stillhouse.retrieval.embeddings import DIGEST, write_segment
-from stillhouse.retrieval.index_kinds import write_built
+from stillhouse.retrieval.index.embeddings import DIGEST, write_segment
+from stillhouse.retrieval.index.index_kinds import write_built
 
 SIZES = (100, 900, 1023, 1100, 3000)
 """Numbers of 8 bytes: with what stands before them one ends in the first page, others in some later one."""

@@ -17,14 +17,14 @@ import pytest
 
 from stillhouse import cli
 from stillhouse.errors import ValidationFailed
+from stillhouse.kubernetes.pods import zero_shot as zero_shot_run
+from stillhouse.kubernetes.pods.component_views import figures_in_markdown
+from stillhouse.kubernetes.pods.run_control import report_end
 from stillhouse.markdown import as_text
-from stillhouse.refresh.on_cluster import Planned, write_summary
-from stillhouse.refresh.plan import Rung
+from stillhouse.releases.promotion import Outcome
+from stillhouse.releases.refresh.on_cluster import Planned, write_summary
+from stillhouse.releases.refresh.plan import Rung
 from stillhouse.steps.spec import Report
-from stillhouse.surfaces import zero_shot_run
-from stillhouse.surfaces.component_views import figures_in_markdown
-from stillhouse.surfaces.run_control import report_end
-from stillhouse.versions.promotion import Outcome
 
 CHROMIUM = shutil.which("chromium") or ""
 TRAP = """<script>document.title='caught'</script><img src=x onerror="document.title='caught'">"""

@@ -26,10 +26,10 @@ from micro_uses import FORKS, RUN_USES, settings_of
 from test_killed_steps import content
 
 from stillhouse import cli, interrupt
-from stillhouse.graph import Use
+from stillhouse.kubernetes.pods.several_processes import step_words
 from stillhouse.steps import registry
 from stillhouse.steps.spec import Report
-from stillhouse.surfaces.several_processes import step_words
+from stillhouse.workflow.graph import Use
 
 MOST = 10.0
 """Seconds from the signal to the end of the process."""
@@ -241,7 +241,7 @@ def lives(pid: int) -> bool:
 
 def run_task(log: Path, ready: Any) -> None:
     """A task of a Kubeflow pipeline, which `pipeline run-local` starts as a process of this machine."""
-    from stillhouse.surfaces.component import watched_task
+    from stillhouse.kubernetes.pods.component import watched_task
 
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from stillhouse.retrieval.encoder import tokenize
+from stillhouse.retrieval.models.encoder import tokenize
 from stillhouse.training.ahead import Ahead
 
 

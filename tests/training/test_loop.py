@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from stillhouse.context import Context
-from stillhouse.training.curves import CurveRow, Watch, best_row, stopped, write_curves
+from stillhouse.curves import CurveRow, Watch, best_row, stopped, write_curves
 from stillhouse.training.loop import learning_rate_factor, seconds_between_checkpoints, train
 from stillhouse.training.settings import TrainingConfig
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stillhouse.curves import CurveRow, write_curves
 from stillhouse.steps import execute, registry
 from stillhouse.steps.spec import Report
-from stillhouse.surfaces.recipes import find_recipe, load_recipe
-from stillhouse.training.curves import CurveRow, write_curves
 from stillhouse.tuning import dev_figure
+from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 RECIPE = load_recipe(find_recipe("labelled"))
 POINTS = 10

@@ -16,8 +16,8 @@ from kubeflow_katib_api.models import V1beta1Experiment
 from stand_in_steps import RECIPE, Steps
 
 from stillhouse import cli
+from stillhouse.cli.tune import given_settings, tune_parser
 from stillhouse.errors import InputError
-from stillhouse.surfaces.tune_command import given_settings, tune_parser
 from stillhouse.tuning.katib import METRICS, OBJECTIVE, MetricsFile, Pods, experiment, threads
 from stillhouse.tuning.space import Space, find_space, read_space
 from stillhouse.tuning.trial_graph import TrialGraph, trial_graph

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from stillhouse.errors import InputError
-from stillhouse.surfaces.recipes import find_recipe
 from stillhouse.tuning.params_file import as_lines, with_settings
+from stillhouse.workflow.recipes import find_recipe
 
 LABELLED = find_recipe("labelled").read_text(encoding="utf-8")
 CASES = [

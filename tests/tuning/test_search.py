@@ -10,12 +10,12 @@ import pytest
 from stand_in_steps import GRID, POINTS, RANGES, RECIPE, Steps, worth
 
 from stillhouse.errors import InputError
-from stillhouse.graph import graph_of, needed
-from stillhouse.surfaces.in_process import run_uses
-from stillhouse.surfaces.recipes import configs
 from stillhouse.tuning.pruning import gain_at, is_behind
 from stillhouse.tuning.search import Search
 from stillhouse.tuning.study import claim
+from stillhouse.workflow.graph import graph_of, needed
+from stillhouse.workflow.in_process import run_uses
+from stillhouse.workflow.recipes import configs
 
 Open = Callable[..., Search]
 

@@ -21,9 +21,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from stillhouse.curves import DEV
 from stillhouse.errors import InputError
 from stillhouse.evaluation.breakdowns import Breakdown
-from stillhouse.training.curves import DEV
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "stillhouse",

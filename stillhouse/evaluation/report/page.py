@@ -15,6 +15,7 @@ from markupsafe import Markup
 from stillhouse.corpus.pair_drawing import COLUMNS, OF_SENTENCES, SPAN
 from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
+from stillhouse.curves import DEV
 from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
@@ -23,7 +24,6 @@ from stillhouse.evaluation.report.examples import Example, example_queries, firs
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
 from stillhouse.monitoring.activity import doing
-from stillhouse.training.curves import DEV
 
 ORIGINS = {
     "ict": "a sentence → the passage beside its own",

@@ -16,9 +16,9 @@ from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
-from stillhouse.retrieval.pooling import normalized
-from stillhouse.retrieval.positions import refuse_longer
-from stillhouse.retrieval.towers import BagOfWordsTower, Tower, TransformerTower
+from stillhouse.retrieval.models.pooling import normalized
+from stillhouse.retrieval.models.positions import refuse_longer
+from stillhouse.retrieval.models.towers import BagOfWordsTower, Tower, TransformerTower
 
 
 class PairPretraining(nn.Module):

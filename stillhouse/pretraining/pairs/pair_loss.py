@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from stillhouse.acceleration.unpadded import leaves_padding_out
 from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.task import PairMaker
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
-from stillhouse.training.unpadded import leaves_padding_out
 
 
 class PairLoss:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.pairs.model import PairPretraining
-from stillhouse.retrieval.encoder_folder import write_towers
-from stillhouse.retrieval.pooling import EncoderSettings
-from stillhouse.retrieval.towers import Role, Tower
+from stillhouse.retrieval.models.encoder_folder import write_towers
+from stillhouse.retrieval.models.pooling import EncoderSettings
+from stillhouse.retrieval.models.towers import Role, Tower
 
 
 def save_towers(towers: PairPretraining, encoder: MaskedLanguageModel, folder: Path) -> None:

@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
+from stillhouse.acceleration.precision import autocast
 from stillhouse.context import rank
 from stillhouse.errors import InputError
 from stillhouse.pretraining.pairs import sampled_softmax
@@ -29,8 +30,7 @@ from stillhouse.pretraining.pairs.pair_loss import PairLoss
 from stillhouse.pretraining.pairs.task import PairMaker
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens
-from stillhouse.retrieval.towers import BagOfWordsTower
-from stillhouse.training.precision import autocast
+from stillhouse.retrieval.models.towers import BagOfWordsTower
 from stillhouse.training.processes import add_gradients, add_up, join
 
 CPU = torch.device("cpu")

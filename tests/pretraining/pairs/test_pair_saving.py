@@ -18,10 +18,10 @@ from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.saving import save_towers
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
-from stillhouse.retrieval.encoder import BiEncoder, encode
-from stillhouse.retrieval.pooling import EncoderSettings, read_settings
+from stillhouse.retrieval.models.encoder import BiEncoder, encode
+from stillhouse.retrieval.models.pooling import EncoderSettings, read_settings
+from stillhouse.retrieval.models.source import fetch
 from stillhouse.retrieval.settings import InferenceConfig
-from stillhouse.retrieval.source import fetch
 
 TEXTS = ["the red bird sings", "a fish", "which tree grows in the blue one and the green two", "three birds"]
 CONFIG = PairConfig(query_length=16, passage_length=32, projection=6)

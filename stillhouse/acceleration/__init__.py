@@ -1,0 +1,1 @@
+"""What makes processors faster: no padding, packed and bf16 matrices, batches side by side, one token."""

@@ -1,0 +1,101 @@
+"""The command `stillhouse`: one sub-command a step, and a few that use several steps.
+
+Only the module of the sub-command that was called is imported, so that help is instant and the pipelines and their
+platform are needed by nobody who does not call them.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+from stillhouse import __version__, interrupt
+from stillhouse.config import nearest
+from stillhouse.errors import CRASH, InputError, ValidationFailed, access_errors, is_full_disk
+from stillhouse.steps.registry import steps
+from stillhouse.terminal import NobodyReads, show, warn, warnings_visible
+
+COMMANDS = {
+    "new": ("makes a folder to work in: a recipe, dvc.yaml and a DVC repository", "stillhouse.cli.new"),
+    "run": ("runs every step in this one process, without DVC", "stillhouse.cli.run"),
+    "compare": ("compares pre-training objectives, in one table and one page", "stillhouse.cli.compare"),
+    "tune": ("searches the settings that matter on the dev questions", "stillhouse.cli.tune"),
+    "zero-shot": ("measures retrievers and BM25 on many corpora", "stillhouse.cli.zero_shot"),
+    "environment": ("writes what code and libraries are here, for DVC", "stillhouse.cli.environment"),
+    "search": ("answers a question with ranked passages", "stillhouse.cli.search"),
+    "serve": ("answers searches over HTTP from one release", "stillhouse.cli.serve"),
+    "documents": ("writes the documents that a service took as JSONL", "stillhouse.cli.documents"),
+    "queries": ("writes the feedback on a service's answers as train queries", "stillhouse.cli.queries"),
+    "refresh": ("brings the released retriever up to date with its corpus", "stillhouse.cli.refresh"),
+    "release": ("lists, promotes, rolls back and fetches releases", "stillhouse.cli.release"),
+    "schedule": ("makes the cluster's schedules equal to a file, and watches a corpus", "stillhouse.cli.schedule"),
+    "preflight": ("says whether this machine will do for a step", "stillhouse.cli.preflight"),
+    "pipeline": ("compiles, submits or runs the Kubeflow pipelines", "stillhouse.cli.pipeline"),
+}
+"""Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code; `stillhouse.errors` lists them."""
+    try:
+        with interrupt.ends_soon(), warnings_visible(), access_errors():
+            return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return interrupt.exit_code()
+    except (InputError, ValidationFailed) as error:
+        warn(f"stillhouse: {error}")
+        return error.exit_code
+    except NobodyReads:
+        return CRASH
+    except SystemExit as done:  # argparse leaves this way after --help
+        return int(done.code or 0)
+    except Exception as error:
+        if is_full_disk(error):
+            where = f" ({error.filename})" if error.filename else ""
+            message = f"the disk is full{where}; outputs are as they were. Free some space and run it again"
+            warn(f"stillhouse: {message}")
+            return CRASH
+        warn(traceback.format_exc().rstrip("\n"))
+        warn("stillhouse: this is a crash, not bad input; the lines above say where it happened")
+        return CRASH
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        show(*overview().split("\n"))
+        return 0
+    if argv[0] == "--version":
+        show(f"stillhouse {__version__}")
+        return 0
+    name, rest = argv[0], argv[1:]
+    if name in steps():
+        from stillhouse.workflow import step_command
+
+        return step_command.main(steps()[name], rest)
+    if name in COMMANDS:
+        return int(import_module(COMMANDS[name][1]).main(rest))
+    kind = "flag" if name.startswith("-") else "command"
+    raise InputError(
+        f"stillhouse has no {kind} {name!r}; {nearest(name, [*steps(), *COMMANDS, '--help', '--version'])}"
+    )
+
+
+def overview() -> str:
+    """What `stillhouse --help` prints."""
+    rows = {name: step.help for name, step in steps().items()}
+    others = {name: help for name, (help, _) in COMMANDS.items()}
+    width = max(map(len, rows | others)) + 2
+    listed = [
+        "\n".join(f"  {name:{width}}{help.splitlines()[0]}" for name, help in table.items()) for table in (rows, others)
+    ]
+    return (
+        "usage: stillhouse COMMAND [--help] ...\n\n"
+        "Turns a text corpus into a distilled dense retriever and its search index.\n\n"
+        f"commands:\n{listed[1]}\n\n"
+        f"steps, in the order of a whole run:\n{listed[0]}\n\n"
+        "Start with `stillhouse new FOLDER --source SOURCE`, then `cd FOLDER && dvc repro`.\n"
+        "`stillhouse COMMAND --help` explains a command, its folders and its settings.\n\n"
+        "exit codes: 0 done, 1 crash, 2 bad input, 3 validation failed, 4 promotion refused, 130 interrupted"
+    )

@@ -1,0 +1,9 @@
+"""`python -m stillhouse.cli`."""
+
+from __future__ import annotations
+
+import sys
+
+from stillhouse.cli import main
+
+sys.exit(main())

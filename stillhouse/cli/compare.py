@@ -1,0 +1,291 @@
+"""`stillhouse compare`: pre-trainings side by side, from one recipe to one table and one page."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING
+from stillhouse.experiments.comparison.plan import Plan, as_it_is, check_name, make_plan, plans
+from stillhouse.experiments.comparison.run import TIMINGS, Failure, Runner, read_timings, refuse_foreign_use
+from stillhouse.experiments.comparison.sweep import Sweep, filled
+from stillhouse.experiments.comparison.sweeps import (
+    find_sweep,
+    listing,
+    only,
+    seeds_of,
+    split_list,
+    sweep_of_flags,
+    under,
+    with_baseline,
+)
+from stillhouse.monitoring.activity import watched, write_line
+from stillhouse.own_files import own_file, own_files, refuse_foreign_files
+from stillhouse.terminal import show, warn
+from stillhouse.workflow.graph import ARTIFACTS
+from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
+from stillhouse.workflow.recipes import Recipe, find_recipe, load_recipe
+from stillhouse.workflow.small import small
+from stillhouse.workflow.step_command import add_context_flags, environment
+
+if TYPE_CHECKING:
+    from stillhouse.experiments.comparison.table import Table
+
+EXAMPLES = """\
+A comparison pre-trains with every objective under every seed, fine-tunes each encoder the same way, and measures the
+retrievers on the same queries. What they have in common (corpus, tokens, negatives) is made once. What is done is
+skipped when the same command is given again; a variant that fails is shown with its reason and the others go on.
+
+examples:
+  stillhouse compare --objectives none,mlm,simlm,bow --seeds 1,2,3 --recipe simlm --folder compare/objectives
+  stillhouse compare --objectives bow --vary pretraining.encoder_mlm_probability=0.15,0.3,0.45 --recipe simlm
+  stillhouse compare --list
+  stillhouse compare --sweep simlm-table7 --recipe simlm --source articles/
+  stillhouse compare --sweep cdmae-table2 --small      (every stage of a paper's table in few steps on the sample)
+  stillhouse compare --sweep cdmae-table2 --under bm25,mined
+  stillhouse compare --sweep simlm-table7 --dvc        (in a workspace that git tracks: queues DVC experiments)"""
+
+
+def compare_parser() -> Parser:
+    parser = Parser(
+        "compare", "Compares pre-trainings after the same fine-tuning, in one table and one page.", EXAMPLES
+    )
+    what = parser.add_argument_group("what is compared")
+    what.add_argument("--objectives", metavar="A,B", default="", help="objectives; none = no pre-training")
+    what.add_argument(
+        "--vary",
+        metavar="USE.FIELD=V,W",
+        action="append",
+        default=[],
+        help="values of any setting of the recipe; may be given again: every combination is a variant",
+    )
+    what.add_argument("--sweep", metavar="NAME|FILE", help="a shipped sweep (see --list), or a file")
+    what.add_argument("--list", action="store_true", help="show the shipped sweeps and leave")
+    what.add_argument(
+        "--seeds", metavar="N,M", help="seeds of pre-training and fine-tuning (default: the sweep's, or 42)"
+    )
+    what.add_argument("--only", metavar="A,B", help="some of the sweep's variants")
+    what.add_argument("--under", metavar="A,B", help="some of the sweep's conditions")
+    what.add_argument("--baseline", metavar="NAME", help="the variant that the others are tested against")
+    what.add_argument(
+        "--with", metavar="WORD=VALUE", dest="given", action="append", default=[], help="a sweep's argument"
+    )
+    base = parser.add_argument_group("on what")
+    base.add_argument(
+        "--recipe", metavar="NAME|FILE", help="what the variants change (default: the sweep's own, or params.yaml)"
+    )
+    base.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
+    base.add_argument("--small", action="store_true", help="few steps on the built-in sample, to try all stages")
+    base.add_argument("--folder", metavar="FOLDER", type=output_folder, help="write there (default: compare/<sweep>)")
+    with_dvc = parser.add_argument_group("with DVC")
+    with_dvc.add_argument(
+        "--dvc",
+        action="store_true",
+        help="queue one DVC experiment a variant and seed in the workspace of --folder or here",
+    )
+    with_dvc.add_argument("--dry-run", action="store_true", help="with --dvc: print the commands and queue nothing")
+    parser.add_argument_group("with Kubeflow").add_argument(
+        "--kubeflow",
+        metavar="FILE",
+        type=output_file,
+        help="write the comparison as a Kubeflow pipeline and run nothing here",
+    )
+    add_context_flags(parser.add_argument_group("how it runs"))
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = compare_parser().parse(argv)
+    workspace = arguments.folder if arguments.dvc and arguments.folder else Path()
+    params = workspace / "params.yaml"
+    if arguments.list:
+        path = find_recipe(arguments.recipe) if arguments.recipe else params
+        recipe: Recipe = load_recipe(path) if path.is_file() else {}
+        show(*listing(recipe, str(path)).split("\n"))
+        return 0
+    sweep = chosen_sweep(arguments)
+    named = arguments.recipe or ("" if arguments.dvc else sweep.recipe)
+    path = find_recipe(named) if named else params
+    if arguments.dvc or arguments.kubeflow:
+        return hand_over(sweep, path, arguments)
+    if arguments.small and arguments.source:
+        raise InputError("--small runs on the built-in sample; leave --source out, or --small")
+    adjust = small if arguments.small else as_it_is
+    planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
+    if arguments.dry_run:
+        raise InputError("--dry-run goes with --dvc; without it a comparison skips what is done, so just start it")
+    folder = arguments.folder or Path("compare") / sweep.name
+    failed = run_here(sweep, planned, folder, arguments)
+    if failed:
+        jobs = sum(len(plan.jobs) for plan in planned.values())
+        warn(f"stillhouse: {len(failed)} of {jobs} runs failed; the page says why")
+        return InputError.exit_code if all(failure.bad_input for failure in failed) else 1
+    return 0
+
+
+def run_here(
+    sweep: Sweep, planned: Mapping[str, Plan], folder: Path, arguments: argparse.Namespace
+) -> Sequence[Failure]:
+    """Runs the plans, of every condition one, writes a page for each, and returns what failed."""
+    from stillhouse.experiments.comparison.overview import OVERVIEW, as_markdown
+    from stillhouse.experiments.comparison.page import PAGE
+
+    log = (lambda line: None) if arguments.quiet else write_line
+    for name, plan in planned.items():
+        refuse_foreign_results(plan, folder, folder / name)
+    refuse_foreign_files(folder, [OVERVIEW] if sweep.conditions else [])
+    found: list[Failure] = []
+    tables: dict[str, Table] = {}
+    with environment(arguments, folder):
+        runner = Runner(folder, log)
+        for name, plan in planned.items():
+            if name:
+                log(f"condition {name}")
+            failures = runner.run(plan)
+            found += failures.values()
+            if len(failures) == len(plan.jobs) and len(planned) > 1:
+                log(f"condition {name}: no run came to its end; the lines above say why")
+                continue
+            with watched("compare", arguments.quiet), own_files(folder / name, results()) as staging:
+                tables[name] = write_comparison(plan, failures, folder, staging)
+    if not tables:
+        raise InputError(f"no run of sweep {sweep.name} came to its end; the lines above say why")
+    if sweep.conditions:
+        with own_file(folder / OVERVIEW) as file:
+            file.write_text(as_markdown(sweep, tables), encoding="utf-8")
+    show(f"the comparison is in {folder}; open {', '.join(str(folder / name / PAGE) for name in tables)}")
+    return found
+
+
+def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
+    """Has DVC or Kubeflow run a comparison, which is of one condition where there are some."""
+    if len(sweep.conditions) > 1:
+        surface = "--dvc" if arguments.dvc else "--kubeflow"
+        names = ", ".join(condition.name for condition in sweep.conditions)
+        raise InputError(f"{surface} takes one condition of sweep {sweep.name}; choose it by --under: {names}")
+    if arguments.small:
+        raise InputError("--small is for a comparison that runs here; leave it out")
+    for condition in sweep.conditions:
+        sweep = sweep.under(condition.name)
+    plan = make_plan(sweep, _recipe(path, arguments.source, sweep), str(path))
+    if arguments.dvc:
+        from stillhouse.experiments.comparison.dvc import queue
+
+        return queue(plan, arguments.folder or Path(), print, dry_run=arguments.dry_run)
+    from pipelines.compare import compile_comparison
+
+    compile_comparison(plan, arguments.kubeflow)
+    show(f"wrote {arguments.kubeflow}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")
+    return 0
+
+
+def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
+    """The sweep that the flags ask for."""
+    described = bool(arguments.objectives or arguments.vary)
+    if described == bool(arguments.sweep):
+        raise InputError(
+            "say what to compare: either --objectives (and --vary), for instance --objectives none,mlm,bow, "
+            "or --sweep; `stillhouse compare --list` shows the shipped ones"
+        )
+    if described:
+        name = arguments.folder.name if arguments.folder and not arguments.dvc else ""
+        sweep = sweep_of_flags(arguments.objectives, arguments.vary, check_name(name or "objectives"))
+    else:
+        sweep = find_sweep(arguments.sweep)
+    if arguments.under:
+        sweep = under(sweep, split_list(arguments.under, "--under"))
+    if arguments.only:
+        sweep = only(sweep, split_list(arguments.only, "--only"))
+    given = {}
+    for text in arguments.given:
+        word, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--with {text}: write word=value")
+        given[word] = value
+    sweep = filled(sweep, given)
+    if arguments.seeds:
+        sweep = dataclasses.replace(sweep, seeds=seeds_of(arguments.seeds))
+    return with_baseline(sweep, arguments.baseline) if arguments.baseline else sweep
+
+
+def results() -> list[str]:
+    """What the command writes beside the artifacts, as `own_files` takes it."""
+    from stillhouse.experiments.comparison.files import FILES
+    from stillhouse.experiments.comparison.page import PAGE
+
+    return [*FILES, PAGE]
+
+
+def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
+    """Raises `InputError` where something of others would be replaced: before hours of work.
+
+    `target` is where the page goes: `folder`, or a condition's place in it.
+    """
+    refuse_foreign_files(folder, [TIMINGS])
+    refuse_foreign_files(target, results())
+    for job in (plan.reference, *plan.jobs):
+        for name, place in job.places.items():
+            refuse_foreign_use(folder, folder / place / ARTIFACTS / name)
+            refuse_foreign_use(folder, folder / job.place / ARTIFACTS / name)
+
+
+def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], folder: Path, target: Path) -> Table:
+    """Reads what the jobs left in `folder`, writes the table and the page to `target` and returns the table.
+
+    Raises `InputError` when no job has a result.
+    """
+    from stillhouse.artifacts import read_manifest
+    from stillhouse.corpus.schemas import SOURCE
+    from stillhouse.experiments.comparison.files import write_files
+    from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
+    from stillhouse.experiments.comparison.page import write_page
+    from stillhouse.experiments.comparison.queries import variant_examples
+    from stillhouse.experiments.comparison.table import Settings, make_table
+
+    timings, outcomes = read_timings(folder), []
+    for job in plan.jobs:
+        if failure := failures.get((job.variant, job.seed)):
+            outcomes.append(Outcome(variant=job.variant, seed=job.seed, failure=f"{failure.use}: {failure.reason}"))
+            continue
+        curves, evaluation = job.output(PRETRAINING, "curves"), job.output(EVALUATION, "evaluation")
+        assert evaluation is not None
+        timing = timings.get(job.places[PRETRAINING].as_posix()) if curves else None
+        losses = {name: job.output(use, "curves") for name, use in plan.sweep.losses.items()}
+        outcomes.append(
+            read_outcome(
+                job.variant,
+                job.seed,
+                folder / evaluation,
+                folder / curves if curves else None,
+                timing,
+                {name: folder / place for name, place in losses.items() if place},
+            )
+        )
+    reference = folder / plan.reference.place / ARTIFACTS / EVALUATION / "evaluation"
+    references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
+    config = plan.reference.configs[EVALUATION]
+    settings = Settings(config.bootstrap_samples, config.randomisation_samples, config.seed)
+    synthetic = read_manifest(reference, verify=False).facts["labels"] != SOURCE
+    table = make_table(plan.sweep, outcomes, references, settings, synthetic=synthetic)
+    write_files(table, target)
+    runs = {
+        job.variant: folder / job.run
+        for job in reversed(plan.jobs)  # so that the first seed stays
+        if (job.variant, job.seed) not in failures
+    }
+    corpus = folder / plan.reference.place / ARTIFACTS / "ingest" / "corpus"
+    write_page(table, outcomes, target, variant_examples(table, corpus, runs))
+    return table
+
+
+def _recipe(path: Path, source: str | None, sweep: Sweep) -> dict[str, dict[str, object]]:
+    recipe = load_recipe(path)
+    if source is not None:
+        if any("ingest.source" in changes for changes in (sweep.overrides, *(of.overrides for of in sweep.conditions))):
+            raise InputError(f"sweep {sweep.name} names its own corpora; leave --source out, or give them by --with")
+        recipe["ingest"] = recipe.get("ingest", {}) | {"source": str(Path(source).expanduser())}
+    return recipe

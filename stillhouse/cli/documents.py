@@ -1,0 +1,54 @@
+"""`stillhouse documents export`: what a service took at /documents, for the next refresh."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.artifacts import whole_folder
+from stillhouse.errors import InputError
+from stillhouse.terminal import show
+from stillhouse.workflow.parser import Parser
+
+EXAMPLES = """\
+LOG is the folder that `stillhouse serve --documents` was given; the service may be running. FOLDER gets corpus.jsonl
+(_id, title, text), which `stillhouse ingest` reads as a BEIR folder, and deleted.jsonl with the ids to leave out of the
+corpus. An id of corpus.jsonl replaces the passage of that id.
+
+example:
+  stillhouse documents export live new-documents
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = Parser("documents", "Writes the documents that a service took as JSONL.", EXAMPLES)
+    parser.add_argument("action", choices=("export",), help="export: writes what is in the log now")
+    parser.add_argument("log", metavar="LOG", type=Path, help="the folder of the log")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write")
+    arguments = parser.parse(argv)
+    documents, deleted = export(arguments.log, arguments.folder)
+    show(f"wrote {documents:,} documents and {deleted:,} deleted ids to {arguments.folder}")
+    return 0
+
+
+def export(log: Path, folder: Path) -> tuple[int, int]:
+    """How many documents and deleted ids were written. Raises `InputError` for a log that is missing or damaged."""
+    from stillhouse.serving.document_log import FILE, read_log, replayed
+
+    if folder.exists():
+        raise InputError(f"{folder} exists; name a new folder")
+    path = log / FILE
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{path} does not exist; name the folder that --documents was given") from None
+    found = replayed(read_log(data, path)[0])
+    kept = [each for each in found.values() if each is not None]
+    lines = [{"_id": each["passage_id"], "title": each["title"], "text": each["text"]} for each in kept]
+    deleted = [{"_id": id} for id, each in found.items() if each is None]
+    with whole_folder(folder) as staging:
+        for name, rows in (("corpus.jsonl", lines), ("deleted.jsonl", deleted)):
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            (staging / name).write_text(text, encoding="utf-8")
+    return len(lines), len(deleted)

@@ -1,0 +1,24 @@
+"""`stillhouse environment`: writes what beside settings and data shows in outputs; a stage of dvc.yaml runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stillhouse.artifacts import write_json
+from stillhouse.own_files import own_file
+from stillhouse.workflow.parser import Parser, output_file
+
+
+def main(argv: Sequence[str]) -> int:
+    from stillhouse.environment import describe_environment
+
+    parser = Parser(
+        "environment",
+        "Writes the digest of Stillhouse's code and the versions of its libraries, which every stage of dvc.yaml "
+        "depends on, so that a changed library is never taken for unchanged.",
+    )
+    parser.add_argument("output", metavar="FILE", type=output_file, help="the file to write")
+    arguments = parser.parse(argv)
+    with own_file(arguments.output) as path:
+        write_json(path, describe_environment())
+    return 0

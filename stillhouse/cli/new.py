@@ -1,0 +1,61 @@
+"""`stillhouse new`: a folder to work in."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+
+from stillhouse.terminal import show
+from stillhouse.workflow.new_workspace import make
+from stillhouse.workflow.parser import Parser, output_folder, source_text
+
+
+def new_parser() -> Parser:
+    parser = Parser(
+        "new",
+        "Makes a folder to work in: params.yaml (a recipe for your source), dvc.yaml, and a DVC repository.",
+        "examples:\n"
+        "  stillhouse new trial --source sample\n"
+        "  stillhouse new manuals --source ~/manuals\n"
+        "  stillhouse new msmarco --source ~/msmarco --recipe simlm-msmarco\n"
+        "  stillhouse new manuals --source ~/manuals --hours 2\n"
+        "  cd manuals && dvc repro\n\n"
+        "Without --recipe it looks at the source: `labelled` where there are training questions, `unlabelled` where\n"
+        "there are none. It says how long the run will take on this machine's processor.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to make")
+    parser.add_argument(
+        "--source",
+        metavar="SOURCE",
+        type=source_text,
+        help="the corpus to read; `sample` is the built-in one (default: the recipe's)",
+    )
+    parser.add_argument(
+        "--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file (default: what fits the source)"
+    )
+    parser.add_argument(
+        "--hours",
+        metavar="H",
+        type=positive,
+        help="train so much less that the whole run takes at most H hours on this machine",
+    )
+    return parser
+
+
+def positive(text: str) -> float:
+    """A number above 0. Raises `ArgumentTypeError` for another text."""
+    with suppress(ValueError):
+        if 0 < (number := float(text)) < float("inf"):
+            return number
+    raise argparse.ArgumentTypeError(f"must be a number above 0, as 0.5 or 3, not {text!r}")
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = new_parser().parse(argv)
+    time = make(arguments.folder, arguments.source, arguments.recipe, arguments.hours)
+    folder = shlex.quote(str(arguments.folder))
+    show(f"made {folder}; the settings are in params.yaml there", *([time] if time else []), "Next:")
+    show(f"    cd {folder} && dvc repro")
+    return 0

@@ -1,0 +1,298 @@
+"""`stillhouse pipeline`: compiles the Kubeflow pipelines, submits one to a cluster, or runs one on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.own_files import own_file
+from stillhouse.terminal import show, warn
+from stillhouse.workflow.parser import Parser, output_file, output_folder
+from stillhouse.workflow.step_command import add_context_flags, environment
+
+if TYPE_CHECKING:
+    from pipelines.catalog import Request
+    from pipelines.placement_table import PlacementTable
+    from pipelines.submit import Cluster
+
+HELP = """\
+usage: stillhouse pipeline ACTION [--help] ...
+
+actions:
+  compile    writes pipelines as files that Kubeflow takes
+  submit     starts a run on a cluster
+  upload     brings a pipeline into a cluster, for schedules and the watcher to start it
+  run-local  runs a pipeline on this machine, each task in a process of its own, without Kubernetes
+
+pipelines:
+  train               from a corpus to a distilled retriever, its index and a report
+  compare-objectives  pre-trainings side by side
+  zero-shot           retrievers and BM25 on many corpora
+  refresh             the released retriever brought up to date with its corpus
+
+examples:
+  stillhouse pipeline submit train --placements gpu --parameter source=/volume/corpora/mine --wait
+  stillhouse pipeline run-local train --recipe micro --folder trial
+  stillhouse pipeline submit refresh --parameter releases=https://git.example/search/releases.git --wait
+  stillhouse pipeline compile train --recipe labelled --output train.yaml
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        show(*HELP.rstrip("\n").split("\n"))
+        return 0
+    if argv[0] not in ACTIONS:
+        raise InputError(f"stillhouse pipeline has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
+    return ACTIONS[argv[0]](argv[1:])
+
+
+def _parser(action: str, description: str) -> Parser:
+    parser = Parser(f"pipeline {action}", description)
+    several = action == "compile"
+    note = "; without one, all of them" if several else " (default: train)"
+    parser.add_argument("pipeline", nargs="?", default="" if several else "train", help=f"see above{note}")
+    parser.add_argument(
+        "--recipe",
+        metavar="NAME|FILE",
+        default="",
+        help="a shipped recipe, or a file (default: labelled for train, simlm for the others)",
+    )
+    parser.add_argument("--sweep", metavar="NAME|FILE", default="all-objectives", help="of compare-objectives")
+    parser.add_argument(
+        "--set",
+        metavar="USE.SETTING=VALUE",
+        dest="settings",
+        action="append",
+        default=[],
+        help="in the place of the recipe's, as retriever_1.batch_size=64; may be given again",
+    )
+    return parser
+
+
+def _add_placements(parser: Parser) -> None:
+    parser.add_argument(
+        "--placements",
+        metavar="NAME|FILE",
+        default="cpu",
+        help="where tasks run: cpu (default), gpu, or a file like pipelines/placements/gpu.yaml",
+    )
+    parser.add_argument(
+        "--nodes",
+        metavar="N",
+        type=int,
+        default=0,
+        help="pre-train and train retrievers on N nodes each, by Kubeflow Trainer (default: as the placements say)",
+    )
+
+
+def _placements(arguments: argparse.Namespace) -> PlacementTable:
+    """The table of placements that a command line names. Raises `InputError` for one that is wrong."""
+    from pipelines.placement_table import find_table
+
+    table = find_table(arguments.placements)
+    return table.on_nodes(arguments.nodes) if arguments.nodes else table
+
+
+def _add_parameters(parser: Parser) -> None:
+    parser.add_argument(
+        "--parameter",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a parameter of the pipeline; may be given again",
+    )
+
+
+def _add_cluster(parser: Parser) -> None:
+    where = parser.add_argument_group("which cluster (default: this pod's, or that of the kubeconfig)")
+    where.add_argument("--host", metavar="URL", default="", help="of the API, for instance of a port-forward")
+    where.add_argument("--namespace", metavar="NAME", default="", help="of the run, where Kubeflow has several users")
+    where.add_argument("--kubeflow", metavar="NAME", default="kubeflow", help="namespace of Kubeflow Pipelines")
+    where.add_argument("--context", metavar="NAME", default="", help="of the kubeconfig")
+    where.add_argument("--ca-file", metavar="FILE", default="", help="of the API's certificate")
+
+
+def _cluster(arguments: argparse.Namespace) -> Cluster:
+    from pipelines.submit import Cluster
+
+    return Cluster(
+        host=arguments.host,
+        kubeflow=arguments.kubeflow,
+        namespace=arguments.namespace,
+        context=arguments.context,
+        ca_file=arguments.ca_file,
+    )
+
+
+def compile_action(argv: Sequence[str]) -> int:
+    parser = _parser("compile", "Writes one pipeline as a file to upload, or all as resources of Kubernetes.")
+    _add_placements(parser)
+    parser.add_argument("--output", metavar="FILE", type=output_file, help="of one pipeline (default: PIPELINE.yaml)")
+    parser.add_argument(
+        "--folder", metavar="FOLDER", type=output_folder, default=Path("manifests/pipelines"), help="of all pipelines"
+    )
+    parser.add_argument("--resources", action="store_true", help="one pipeline as `kubectl apply` takes it")
+    arguments = parser.parse(argv)
+    _platform()
+    from pipelines.catalog import Request
+    from pipelines.ir import compile_small
+    from pipelines.manifests import write_all
+
+    if not arguments.pipeline:
+        if arguments.settings:
+            raise InputError("--set is of one pipeline; name it, as `stillhouse pipeline compile train --set …`")
+        for path in write_all(arguments.folder):
+            show(f"wrote {path}")
+        return 0
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
+    compiled = compile_small(request.build(_placements(arguments)))
+    path = arguments.output or Path(f"{arguments.pipeline}.yaml")
+    with own_file(path) as file:
+        file.write_text(compiled.as_resources() if arguments.resources else compiled.as_ir(), encoding="utf-8")
+    how = "`kubectl apply`" if arguments.resources else "the Kubeflow user interface, or with `kfp pipeline create`"
+    show(f"wrote {path}, version {compiled.version}; upload it in {how}")
+    return 0
+
+
+def submit_action(argv: Sequence[str]) -> int:
+    parser = _parser("submit", "Starts a run on a cluster; wrong parameters are refused before anything is sent.")
+    _add_placements(parser)
+    _add_parameters(parser)
+    parser.add_argument("--image", metavar="IMAGE", help="as --parameter image=IMAGE (default: $STILLHOUSE_IMAGE)")
+    parser.add_argument("--run-name", metavar="NAME", help="default: the pipeline and the time")
+    parser.add_argument("--experiment", metavar="NAME", default="stillhouse", help="default: stillhouse")
+    parser.add_argument("--service-account", metavar="NAME", default="", help="of the run's pods")
+    _add_cluster(parser)
+    parser.add_argument(
+        "--wait", action="store_true", help="show the tasks, and why pods wait; exit code 1 if it fails"
+    )
+    parser.add_argument(
+        "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait asks (default: 5)"
+    )
+    arguments = parser.parse(argv)
+    _platform()
+    from components.image import image
+    from pipelines.catalog import Request
+    from pipelines.ir import compile_small
+    from pipelines.pods import watch_pods
+    from pipelines.submit import check_pod_parameters, namespace_of, submit, watch
+
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
+    table = _placements(arguments)
+    given = _given(arguments.parameter)
+    pod = {"image": arguments.image or given.pop("image", image())}
+    pod |= {name: given.pop(name) for name in table.parameters if name in given}
+    check_pod_parameters(pod, table.parameters)
+    values = _values(request, given)
+    compiled = compile_small(request.build(table))
+    cluster = _cluster(arguments)
+    client = cluster.connect()
+    name = arguments.run_name or f"{request.pipeline} {datetime.now():%Y-%m-%d %H:%M:%S}"
+    run = submit(client, compiled, values | pod, name, arguments.experiment, arguments.service_account)
+    show(f"run {run}, version {compiled.version}")
+    if not arguments.wait:
+        return 0
+    try:
+        pods = watch_pods(run, namespace_of(client, arguments.experiment, cluster), arguments.context, _show)
+        return 0 if watch(client, run, _show, arguments.every, pods) else 1
+    except KeyboardInterrupt:
+        warn(f"the run goes on; `kfp run get {run}` shows it")
+        raise
+
+
+def _show(line: str) -> None:
+    show(*line.split("\n"))
+
+
+def upload_action(argv: Sequence[str]) -> int:
+    parser = _parser("upload", "Uploads a pipeline, unless that version of it, named by its content, is there.")
+    _add_placements(parser)
+    _add_cluster(parser)
+    arguments = parser.parse(argv)
+    _platform()
+    from pipelines.catalog import Request
+    from pipelines.ir import compile_small
+    from pipelines.upload import upload
+
+    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
+    compiled = compile_small(request.build(_placements(arguments)))
+    new = upload(_cluster(arguments).connect(), compiled, arguments.namespace)
+    show(f"version {compiled.version} {'was uploaded' if new else 'is there already'}")
+    return 0
+
+
+def run_local_action(argv: Sequence[str]) -> int:
+    parser = _parser("run-local", "Runs a pipeline on this machine and keeps its result.")
+    _add_parameters(parser)
+    parser.add_argument(
+        "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write the result there (default: here)"
+    )
+    parser.add_argument("--shards", metavar="N", type=int, default=1, help="divide a corpus into N shards (default: 1)")
+    add_context_flags(parser.add_argument_group("how it runs"))
+    arguments = parser.parse(argv)
+    _platform()
+    from pipelines.catalog import RESULTS, Request
+    from pipelines.local import PipelineFailed, run_local
+
+    if arguments.shards < 1:
+        raise InputError(f"--shards: {arguments.shards} is less than 1")
+    if arguments.shards > 1 and arguments.pipeline not in DIVIDED_HERE:
+        raise InputError(
+            f"--shards: {arguments.pipeline} does one run after the other on this machine; leave it out, or run "
+            f"{' or '.join(DIVIDED_HERE)}"
+        )
+    request = Request(
+        arguments.pipeline, arguments.recipe, arguments.sweep, arguments.shards, tuple(arguments.settings)
+    )
+    values = _values(request, _given(arguments.parameter))
+    try:
+        with environment(arguments):
+            result = run_local(request, values, arguments.folder)
+    except PipelineFailed as error:
+        warn(f"stillhouse: {error}; the task's own lines above say why")
+        return 1
+    show(f"the result is in {result}; open {result / RESULTS[request.pipeline].page}")
+    return request.exit_code(result)
+
+
+def _given(words: Sequence[str]) -> dict[str, str]:
+    """The parameters of `--parameter name=value`."""
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name or name in given:
+            raise InputError(f"--parameter {word}: write NAME=VALUE, each name once")
+        given[name] = value
+    return given
+
+
+def _values(request: Request, given: Mapping[str, str]) -> dict[str, Any]:
+    """The parameters in their types, checked."""
+    values = request.read(given)
+    request.check(values)
+    return values
+
+
+def _platform() -> None:
+    """Raises `InputError` with the remedy when kfp is not installed."""
+    try:
+        import kfp  # noqa: F401
+    except ImportError:
+        raise InputError("`stillhouse pipeline` needs kfp: pip install 'stillhouse[platform]'") from None
+
+
+DIVIDED_HERE = ("train", "refresh")
+"""The pipelines whose corpus can be divided on one machine."""
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "compile": compile_action,
+    "submit": submit_action,
+    "upload": upload_action,
+    "run-local": run_local_action,
+}
+"""What the word after the command may be."""

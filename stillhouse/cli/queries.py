@@ -1,0 +1,90 @@
+"""`stillhouse queries export`: what people clicked in a service, as train queries for the next refresh."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import whole_folder, write_json
+from stillhouse.errors import InputError
+from stillhouse.terminal import show
+from stillhouse.workflow.parser import Parser
+
+EXAMPLES = """\
+LOG is the folder that `stillhouse serve --log-queries` was given; the service may be running. FOLDER gets
+queries.jsonl and qrels/train.tsv, which `ingest` adds to its train queries (its setting train_queries), and
+export.json, which counts what was left out and why.
+
+A pair is taken where enough clients clicked it or called it relevant, and more than called it not relevant. No client
+has more than a share of the votes, so that nobody can teach the retriever alone.
+
+examples:
+  stillhouse queries export asked clicked
+  stillhouse refresh https://git.example/search/releases.git --train-queries clicked"""
+
+
+def main(argv: Sequence[str]) -> int:
+    from stillhouse.corpus.feedback_votes import LEAST_CLIENTS, MOST_SHARE
+
+    parser = Parser("queries", "Writes the feedback on answers of a service as train queries.", EXAMPLES)
+    parser.add_argument("action", choices=("export",), help="export: writes what is in the log now")
+    parser.add_argument("log", metavar="LOG", type=Path, help="the folder of the log")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write")
+    parser.add_argument(
+        "--most-share",
+        metavar="SHARE",
+        type=float,
+        default=MOST_SHARE,
+        help=f"of the votes that one client may have (default: {MOST_SHARE})",
+    )
+    parser.add_argument(
+        "--least-clients",
+        metavar="N",
+        type=int,
+        default=LEAST_CLIENTS,
+        help=f"clients that must be for a pair (default: {LEAST_CLIENTS})",
+    )
+    arguments = parser.parse(argv)
+    facts = export(arguments.log, arguments.folder, arguments.most_share, arguments.least_clients)
+    show(f"wrote {facts['queries']:,} train queries with {facts['qrels']:,} passages to {arguments.folder}")
+    for reason, count in facts["rejected"].items():
+        show(f"left out {count:,} of {facts['votes']:,} votes: {reason}")
+    return 0
+
+
+def export(log: Path, folder: Path, most_share: float, least_clients: int) -> dict[str, Any]:
+    """Writes the train queries and returns what export.json says. Raises `InputError` for a log without feedback."""
+    from stillhouse.corpus.feedback_votes import Vote, choose, query_id
+    from stillhouse.serving.feedback_log import read_feedback
+
+    if folder.exists():
+        raise InputError(f"{folder} exists; name a new folder")
+    if not 0 < most_share <= 1:
+        raise InputError(f"--most-share must be above 0 and at most 1, not {most_share}")
+    if least_clients < 1:
+        raise InputError(f"--least-clients must be 1 or more, not {least_clients}")
+    votes = [
+        Vote(each.query, each.passage_id, each.client, -1 if each.kind == "not_relevant" else 1, each.at)
+        for each in read_feedback(log)
+    ]
+    chosen = choose(votes, most_share, least_clients)
+    facts = {
+        "queries": len(chosen.pairs),
+        "qrels": sum(map(len, chosen.pairs.values())),
+        "votes": chosen.votes,
+        "most_share": most_share,
+        "least_clients": least_clients,
+        "rejected": dict(chosen.rejected),
+    }
+    lines = [{"_id": query_id(text), "text": text} for text in chosen.pairs]
+    qrels = [(query_id(text), id, "1") for text, ids in chosen.pairs.items() for id in ids]
+    with whole_folder(folder) as staging:
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        (staging / "queries.jsonl").write_text(text, encoding="utf-8")
+        (staging / "qrels").mkdir()
+        table = "".join("\t".join(row) + "\n" for row in [("query-id", "corpus-id", "score"), *qrels])
+        (staging / "qrels" / "train.tsv").write_text(table, encoding="utf-8")
+        write_json(staging / "export.json", facts)
+    return facts

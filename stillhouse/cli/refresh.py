@@ -1,0 +1,103 @@
+"""`stillhouse refresh`: brings the released retriever up to date with its corpus, by as little work as is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.cli.release_rules import add_rule_flags, rule_settings
+from stillhouse.config import build
+from stillhouse.errors import REFUSED_CODE
+from stillhouse.monitoring.activity import write_line
+from stillhouse.own_files import own_file, refuse_foreign_file
+from stillhouse.setting_kinds import from_text
+from stillhouse.terminal import show
+from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
+from stillhouse.workflow.step_command import add_context_flags, environment, flag_of
+
+EXAMPLES = """\
+examples:
+  stillhouse refresh https://git.example/search/releases.git --plan-only
+  stillhouse refresh . --revision 4f2c1d9 --folder refreshed
+  stillhouse refresh . --fine-tune-above 0.05 --pretrain-above 0.5"""
+SOURCE = ("source", "repo", "revision", "train_queries")
+
+
+def refresh_parser() -> Parser:
+    from stillhouse.releases.refresh.plan import Thresholds
+
+    parser = Parser(
+        "refresh",
+        "Reads the corpus anew and does what its change asks for: nothing, a new index, fine-tuning or pre-training; "
+        "then releases the result, unless it is worse than the release in use.",
+        EXAMPLES,
+    )
+    parser.add_argument("releases", metavar="REPOSITORY", help="the git repository of the releases: a URL or a folder")
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        type=output_folder,
+        default=Path("refreshed"),
+        help="work there (default: refreshed)",
+    )
+    parser.add_argument("--branch", metavar="NAME", default="", help="commit to it (default: the repository's own)")
+    group = parser.add_argument_group("where the corpus comes from (default: as the release in use has it)")
+    for name, text in (
+        ("source", "the source, or its path in --repo"),
+        ("repo", "a DVC repository"),
+        ("revision", "its branch, tag or commit"),
+        ("train_queries", "more train queries, as `stillhouse queries export` writes them"),
+    ):
+        kind = {"source": source_text, "train_queries": _absolute}.get(name, str)
+        group.add_argument(flag_of(name), metavar=name.upper(), type=kind, help=text)
+    group = parser.add_argument_group("how far it goes")
+    for name, field in Thresholds.__dataclass_fields__.items():
+        group.add_argument(flag_of(name), metavar="SHARE", help=f"{field.metadata['help']} (default: {field.default})")
+    group.add_argument("--plan-only", action="store_true", help="say how far it would go, and stop there")
+    group.add_argument("--again", action="store_true", help="try a corpus again whose challenger was refused")
+    parser.add_argument("--report", metavar="FILE", type=output_file, help="write there how it ended, as JSON")
+    add_rule_flags(parser.add_argument_group("when a challenger is refused"))
+    add_context_flags(parser.add_argument_group("how it runs"))
+    return parser
+
+
+def _absolute(text: str) -> str:
+    """The path from anywhere: the recipe is read in another folder."""
+    return str(Path(text).expanduser().absolute()) if text else ""
+
+
+def main(argv: Sequence[str]) -> int:
+    from stillhouse.config import field_types
+    from stillhouse.monitoring.watch import watch_task
+    from stillhouse.releases.promotion import REFUSED
+    from stillhouse.releases.refresh.plan import Thresholds
+    from stillhouse.releases.refresh.run import Request, refresh, report
+    from stillhouse.steps.spec import Report
+
+    arguments = refresh_parser().parse(argv)
+    shares = {name: getattr(arguments, name) for name in field_types(Thresholds)}
+    thresholds = {name: from_text(text, float, flag_of(name)) for name, text in shares.items() if text is not None}
+    source = {name: getattr(arguments, name) for name in SOURCE if getattr(arguments, name) is not None}
+    request = Request(
+        repo=arguments.releases,
+        folder=arguments.folder,
+        branch=arguments.branch,
+        source=source,
+        thresholds=build(Thresholds, thresholds, "stillhouse refresh"),
+        rules=rule_settings(arguments),
+        plan_only=arguments.plan_only,
+        again=arguments.again,
+    )
+    if arguments.report:
+        refuse_foreign_file(arguments.report)
+    log = (lambda line: None) if arguments.quiet else write_line
+    work = arguments.folder.with_name(f"{arguments.folder.name}.work")
+    with environment(arguments, work), watch_task("refresh", log) as watched:
+        done = refresh(request, log)
+        if done.outcome:
+            watched.report = Report(done.sentence, facts={"released": done.outcome.in_use})
+    if arguments.report:
+        with own_file(arguments.report) as path:
+            report(done, path)
+    show(done.sentence)
+    return REFUSED_CODE if done.outcome and done.outcome.kind == REFUSED else 0

@@ -1,0 +1,180 @@
+"""`stillhouse release`: lists, promotes, rolls back and fetches releases of the retriever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from stillhouse.cli.release_rules import add_rule_flags, rule_settings
+from stillhouse.config import nearest
+from stillhouse.errors import REFUSED_CODE, InputError
+from stillhouse.terminal import show, visible_json, warn
+from stillhouse.workflow.parser import Parser, output_folder
+from stillhouse.workflow.step_command import add_context_flags, environment
+
+HELP = """\
+usage: stillhouse release ACTION [--help] ...
+
+actions:
+  list      shows every release, the one in use first of all
+  promote   releases what `dvc repro` made, unless it is worse than the release in use
+  rollback  puts an earlier release back into use
+  fetch     copies the artifacts of a release here
+  register  brings Kubeflow's Model Registry up to date with the releases
+
+examples:
+  stillhouse release promote
+  stillhouse release rollback --reason 'slow in production'
+  stillhouse release fetch --target retriever-in-use --only retriever,index
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        show(*HELP.rstrip("\n").split("\n"))
+        return 0
+    if argv[0] not in ACTIONS:
+        raise InputError(f"stillhouse release has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
+    return ACTIONS[argv[0]](argv[1:])
+
+
+def _parser(action: str, description: str) -> Parser:
+    parser = Parser(f"release {action}", description)
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        type=Path,
+        default=Path(),
+        help="the workspace, in a git work tree (default: here)",
+    )
+    return parser
+
+
+def list_action(argv: Sequence[str]) -> int:
+    parser = _parser("list", "Shows every release, newest first; * marks the one in use.")
+    parser.add_argument("--json", action="store_true", help="as JSON, with all that is recorded")
+    arguments = parser.parse(argv)
+    from stillhouse.releases.git import Git
+    from stillhouse.releases.tags import read_history
+
+    history = read_history(Git.of(arguments.folder))
+    champion = history.champion.tag if history.champion else ""
+    if arguments.json:
+        content = [
+            release.record | {"tag": release.tag, "commit": release.commit, "champion": release.tag == champion}
+            for release in reversed(history.releases)
+        ]
+        show(*visible_json(content, indent=2, sort_keys=True).split("\n"))
+        return 0
+    for release in reversed(history.releases):
+        mark = "*" if release.tag == champion else " "
+        show(f"{mark} {release.name:9} {release.commit[:10]}  {release.record['summary']}")
+    if not history.releases:
+        show("nothing is released yet; `stillhouse release promote` releases what `dvc repro` made")
+    return 0
+
+
+def promote_action(argv: Sequence[str]) -> int:
+    parser = _parser("promote", "Releases what `dvc repro` made, unless it is worse than the release in use.")
+    parser.add_argument("--branch", metavar="NAME", default="", help="commit to it (default: the one worked on)")
+    parser.add_argument(
+        "--bump", choices=("major", "minor", "patch"), default="major", help="which part of the version rises"
+    )
+    add_rule_flags(parser.add_argument_group("when it is refused"))
+    add_context_flags(parser.add_argument_group("how it runs"))
+    arguments = parser.parse(argv)
+    from stillhouse.monitoring.watch import watch_task
+    from stillhouse.releases.git import Git
+    from stillhouse.releases.model_registry.register import follow
+    from stillhouse.releases.promotion import REFUSED
+    from stillhouse.releases.refresh.whole_run import promote_whole_run
+    from stillhouse.steps.spec import Report
+
+    with environment(arguments, arguments.folder), watch_task("promote", _log) as watched:
+        outcome = promote_whole_run(
+            arguments.folder, branch=arguments.branch, bump=arguments.bump, rules=rule_settings(arguments), log=_log
+        )
+        watched.report = Report(outcome.reason, facts={"released": outcome.in_use})
+    show(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
+    follow(Git.of(arguments.folder), _log)
+    return REFUSED_CODE if outcome.kind == REFUSED else 0
+
+
+def rollback_action(argv: Sequence[str]) -> int:
+    parser = _parser("rollback", "Puts the release that was in use before back into use, or the one that is named.")
+    parser.add_argument("--to", metavar="VERSION", default="", help="as v1.2.0 (default: the one before)")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the record")
+    arguments = parser.parse(argv)
+    from stillhouse.releases.git import Git
+    from stillhouse.releases.model_registry.register import follow
+    from stillhouse.releases.tags import roll_back
+
+    git = Git.of(arguments.folder)
+    before, now = roll_back(git, arguments.to, arguments.reason)
+    if before.tag == now.tag:
+        show(f"{now.name} is in use already; nothing to do")
+    else:
+        show(f"{now.name} is in use again, in the place of {before.name}")
+    follow(git, _log)
+    return 0
+
+
+def fetch_action(argv: Sequence[str]) -> int:
+    parser = _parser("fetch", "Copies the artifacts of a release, by default of the one in use.")
+    parser.add_argument("version", nargs="?", metavar="VERSION", default="", help="as v1.2.0")
+    parser.add_argument("--target", metavar="FOLDER", type=output_folder, required=True, help="copy them there")
+    parser.add_argument("--only", metavar="NAMES", default="", help="of them, with commas between: retriever,index")
+    arguments = parser.parse(argv)
+    from stillhouse.releases.data import fetch_release
+    from stillhouse.releases.git import Git
+    from stillhouse.releases.tags import read_history
+
+    git = Git.of(arguments.folder)
+    history = read_history(git)
+    release = history.find(arguments.version) if arguments.version else history.champion
+    if release is None:
+        raise InputError("nothing is released yet; `stillhouse release promote` releases what `dvc repro` made")
+    names = tuple(filter(None, arguments.only.split(",")))
+    for name in names:
+        if name not in release.paths:
+            raise InputError(f"{release.name} holds no {name!r}; {nearest(name, release.paths)}")
+    fetch_release(git, release, arguments.target, names)
+    show(f"{release.name}: {', '.join(names or release.paths)} in {arguments.target}")
+    return 0
+
+
+def register_action(argv: Sequence[str]) -> int:
+    parser = _parser("register", "Brings Kubeflow's Model Registry up to date with the releases.")
+    parser.add_argument(
+        "--labels", action="store_true", help="show the labels of an InferenceService of the release in use, as YAML"
+    )
+    arguments = parser.parse(argv)
+    from stillhouse.releases.git import Git
+    from stillhouse.releases.model_registry.register import register
+    from stillhouse.releases.model_registry.settings import ADDRESS, registry_settings
+
+    settings = registry_settings()
+    if settings is None:
+        raise InputError(
+            f"no Model Registry is configured; name one, as {ADDRESS}=http://model-registry-service.kubeflow:8080"
+        )
+    registered = register(Git.of(arguments.folder), settings)
+    if arguments.labels:
+        show(*(f'{name}: "{value}"' for name, value in registered.labels.items()))
+    else:
+        show(registered.sentence)
+    return 0
+
+
+def _log(line: str) -> None:
+    warn(line)
+
+
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "list": list_action,
+    "promote": promote_action,
+    "rollback": rollback_action,
+    "fetch": fetch_action,
+    "register": register_action,
+}
+"""What the word after the command may be."""

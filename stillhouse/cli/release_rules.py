@@ -1,0 +1,30 @@
+"""Flags for when a challenger is refused: the same for every command that promotes."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+from stillhouse.config import field_types
+from stillhouse.releases.refresh.parameters import RULES
+from stillhouse.setting_kinds import from_text
+from stillhouse.steps.registry import find_step
+from stillhouse.workflow.step_command import flag_of
+
+
+def add_rule_flags(parser: argparse._ActionsContainer) -> None:
+    """Flags for the settings of the step `compare-release`."""
+    fields = {field.name: field for field in dataclasses.fields(find_step("compare-release").config)}
+    for name in RULES:
+        field = fields[name]
+        parser.add_argument(
+            flag_of(name), metavar=name.upper(), help=f"{field.metadata['help']} (default: {field.default})"
+        )
+
+
+def rule_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was given of them, as the types of the settings."""
+    kinds = field_types(find_step("compare-release").config)
+    given = {name: getattr(arguments, name) for name in RULES}
+    return {name: from_text(text, kinds[name], flag_of(name)) for name, text in given.items() if text is not None}

@@ -1,0 +1,63 @@
+"""`stillhouse run`: the whole graph, or a part of it, in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.errors import InputError
+from stillhouse.workflow.graph import ARTIFACTS, graph_of
+from stillhouse.workflow.parser import Parser, output_folder, source_text
+from stillhouse.workflow.recipe_run import chosen_uses, run_recipe
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+from stillhouse.workflow.small import small
+from stillhouse.workflow.step_command import add_context_flags, add_engine_flag, environment
+
+EXAMPLES = """\
+examples:
+  stillhouse run --recipe micro --folder try-micro
+  stillhouse run --recipe simlm-msmarco --small --folder try-simlm     (every stage of a paper's recipe, on the sample)
+  stillhouse run --recipe bow-wikipedia --source articles/ --until pretraining --folder bow-wikipedia"""
+
+
+def run_parser() -> Parser:
+    parser = Parser(
+        "run",
+        "Runs every step of the graph in this one process, without DVC. What is up to date is skipped.",
+        EXAMPLES,
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file")
+    which.add_argument("--params", metavar="FILE", type=Path, help="a recipe's file (default: params.yaml)")
+    parser.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
+    parser.add_argument("--until", metavar="USE", help="run this use and what it needs, not all")
+    parser.add_argument(
+        "--small", action="store_true", help="the recipe's stages in few steps on the built-in sample, to try them"
+    )
+    parser.add_argument(
+        "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write artifacts/ there (default: here)"
+    )
+    group = parser.add_argument_group("how it runs")
+    add_context_flags(group)
+    add_engine_flag(group)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = run_parser().parse(argv)
+    path = find_recipe(arguments.recipe) if arguments.recipe else arguments.params or Path("params.yaml")
+    recipe = load_recipe(path)
+    settings, uses = configs(recipe, str(path)), graph_of(recipe, str(path))
+    if arguments.small and arguments.source:
+        raise InputError("--small runs on the built-in sample; leave --source out, or --small")
+    if arguments.small:
+        settings |= {use.name: small(use, settings[use.name]) for use in uses}
+    if arguments.source:
+        for use in uses:
+            if use.section == "ingest":
+                settings[use.name] = dataclasses.replace(settings[use.name], source=arguments.source)
+    chosen = chosen_uses(uses, arguments.until)
+    with environment(arguments, arguments.folder):
+        run_recipe(chosen, settings, arguments.folder / ARTIFACTS)
+    return 0

@@ -1,0 +1,124 @@
+"""`stillhouse schedule`: makes the cluster's schedules equal to a file, lists them, and watches corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.terminal import show
+from stillhouse.workflow.parser import Parser
+
+HELP = """\
+usage: stillhouse schedule ACTION [--help] ...
+
+actions:
+  apply  makes the cluster's recurring runs equal to a file; one with a run in flight is never deleted
+  list   shows the cluster's recurring runs that are Stillhouse's
+  watch  looks once at every watched corpus, and starts a refresh of those that changed (a CronJob runs it)
+
+examples:
+  stillhouse schedule apply schedules.yaml --dry-run
+  stillhouse schedule watch schedules.yaml --endpoint http://localhost:8888
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        show(*HELP.rstrip("\n").split("\n"))
+        return 0
+    if argv[0] not in ACTIONS:
+        raise InputError(f"stillhouse schedule has no action {argv[0]!r}; {nearest(argv[0], ACTIONS)}")
+    return ACTIONS[argv[0]](argv[1:])
+
+
+def _parser(action: str, description: str, *, file: bool = True) -> Parser:
+    parser = Parser(f"schedule {action}", description)
+    if file:
+        parser.add_argument("file", metavar="FILE", type=Path, help="the schedules and watches; docs/releases.md")
+    parser.add_argument(
+        "--endpoint", metavar="URL", default="", help="the Kubeflow API server (default: in the cluster)"
+    )
+    parser.add_argument("--namespace", metavar="NAME", default="", help="the namespace of the runs")
+    return parser
+
+
+def apply_action(argv: Sequence[str]) -> int:
+    parser = _parser("apply", "Makes the cluster's recurring runs equal to a file.")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    arguments = parser.parse(argv)
+    from pipelines.schedules.apply import apply
+    from pipelines.schedules.cluster import Kubeflow
+    from pipelines.schedules.file import read_schedules
+    from pipelines.schedules.parameters import refuse_parameters
+
+    wanted = read_schedules(arguments.file)
+    refuse_parameters(wanted)
+    cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
+    changes = apply(wanted.schedules, cluster, dry=arguments.dry_run)
+    for change in changes:
+        show(change)
+    failed = [change for change in changes if change.action == "fail"]
+    if failed:
+        raise InputError(
+            f"{failed[0].name} could not be had ({failed[0].why}); what it was to replace stays in use. Mend the file, "
+            "or what the reason names, and repeat the command"
+        )
+    return 0
+
+
+def list_action(argv: Sequence[str]) -> int:
+    arguments = _parser("list", "Shows the cluster's recurring runs that are Stillhouse's.", file=False).parse(argv)
+    from pipelines.schedules.apply import MARK
+    from pipelines.schedules.cluster import Kubeflow
+
+    cluster = Kubeflow("stillhouse", arguments.endpoint, arguments.namespace)
+    in_flight = {run.recurring for run in cluster.runs() if run.in_flight}
+    for entry in cluster.recurring_runs():
+        if entry.description.startswith(MARK):
+            state = ("enabled" if entry.enabled else "disabled") + (
+                ", a run in flight" if entry.id in in_flight else ""
+            )
+            show(f"{entry.name}  {state}")
+    return 0
+
+
+def watch_action(argv: Sequence[str]) -> int:
+    parser = _parser("watch", "Looks once at every watched corpus, and starts a refresh of those that changed.")
+    parser.add_argument("--again", action="store_true", help="start a refresh again that failed or was refused")
+    arguments = parser.parse(argv)
+    from pipelines.schedules.cluster import Kubeflow
+    from pipelines.schedules.file import read_schedules
+    from pipelines.schedules.parameters import refuse_parameters
+    from pipelines.schedules.watch import look
+    from stillhouse.monitoring.schedule import report_schedule, watch_interval
+
+    wanted = read_schedules(arguments.file)
+    if not wanted.has_watches:
+        raise InputError(f"{arguments.file} has no `watches`; docs/releases.md shows one")
+    if not wanted.watches:  # as installed, and no failure of the CronJob
+        show(f"nothing to watch: list corpora under `watches` in {arguments.file}, as docs/releases.md shows")
+        return 0
+    refuse_parameters(wanted)
+    cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
+    failed = ""
+    for watch in wanted.watches:
+        try:
+            seen = look(watch, cluster, again=arguments.again)
+            show(seen)
+            report_schedule(watch.name, watch_interval(), seen.fresh, seen.in_flight, show)
+        except InputError as error:  # the others are looked at all the same
+            show(f"{watch.name}: not looked at, {error}")
+            failed = failed or watch.name
+    if failed:
+        raise InputError(f"the watch {failed!r} could not be looked at; its line above says why")
+    return 0
+
+
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "apply": apply_action,
+    "list": list_action,
+    "watch": watch_action,
+}
+"""What the word after the command may be."""

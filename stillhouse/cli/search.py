@@ -1,0 +1,155 @@
+"""`stillhouse search`: a person types a question and sees ranked passages, or a program reads them as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse import context
+from stillhouse.errors import InputError
+from stillhouse.file_stamps import FILE, FileStamps
+from stillhouse.terminal import show, visible, visible_id, visible_json
+from stillhouse.workflow.graph import ARTIFACTS, find_uses
+from stillhouse.workflow.parser import Parser
+from stillhouse.workflow.step_command import add_context_flags, environment
+
+if TYPE_CHECKING:
+    from stillhouse.retrieval.search.searcher import Hit, Searcher
+
+INPUTS = find_uses()["best_run"].input_paths(ARTIFACTS)
+WIDEST = 100
+JSON = """\
+with --json every question gives one line on stdout:
+  {"question": "...", "hits": [{"rank": 1, "score": 0.83, "passage_id": "...", "title": "...", "text": "..."}, ...]}
+Without a QUESTION each line of stdin is one; empty lines are passed over, and nothing else is printed.
+"""
+EXAMPLES = """\
+examples:
+  stillhouse search how do bats find their prey
+  stillhouse search
+  stillhouse search --json --top 20 < questions.txt > answers.jsonl
+
+"""
+
+
+def search_parser() -> Parser:
+    parser = Parser(
+        "search",
+        "Answers a question with the passages that the retriever ranks first. Without a question it asks for them.",
+        EXAMPLES + JSON,
+    )
+    parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; quotes are not needed")
+    for name, text in (("corpus", "the corpus"), ("retriever", "the bi-encoder"), ("index", "its index")):
+        default = INPUTS[name]
+        parser.add_argument(f"--{name}", metavar="FOLDER", type=Path, help=f"{text} (default: {default.as_posix()})")
+    parser.add_argument(
+        "--hybrid",
+        metavar="FOLDER",
+        type=Path,
+        help=f"whether and how BM25 ranks too (default: {INPUTS['hybrid'].as_posix()}, unless --retriever or --index "
+        "names another)",
+    )
+    parser.add_argument("--dense", action="store_true", help="search without BM25, whatever the run found to be best")
+    parser.add_argument("--top", metavar="N", type=int, default=5, help="how many passages to show (default: 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a question, as described below")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="check every file against its digest, also those that have not changed since they were checked",
+    )
+    add_context_flags(parser.add_argument_group("how it runs"))
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = search_parser().parse(argv)
+    if arguments.top < 1:
+        raise InputError(f"--top must be at least 1, not {arguments.top}")
+    folders = chosen_folders(arguments)
+    for name, folder in folders.items():
+        if not folder.is_dir():
+            raise InputError(f"--{name} {folder} does not exist; `dvc repro` makes it, in a folder of `stillhouse new`")
+    with environment(arguments):
+        searcher = open_searcher(folders, arguments.verify)
+        answer = answer_in_json if arguments.json else answer_in_text
+        for question in questions(arguments.question, prompt=not arguments.json):
+            answer(question, searcher.search(question, arguments.top))
+    return 0
+
+
+def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
+    """The folders that are named, and for the others those of the winner. Another retriever or index goes alone."""
+    folders = {name: getattr(arguments, name) or INPUTS[name] for name in INPUTS}
+    if arguments.dense and arguments.hybrid:
+        raise InputError("--dense searches without BM25 and --hybrid with it; leave one of them out")
+    if arguments.dense or ((arguments.retriever or arguments.index) and not arguments.hybrid):
+        del folders["hybrid"]
+    return folders
+
+
+def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
+    context.hush_libraries()
+    from stillhouse.retrieval.search.searcher import Searcher
+
+    stamps = FileStamps(context.work_root() / FILE, verify)
+    run_context = context.Context(work=context.work_root(), device=context.device(), quiet=True)
+    searcher = Searcher(
+        folders["corpus"], folders["retriever"], folders["index"], run_context, stamps.digest, folders.get("hybrid")
+    )
+    stamps.save()
+    return searcher
+
+
+def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:
+    """The question of the command line; without one, those that are typed or piped, until the end of the input.
+
+    With `prompt` they are asked for, and an empty line ends too. Raises `InputError` for what is not UTF-8.
+    """
+    if words:
+        yield refuse_bytes(" ".join(words))
+        return
+    if prompt:
+        show("Type a question; an empty line ends.")
+    while True:
+        try:
+            question = input("question> " if prompt else "").strip()
+        except EOFError:
+            if prompt:
+                show("")
+            return
+        except UnicodeDecodeError:
+            raise InputError("a question is not valid UTF-8; convert the file, with iconv say") from None
+        if question:
+            yield refuse_bytes(question)
+        elif prompt:
+            return
+
+
+def refuse_bytes(question: str) -> str:
+    """Refuses a question of bytes that are no UTF-8, which the system hands over as halves of characters."""
+    if any("\ud800" <= character <= "\udfff" for character in question):
+        raise InputError(f"the question {question!r} is not valid UTF-8; type it in a terminal that is set to UTF-8")
+    return question
+
+
+def answer_in_json(question: str, hits: Sequence[Hit]) -> None:
+    show(visible_json({"question": question, "hits": [asdict(hit) for hit in hits]}))
+
+
+def answer_in_text(question: str, hits: Sequence[Hit]) -> None:
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    lines = [line for hit in hits for line in ("", *layout(hit, width))]
+    show(*(lines[1:] or ["no passage found"]))
+
+
+def layout(hit: Hit, width: int) -> list[str]:
+    """One hit for a person: a line of rank, title, score and id, and the lines of its text, indented."""
+    title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (hit.title, hit.text))
+    first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible_id(hit.passage_id)}"
+    return [first, *textwrap.wrap(text, width=width, initial_indent="    ", subsequent_indent="    ")]

@@ -1,0 +1,266 @@
+"""`stillhouse serve`: one release behind HTTP, replaced while it answers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse import context
+from stillhouse.artifacts import digest_json
+from stillhouse.errors import InputError
+from stillhouse.file_stamps import FILE, FileStamps
+from stillhouse.workflow.graph import ARTIFACTS
+from stillhouse.workflow.parser import Parser
+from stillhouse.workflow.step_command import add_context_flags, environment
+
+if TYPE_CHECKING:
+    from stillhouse.serving.release import Release
+    from stillhouse.serving.settings import Limits
+    from stillhouse.serving.source import Source
+
+TOKEN = "STILLHOUSE_SERVE_TOKEN"
+CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
+"""What hashes the ids of clients in the log of queries; without it the log's folder holds a key."""
+LONGEST_RETENTION = 36_500
+NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+LOOK_AT_GIT = 30.0
+"""Seconds between two looks at a repository."""
+EXAMPLES = f"""\
+FOLDER holds one release: retriever/, index/, corpus/ and, where the release has them, hybrid/ and reranker/, as
+`stillhouse release fetch` writes it. In a folder of `stillhouse new` it is artifacts/best, whose corpus lies in
+artifacts/ingest/corpus. What was not made from one another is refused: the service does not start.
+
+A git repository of releases may stand in the place of FOLDER: the release in use is fetched and served, or the one that
+--release names.
+
+Both are watched. A new release that is put in its place is checked, warmed and then answers; a damaged one is
+refused, and the old one goes on answering. FOLDER may be a link.
+
+examples:
+  stillhouse serve
+  stillhouse release fetch --target in-use && stillhouse serve in-use --port 8080
+  stillhouse serve git+https://git.example/search/releases.git --host 0.0.0.0
+  {TOKEN}=secret stillhouse serve in-use --host 0.0.0.0
+
+  curl localhost:8000/search -H 'Content-Type: application/json' -d '{{"query": "why do bats hunt at night", "top": 3}}'
+
+addresses:
+  /             a page for people            /search         ranked passages for queries
+  /docs         every address                /v1/embeddings  vectors, for the clients of OpenAI
+  /info         release, digests, limits     /embed /rerank  as text-embeddings-inference
+  /metrics      for Prometheus               /v2/...         the Open Inference Protocol V2 of KServe
+  /health /ready                             for probes
+  /documents    live documents, with --documents FOLDER
+  /feedback     clicks and judgements, with --log-queries FOLDER
+
+docs/serve.md says more.
+"""
+LIMITS = {
+    "waiting": ("N", "texts that may wait; more get 429 and when to come again"),
+    "batch_tokens": ("N", "tokens that are computed at once"),
+    "deadline": ("SECONDS", "how long a request may take; then it gets 504"),
+    "texts": ("N", "texts of one request"),
+    "characters": ("N", "characters of one text"),
+    "top": ("N", "passages that one query may ask for"),
+    "body": ("BYTES", "size of a request"),
+    "body_seconds": ("SECONDS", "how long a request's body may take to arrive"),
+    "documents": ("N", "live documents and deletions that are kept"),
+    "documents_bytes": ("BYTES", "size of the log of live documents"),
+    "queries_bytes": ("BYTES", "size of the log of queries; the oldest files go first"),
+    "feedback_bytes": ("BYTES", "size of the feedback in it"),
+    "head_seconds": ("SECONDS", "how long a request's line and headers may take to arrive"),
+}
+
+
+def serve_parser() -> Parser:
+    from stillhouse.serving.settings import Limits
+
+    parser = Parser("serve", "Answers searches over HTTP from one release of model, index and corpus.", EXAMPLES)
+    parser.add_argument(
+        "place",
+        nargs="?",
+        metavar="FOLDER|REPOSITORY",
+        default=str(ARTIFACTS / "best"),
+        help="a release, or the git repository of releases (default: artifacts/best)",
+    )
+    parser.add_argument(
+        "--release", metavar="VERSION", default="", help="of a repository, as v1.2.0 (default: the one in use)"
+    )
+    parser.add_argument(
+        "--fetch-into",
+        metavar="FOLDER",
+        type=Path,
+        help="where releases of a repository are fetched to (default: in the work folder)",
+    )
+    parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, where it lies elsewhere")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
+    parser.add_argument("--port", metavar="N", type=int, default=8000, help="default: 8000; 0 takes a free one")
+    parser.add_argument("--model", metavar="NAME", default="retriever", help="the model's name (default: retriever)")
+    parser.add_argument("--keep", metavar="N", type=int, default=1, help="old releases that stay open (default: 1)")
+    parser.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        type=float,
+        help=f"how often to look for a new release (default: 1; {LOOK_AT_GIT:g} at a repository)",
+    )
+    parser.add_argument(
+        "--grace", metavar="SECONDS", type=float, default=30.0, help="for requests in flight at the end (default: 30)"
+    )
+    parser.add_argument(
+        "--documents",
+        dest="documents_in",
+        metavar="FOLDER",
+        type=Path,
+        help="take documents at /documents, and keep their log in this folder",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "int8"),
+        default="auto",
+        help="auto (default) = passages as `index` encodes them, queries in int8 where that ranks the release's dev "
+        "queries as well and is faster; fp32 = exactly as `stillhouse search`; int8 = without asking dev queries",
+    )
+    parser.add_argument("--log-requests", action="store_true", help="log a line for each request, without its text")
+    parser.add_argument(
+        "--log-texts", action="store_true", help="log what is searched for; people's questions are theirs"
+    )
+    group = parser.add_argument_group("the log of queries (docs/serve.md says what it keeps)")
+    group.add_argument(
+        "--log-queries", metavar="FOLDER", type=Path, help="keep what is asked and found there, and take /feedback"
+    )
+    group.add_argument("--sample", metavar="SHARE", type=float, default=1.0, help="of the queries (default: 1, all)")
+    group.add_argument(
+        "--retention-days", metavar="DAYS", type=float, default=30.0, help="older files are deleted (default: 30)"
+    )
+    parser.add_argument("--verify", action="store_true", help="check also files that have not changed since checked")
+    group = parser.add_argument_group("limits")
+    for field in fields(Limits):
+        metavar, text = LIMITS[field.name]
+        flag = f"--most-{field.name.replace('_', '-')}" if metavar != "SECONDS" else f"--{field.name.replace('_', '-')}"
+        kind = float if metavar == "SECONDS" else int
+        group.add_argument(
+            flag, dest=field.name, metavar=metavar, type=kind, default=field.default, help=f"{text} ({field.default:g})"
+        )
+    add_context_flags(parser.add_argument_group("how it runs"))
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = serve_parser().parse(argv)
+    limits = check(arguments)
+    for package in NEEDED:
+        if find_spec(package) is None:
+            raise InputError(f"`stillhouse serve` needs {package}: pip install 'stillhouse[serve]'")
+    with environment(arguments):
+        serve(arguments, limits)
+    return 0
+
+
+def check(arguments: argparse.Namespace) -> Limits:
+    from stillhouse.serving.places import repository_of
+    from stillhouse.serving.settings import Limits
+
+    if arguments.watch is None:
+        arguments.watch = LOOK_AT_GIT if repository_of(arguments.place) else 1.0
+    for name in ("release", "fetch_into"):
+        if getattr(arguments, name) and not repository_of(arguments.place):
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} is for a git repository of releases, and {arguments.place} is a folder")
+    if arguments.corpus and repository_of(arguments.place):
+        raise InputError("--corpus is for a folder; a release in a repository has its own corpus")
+    for name in (*LIMITS, "watch", "grace", "retention_days"):
+        if not 0 < getattr(arguments, name) < 1e12:
+            raise InputError(f"--{name.replace('_', '-')} must be above 0, not {getattr(arguments, name)}")
+    if not 0 < arguments.sample <= 1:
+        raise InputError(f"--sample must be above 0 and at most 1, not {arguments.sample}")
+    if arguments.retention_days > LONGEST_RETENTION:
+        raise InputError(f"--retention-days may be at most {LONGEST_RETENTION:,}, not {arguments.retention_days:g}")
+    if arguments.keep < 0:
+        raise InputError(f"--keep must be 0 or more, not {arguments.keep}")
+    if not 0 <= arguments.port < 1 << 16:
+        raise InputError(f"--port must be between 0 and 65535, not {arguments.port}")
+    return Limits(**{name: getattr(arguments, name) for name in LIMITS})
+
+
+def serve(arguments: argparse.Namespace, limits: Limits) -> None:
+    context.hush_libraries()
+    from stillhouse.serving.app import make_service
+    from stillhouse.serving.client_ids import read_key
+    from stillhouse.serving.live_documents import LiveDocuments
+    from stillhouse.serving.query_log import LogChoices, QueryLog
+    from stillhouse.serving.server import listen, run
+    from stillhouse.serving.shelf import Shelf
+
+    with listen(arguments.host, arguments.port) as listening:
+        live = LiveDocuments(arguments.documents_in, limits) if arguments.documents_in else None
+        if live and live.torn:
+            context.say(f"dropped {live.torn} bytes of a last record of documents that was never acknowledged")
+
+        first = True
+
+        def opened(source: Source) -> Release:
+            nonlocal first
+            release = open_release(source, arguments.verify, arguments.precision)
+            if not first:  # of the first one it is said once the address is
+                context.say(f"release {release.name}: {release.chosen}")
+            first = False
+            return live.prepare(release) if live else release
+
+        queries: QueryLog | None = None
+        key = b""
+        if arguments.log_queries:
+            choices = LogChoices(sample=arguments.sample, days=arguments.retention_days)
+            queries = QueryLog(arguments.log_queries, choices, limits, context.say)
+            key = read_key(arguments.log_queries, os.environ.get(CLIENT_KEY, ""))
+        shelf = Shelf(
+            source_of(arguments),
+            opened,
+            arguments.keep,
+            context.say,
+            placing=live.placing if live else None,
+        )
+        service = make_service(
+            shelf,
+            limits,
+            log=context.say,
+            token=os.environ.get(TOKEN, ""),
+            model=arguments.model,
+            log_requests=arguments.log_requests,
+            log_texts=arguments.log_texts,
+            live=live,
+            queries=queries,
+            client_key=key,
+        )
+        run(service, listening, arguments.grace, arguments.watch, context.say)
+
+
+def source_of(arguments: argparse.Namespace) -> Source:
+    """What the arguments name: a folder, or a repository whose releases are fetched into a folder."""
+    from stillhouse.serving.places import folder_of, repository_of
+    from stillhouse.serving.released_source import ReleasedSource
+    from stillhouse.serving.source import FolderSource
+
+    repository = repository_of(arguments.place)
+    if not repository:
+        return FolderSource(folder_of(arguments.place), arguments.corpus)
+    folder = arguments.fetch_into or context.work_root() / "releases" / digest_json(repository)[:12]
+    return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
+
+
+def open_release(source: Source, verify: bool = False, precision: str = "fp32") -> Release:
+    """Opens, checks and warms what a source holds; digests of files that did not change are remembered."""
+    from stillhouse.serving.release import Release
+
+    stamps = FileStamps(context.work_root() / FILE, verify)
+    # Files of a service stay open for long, and nothing of it goes into the work folder.
+    how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
+    release = Release(source.folders(), how, stamps.digest, precision)
+    stamps.save()
+    release.origin = source.origin()
+    release.warm()
+    return release

@@ -1,0 +1,251 @@
+"""`stillhouse tune`: searches the settings that matter on the dev questions, here or as a Katib Experiment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse import context
+from stillhouse.artifacts import digest_json, write_whole
+from stillhouse.config import nearest
+from stillhouse.context import Context, say
+from stillhouse.errors import InputError
+from stillhouse.lock import only_process
+from stillhouse.monitoring.activity import watched, write_line
+from stillhouse.own_files import own_file
+from stillhouse.terminal import show
+from stillhouse.workflow.graph import ARTIFACTS
+from stillhouse.workflow.parser import Parser, output_file, output_folder
+from stillhouse.workflow.recipes import load_recipe
+from stillhouse.workflow.step_command import add_context_flags, environment
+
+if TYPE_CHECKING:
+    from stillhouse.tuning.search import Search
+    from stillhouse.tuning.space import Settings
+    from stillhouse.tuning.trial import Place
+    from stillhouse.tuning.trial_graph import TrialGraph
+
+EXAMPLES = """\
+In a workspace of `stillhouse new`. A trial trains with other settings and ranks the dev questions, never those of test.
+The recipe's own settings come first, from what `dvc repro` made where that is there. A trial that is behind half of the
+finished ones is given up early. What no searched setting changes (corpus, BM25, the start's index) is made once. A
+search that was stopped goes on by the same command; more --minutes make it longer.
+
+The more trials, the more of the lead on dev is chance: the last sentence says how certain it is. Test decides,
+once.
+
+examples:
+  stillhouse tune                                    (retriever 1, half an hour of the processor)
+  stillhouse tune --minutes 240 --retriever averaged (the whole chain: the teacher's mix and the average's share too)
+  stillhouse tune --space my-space.yaml --trials 20  (stillhouse tune --show-space > my-space.yaml)
+  stillhouse tune --minutes 60 --write               (writes what was found into params.yaml; comments stay)
+  stillhouse tune --katib experiment.yaml --image registry/stillhouse-steps:0.1.0 --claim stillhouse-work"""
+
+
+def tune_parser() -> Parser:
+    parser = Parser("tune", "Searches the settings that matter on the dev questions.", EXAMPLES)
+    what = parser.add_argument_group("what is searched")
+    what.add_argument(
+        "--space", metavar="NAME|FILE", default="labelled", help="the settings and their ranges (default: labelled)"
+    )
+    what.add_argument("--show-space", action="store_true", help="print that file, to begin one's own from, and leave")
+    what.add_argument(
+        "--retriever", metavar="STAGE", help="the stage whose retriever is measured (default: the file's)"
+    )
+    what.add_argument("--params", metavar="FILE", type=Path, default=Path("params.yaml"), help="default: params.yaml")
+    how = parser.add_argument_group("how long")
+    how.add_argument(
+        "--minutes",
+        metavar="X",
+        type=float,
+        default=30.0,
+        help="processor time of all trials, divided by the threads that compute; on a GPU the clock's (default: 30)",
+    )
+    how.add_argument(
+        "--trials", metavar="N", type=int, default=0, help="at most N beside the default (default: any number)"
+    )
+    how.add_argument(
+        "--seed", metavar="N", type=int, default=42, help="of the search; trials train by the recipe's own"
+    )
+    then = parser.add_argument_group("what becomes of it")
+    then.add_argument(
+        "--folder", metavar="FOLDER", type=output_folder, default=Path("tune"), help="the search's own (default: tune)"
+    )
+    then.add_argument("--write", action="store_true", help="change params.yaml where something better was found")
+    cluster = parser.add_argument_group("on a cluster, with Katib")
+    cluster.add_argument("--katib", metavar="FILE", type=output_file, help="write the Experiment and run nothing here")
+    cluster.add_argument("--image", metavar="IMAGE", help="the image of the trials' pods")
+    cluster.add_argument(
+        "--claim", metavar="NAME", default="stillhouse-work", help="the volume that holds the workspace"
+    )
+    cluster.add_argument("--workspace", metavar="PATH", default="workspace", help="its path on that volume")
+    cluster.add_argument("--parallel", metavar="N", type=int, default=2, help="trials at a time (default: 2)")
+    cluster.add_argument("--cpu", metavar="N", default="2", help="of a trial's pod (default: 2)")
+    cluster.add_argument("--memory", metavar="SIZE", default="8Gi", help="of a trial's pod (default: 8Gi)")
+    cluster.add_argument("--gpus", metavar="N", type=int, default=0, help="of a trial's pod (default: 0)")
+    trial = parser.add_argument_group("one trial, as Katib's pods run it")
+    trial.add_argument(
+        "--trial",
+        metavar="SECTION.SETTING=VALUE",
+        action="append",
+        default=[],
+        help="run this one alone; once for each",
+    )
+    trial.add_argument(
+        "--metrics", metavar="FILE", type=output_file, help="write its figures there as name=value lines"
+    )
+    add_context_flags(parser.add_argument_group("how it runs"))
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    from stillhouse.tuning.space import find_space, read_space
+    from stillhouse.tuning.trial_graph import trial_graph
+
+    arguments = tune_parser().parse(argv)
+    path = find_space(arguments.space)
+    if arguments.show_space:
+        show(*path.read_text(encoding="utf-8").splitlines())
+        return 0
+    refuse_flags(arguments)
+    recipe = load_recipe(arguments.params)
+    space = read_space(path, recipe)
+    graph = trial_graph(recipe, str(arguments.params), space, arguments.retriever or "")
+    if arguments.katib:
+        return write_experiment(graph, arguments)
+    if arguments.trial:
+        return run_one(graph, arguments)
+    missing = [one.key for one in space.parameters if one not in graph.space.parameters]
+    if missing and not arguments.quiet:
+        write_line(f"not searched, as {graph.space.retriever} does not depend on them: {', '.join(missing)}")
+    return search_here(graph, arguments)
+
+
+def refuse_flags(arguments: argparse.Namespace) -> None:
+    """Raises `InputError` for flags that do not go together, or whose values cannot be."""
+    if arguments.minutes <= 0 or arguments.trials < 0 or arguments.parallel < 1 or arguments.gpus < 0:
+        raise InputError("--minutes must be above 0, --trials and --gpus at least 0, --parallel at least 1")
+    if arguments.seed < 0:
+        raise InputError(f"--seed must be at least 0, not {arguments.seed}")
+    if arguments.katib and not arguments.image:
+        raise InputError("--katib needs --image: the image of the trials' pods, as registry/stillhouse-steps:0.1.0")
+    if arguments.katib and arguments.trial:
+        raise InputError("--katib writes an Experiment and --trial runs one trial; leave one of them out")
+    if bool(arguments.trial) != bool(arguments.metrics):
+        raise InputError("--trial and --metrics go together: the settings of one trial, and the file for its figures")
+
+
+def search_here(graph: TrialGraph, arguments: argparse.Namespace) -> int:
+    from stillhouse.tuning.params_file import as_lines, with_settings
+    from stillhouse.tuning.verdict import judge, sentence
+
+    with only_process(arguments.folder), watched("tune", arguments.quiet):
+        search = search_of(graph, arguments)
+        with environment(argparse.Namespace(work=arguments.work, device=arguments.device, quiet=True)):
+            search.run(arguments.trials)
+    finished = search.finished()
+    verdict = judge(finished[0], finished[1:])
+    show(sentence(finished[0], verdict, search.tried() - 1, search.given_up()))
+    if verdict is None or verdict.difference <= 0:
+        return 0
+    before = arguments.params.read_text(encoding="utf-8")
+    after, edits = with_settings(before, verdict.best.settings, str(arguments.params))
+    if arguments.write:
+        write_whole(arguments.params, after)
+        show(f"changed in {arguments.params}:", *as_lines(edits), "Next: dvc repro")
+    else:
+        show(f"To be changed in {arguments.params}, or by --write:", *as_lines(edits))
+    return 0
+
+
+def search_of(graph: TrialGraph, arguments: argparse.Namespace) -> Search:
+    """The search in its folder, new or as it was left."""
+    from stillhouse.tuning.clock import search_clock
+    from stillhouse.tuning.search import Search
+    from stillhouse.tuning.study import open_study
+
+    place = prepared(graph, arguments)
+    device = Context(context.work_root(), arguments.device or context.device()).torch_device().type
+    study = open_study(place.folder, arguments.seed)
+    log = (lambda line: None) if arguments.quiet else write_line
+    seconds = 60 * arguments.minutes
+    return Search(graph, place, study, search_clock(device), seconds, arguments.seed, log)
+
+
+def prepared(graph: TrialGraph, arguments: argparse.Namespace) -> Place:
+    """The search's folder, claimed, with what all trials share."""
+    from stillhouse.tuning.study import claim
+    from stillhouse.tuning.trial import Place
+    from stillhouse.tuning.trial_graph import make_shared
+
+    place = Place(arguments.folder, Path(ARTIFACTS))
+    space = [*map(repr, graph.space.parameters), repr(sorted(graph.space.always.items()))]
+    recipe = digest_json([[name, repr(config)] for name, config in graph.base_configs()])
+    about = {"recipe": recipe, "space": space, "retriever": graph.retriever}
+    with only_process(place.folder.with_name(f"{place.folder.name}-shared"), wait=say):
+        claim(place.folder, about)
+        with environment(arguments, place.folder):
+            claim(place.folder, about | {"data": make_shared(graph, place.workspace, place.shared, say)})
+    return place
+
+
+def run_one(graph: TrialGraph, arguments: argparse.Namespace) -> int:
+    """Runs the trial of the command line and writes its figures for Katib's collector."""
+    from stillhouse.tuning.katib import GAIN, OBJECTIVE, MetricsFile
+    from stillhouse.tuning.trial import run_trial
+    from stillhouse.tuning.trial_graph import differing, remove_trial
+
+    settings = differing(given_settings(graph, arguments.trial), graph.default()) | dict(graph.space.always)
+    graph.configs(settings)
+    with MetricsFile(arguments.metrics) as metrics, watched("tune", arguments.quiet):
+        place = prepared(graph, arguments)
+        with environment(arguments):
+            figure = run_trial(graph, place, settings, lambda part, gain: metrics.write(GAIN, gain))
+        metrics.write(OBJECTIVE, figure.mean)
+    remove_trial(place.trial(settings))
+    show(f"RR@10 {figure.mean:.4f} on {len(figure.query_ids)} dev questions")
+    return 0
+
+
+def given_settings(graph: TrialGraph, texts: Sequence[str]) -> Settings:
+    """The settings of a command line. Raises `InputError` for one that is not searched, or has no such value."""
+    parameters = {one.key: one for one in graph.space.parameters}
+    found: Settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--trial {text}: write section.setting=value, as retriever_1.learning_rate=3e-5")
+        if key not in parameters:
+            raise InputError(f"--trial {key} is not searched; {nearest(key, parameters)}")
+        found[key] = parameters[key].read(value)
+    return graph.default() | found
+
+
+def write_experiment(graph: TrialGraph, arguments: argparse.Namespace) -> int:
+    """Writes the search as a Katib Experiment."""
+    import yaml
+
+    from stillhouse.tuning.katib import Pods, experiment
+
+    pods = Pods(
+        image=arguments.image,
+        claim=arguments.claim,
+        workspace=arguments.workspace,
+        folder=arguments.folder.as_posix(),
+        space=arguments.space,
+        params=arguments.params.as_posix(),
+        cpu=arguments.cpu,
+        memory=arguments.memory,
+        gpus=arguments.gpus,
+    )
+    made = experiment(
+        graph.space, pods, trials=arguments.trials or 20, parallel=arguments.parallel, seed=arguments.seed
+    )
+    with own_file(arguments.katib) as path:
+        path.write_text(yaml.safe_dump(made, sort_keys=False, width=120), encoding="utf-8")
+    show(
+        f"wrote {arguments.katib}; start it with `kubectl create -f {arguments.katib}` in a namespace that Katib serves"
+    )
+    return 0

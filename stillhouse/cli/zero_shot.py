@@ -1,0 +1,41 @@
+"""`stillhouse zero-shot`: retrievers and BM25 on many corpora that none of them was trained on (CDMAE Table 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stillhouse.errors import InputError
+from stillhouse.experiments.zero_shot.plan import (
+    checked_plan,
+    refuse_foreign_results,
+    results,
+    run_plan,
+    write_results,
+    zero_shot_parser,
+)
+from stillhouse.monitoring.activity import watched, write_line
+from stillhouse.own_files import own_files
+from stillhouse.terminal import show, warn
+from stillhouse.workflow.graph import ARTIFACTS
+from stillhouse.workflow.step_command import environment
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = zero_shot_parser().parse(argv)
+    plan, baseline = checked_plan(arguments)
+    refuse_foreign_results(plan, arguments.folder)
+    if arguments.work is None:
+        arguments.work = arguments.folder / ".stillhouse" / "work"
+    log = (lambda line: None) if arguments.quiet else write_line
+    with environment(arguments):
+        failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, log)
+        with watched("zero-shot", arguments.quiet), own_files(arguments.folder, results()) as staging:
+            page = write_results(plan, arguments, baseline, failures, staging)
+    for name, failure in failures.items():
+        warn(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
+    if page:
+        show(f"the figures are in {arguments.folder}; open {arguments.folder / page.name}")
+    if failures:
+        warn(f"stillhouse: {len(failures)} of {len(plan.runs)} corpora failed")
+        return InputError.exit_code if all(failure.bad_input for failure in failures.values()) else 1
+    return 0

@@ -1,0 +1,274 @@
+"""TREC run files: `query_id Q0 passage_id rank score system`, one line a retrieved passage, ranks from 1.
+
+Evaluators in the manner of trec_eval do not read the rank: they sort by score in single precision and order equal
+scores by passage id, descending. A ranking with equal scores would so be another ranking there, and its figures would
+depend on how passages are named. The scores that are written here fall strictly with the rank, in float32, so that
+every tool sees the one order (`strictly_falling`).
+
+Shapes: Q queries, K the depth of the ranking. A ranking is a pair of matrices, `rows_QK` (int32 rows of
+`passages.parquet`, best first, padded with -1) and `scores_QK` (float32; the value under a padded row is ignored).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyarrow import csv
+
+from stillhouse.corpus.passage_ids import PassageIds
+from stillhouse.errors import InputError
+from stillhouse.evaluation.rankings import order_by_score
+
+COLUMNS = ("query_id", "q0", "passage_id", "rank", "score", "system")
+LINE = "%s Q0 %s %d %.9g %s\n"  # nine significant digits tell any two float32 values apart
+WRITTEN_AT_ONCE = 100_000  # lines
+READ_AT_ONCE = 1 << 24  # bytes
+LONGEST_LINE = 1 << 20  # bytes
+KEPT = ("query_id", "passage_id", "rank", "score")
+TEXT = pa.dictionary(pa.int32(), pa.string())
+MAGNITUDE = 0x7FFFFFFF
+LARGEST = int(np.finfo(np.float32).max.view(np.int32))
+
+
+def reordered(rows_QK: np.ndarray, query_P: np.ndarray, rank_P: np.ndarray, scores_P: np.ndarray) -> np.ndarray:
+    """Scores float32 [Q, K] that put the re-scored passages first, and the others after them in their old order.
+
+    Re-scored is the passage at (query_P[i], rank_P[i]); it keeps its new score. The others get whole steps below
+    their query's lowest new score, which say nothing but their order.
+    """
+    scores_QK = np.full(rows_QK.shape, np.nan, dtype=np.float32)
+    scores_QK[query_P, rank_P] = scores_P
+    others_QK = np.isnan(scores_QK)
+    lowest_Q1 = np.min(np.where(others_QK, np.inf, scores_QK), axis=1, keepdims=True, initial=np.inf)
+    lowest_Q1 = np.where(np.isfinite(lowest_Q1), lowest_Q1, 0.0)
+    return np.where(others_QK, lowest_Q1 - np.cumsum(others_QK, axis=1), scores_QK).astype(np.float32)
+
+
+def strictly_falling(scores_QK: np.ndarray, length_Q: np.ndarray) -> np.ndarray:
+    """Lowers every score that is not below the one before it to the next smaller float32, and no other score.
+
+    `scores_QK` float32, finite and never rising in the first `length_Q[i]` columns of row i; what stands behind is
+    returned unchanged. The whole numbers behind float32 values, with the sign applied to the magnitude, are in the
+    order of the values and without gaps, so it is a running minimum over whole numbers. Where a ranking ends at the
+    lowest float32 the scores before it are raised instead.
+    """
+    assert scores_QK.dtype == np.float32, scores_QK.dtype
+    depth = scores_QK.shape[1]
+    place_K = np.arange(depth, dtype=np.int64)
+    bits_QK = scores_QK.view(np.int32).astype(np.int64)
+    number_QK = np.where(bits_QK < 0, -(bits_QK & MAGNITUDE), bits_QK)
+    number_QK = np.minimum.accumulate(number_QK + place_K, axis=1) - place_K
+    number_QK = np.maximum(number_QK, np.asarray(length_Q, dtype=np.int64)[:, None] - 1 - place_K - LARGEST)
+    # An int32 of the sign bit alone would be -0.0, which is 0: the number 0 has no sign.
+    magnitude_QK = np.abs(number_QK).astype(np.uint32)
+    bits_QK = magnitude_QK | ((number_QK < 0).astype(np.uint32) << np.uint32(31))
+    return np.where(place_K < np.asarray(length_Q)[:, None], bits_QK.view(np.float32), scores_QK)
+
+
+def write_run(
+    path: Path,
+    query_ids: Sequence[str],
+    passage_ids: PassageIds,
+    rows_QK: np.ndarray,
+    scores_QK: np.ndarray,
+    system: str,
+) -> None:
+    """Writes a ranking as a TREC run file, ordered by `order_by_score`; a query without results has no line.
+
+    `passage_ids` are all the corpus's, in corpus order: `rows_QK` points into them. Scores that differ are written so
+    that they read back exactly; of equal ones all but the first are lowered by `strictly_falling`.
+    Raises `InputError` for an id that a run file cannot hold, because it has white space in it or is empty.
+    """
+    assert len(query_ids) == len(rows_QK), (len(query_ids), len(rows_QK))
+    scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
+    length_Q = (rows_QK >= 0).sum(axis=1)
+    assert np.isfinite(scores_QK[rows_QK >= 0]).all(), "a score is infinite"
+    scores_QK = strictly_falling(scores_QK, length_Q)
+    query_Q, named_R = np.asarray(query_ids, dtype=object), np.unique(rows_QK[rows_QK >= 0])
+    passage_R = passage_ids[named_R]
+    _refuse_white_space(query_Q[length_Q > 0], "query id")
+    _refuse_white_space(passage_R, "passage id")
+    _refuse_white_space(np.array([system], dtype=object), "system")
+    at_once = max(1, WRITTEN_AT_ONCE // max(1, rows_QK.shape[1]))
+    # No id holds a tab, a space or a line end, and quotes are ordinary characters of an id: nothing needs quoting.
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for start in range(0, len(rows_QK), at_once):
+            rows_BK, scores_BK = rows_QK[start : start + at_once], scores_QK[start : start + at_once]
+            query_L, rank_L = np.nonzero(rows_BK >= 0)
+            columns = (
+                query_Q[start + query_L].tolist(),
+                passage_R[np.searchsorted(named_R, rows_BK[query_L, rank_L])].tolist(),
+                (rank_L + 1).tolist(),
+                scores_BK[query_L, rank_L].tolist(),
+                [system] * len(query_L),
+            )
+            file.write("".join([LINE % line for line in zip(*columns)]))
+
+
+def write_lines(path: Path, run: pd.DataFrame, system: str) -> None:
+    """Writes a run as `read_run` gave it, perhaps with fewer lines, for other tools to measure."""
+    columns = [run[name].tolist() for name in KEPT]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write("".join([LINE % (*line, system) for line in zip(*columns)]))
+
+
+def _refuse_white_space(ids: np.ndarray, what: str) -> None:
+    distinct = pd.Series(ids, dtype="str")
+    bad = distinct[~distinct.str.fullmatch(r"\S+")]
+    if len(bad):
+        raise InputError(
+            f"{what} {bad.iloc[0]!r} is empty or has white space in it, which a TREC run file cannot hold; "
+            "change the id in the source and run `stillhouse ingest` again"
+        )
+
+
+def read_run(path: Path) -> pd.DataFrame:
+    """Reads a TREC run file, of whatever tool, as one ranking a query.
+
+    Returns `query_id` and `passage_id` (categories of str), `rank` (int32, from 1) and `score` (float32): the queries
+    in the order in which the file first names them, their passages by rank. The lines of a query need not stand
+    together; lines of equal rank stand by score, then as in the file; ranks are counted anew, so gaps and ranks from 0
+    are closed. Ten million lines take 150 MB, and at the peak of reading 1.5 GB.
+    Raises `InputError` when the file is missing, is not a run, has a score that is no finite number, ranks a passage
+    twice for a query, or has a score that rises with the rank, which other tools would take for another ranking.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; `stillhouse retrieve` or `stillhouse bm25` writes run files")
+    lines = _read_lines(path)
+    bad = ~np.isfinite(lines["score"].to_numpy())
+    if bad.any():
+        line = lines[bad].iloc[0]
+        raise InputError(
+            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is no finite number "
+            "in single precision; make the run again"
+        )
+    lines = _by_rank(lines)
+    query_L, passage_L = (lines[name].cat.codes.to_numpy().astype(np.int64) for name in ("query_id", "passage_id"))
+    repeated = pd.Series(query_L * len(lines["passage_id"].cat.categories) + passage_L).duplicated().to_numpy()
+    if repeated.any():
+        line = lines[repeated].iloc[0]
+        raise InputError(
+            f"{path}: the run lists passage {line['passage_id']!r} twice for query {line['query_id']!r}; "
+            "make the run again"
+        )
+    first = _starts(query_L)
+    rises = ~first
+    rises[1:] &= np.diff(lines["score"].to_numpy()) > 0
+    if rises.any():
+        line = lines[rises].iloc[0]
+        raise InputError(
+            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is higher than that "
+            "of the rank before, and tools that sort by score would see another ranking; write scores that fall with "
+            "the rank"
+        )
+    lines["rank"] = places(query_L)
+    return lines
+
+
+def _read_lines(path: Path) -> pd.DataFrame:
+    """The lines as they stand: ids as categories, rank int64, score float32."""
+    kinds = {
+        "query_id": TEXT,
+        "q0": TEXT,
+        "passage_id": TEXT,
+        "rank": pa.int64(),
+        "score": pa.float64(),
+        "system": TEXT,
+    }
+    table = pa.table({name: pa.array([], kinds[name]) for name in KEPT})
+    options = {
+        "read_options": csv.ReadOptions(column_names=list(COLUMNS), use_threads=False),
+        "parse_options": csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False, escape_char=False),
+        "convert_options": csv.ConvertOptions(
+            column_types=kinds, include_columns=list(KEPT), null_values=[], strings_can_be_null=False
+        ),
+    }
+    blocks = [table]
+    try:
+        with path.open("rb") as file:
+            while block := file.read(READ_AT_ONCE):
+                rest = file.readline(LONGEST_LINE)
+                if len(rest) == LONGEST_LINE:
+                    raise InputError(
+                        f"{path} has a line of more than {LONGEST_LINE:,} bytes, so it is no TREC run file; give one "
+                        "with `query_id Q0 passage_id rank score system` in every line"
+                    )
+                block = _single_spaced(block + rest)
+                if block.strip(b" \n"):
+                    blocks.append(csv.read_csv(pa.BufferReader(block), **options))
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{path} is not a TREC run file (`query_id Q0 passage_id rank score system` in every line): {error}"
+        ) from None
+    lines = pa.concat_tables(blocks).unify_dictionaries().to_pandas()
+    with np.errstate(over="ignore"):  # to infinity, which is refused
+        return lines.astype({"score": np.float32})
+
+
+def _single_spaced(block: bytes) -> bytes:
+    """Whole lines with one space between columns, where another tool wrote tabs or several spaces."""
+    odd = (b"\t", b"  ", b" \n", b"\n ", b"\r")
+    if any(each in block for each in odd) or block.startswith(b" ") or block.endswith(b" "):
+        block = re.sub(rb"[ \t\r]+", b" ", block)
+        block = re.sub(rb"^ | $", b"", block, flags=re.MULTILINE)
+    return block
+
+
+def _by_rank(lines: pd.DataFrame) -> pd.DataFrame:
+    """The lines query by query, each query's by rank."""
+    query_L = pd.factorize(lines["query_id"])[0]
+    rank_L, score_L = lines["rank"].to_numpy(), lines["score"].to_numpy()
+    same_L = np.diff(query_L) == 0
+    if (np.diff(query_L) >= 0).all() and (np.diff(rank_L)[same_L] > 0).all():
+        return lines
+    return lines.iloc[np.lexsort((-score_L, rank_L, query_L))].reset_index(drop=True)
+
+
+def _starts(query_L: np.ndarray) -> np.ndarray:
+    """True where a line is the first of its query; the lines of a query stand together."""
+    first = np.ones(len(query_L), dtype=np.bool_)
+    first[1:] = query_L[1:] != query_L[:-1]
+    return first
+
+
+def places(query_L: np.ndarray) -> np.ndarray:
+    """1, 2, ... within each query, int32; the lines of a query stand together."""
+    start = np.flatnonzero(_starts(query_L))
+    return (np.arange(len(query_L)) - np.repeat(start, np.diff(start, append=len(query_L))) + 1).astype(np.int32)
+
+
+def top_rows(path: Path, passage_ids: PassageIds, depth: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The first `depth` passages of every query of a run file, as rows of the corpus that has `passage_ids`.
+
+    Returns `(query_ids, rows_QK, scores_QK)`: the queries in
+    the file's order, rows int32 padded with -1, scores float32 padded with -inf, K = `depth`.
+    Raises `InputError` when the run names a passage that the corpus does not have.
+    """
+    lines = read_run(path)
+    query_number, query_ids = pd.factorize(lines["query_id"])
+    place = lines["rank"].to_numpy() - 1
+    kept = place < depth
+    rows = rows_of_run(path, lines, passage_ids)[kept]
+    rows_QK = np.full((len(query_ids), depth), -1, dtype=np.int32)
+    scores_QK = np.full((len(query_ids), depth), -np.inf, dtype=np.float32)
+    rows_QK[query_number[kept], place[kept]] = rows
+    scores_QK[query_number[kept], place[kept]] = lines["score"].to_numpy()[kept]
+    return [str(query_id) for query_id in query_ids], rows_QK, scores_QK
+
+
+def rows_of_run(path: Path, lines: pd.DataFrame, passage_ids: PassageIds) -> np.ndarray:
+    """The corpus row of every line that `read_run` gave, int32.
+
+    Raises `InputError` when the run names a passage that the corpus does not have.
+    """
+    known = passage_ids.find(lines["passage_id"].cat.categories)
+    rows = known[lines["passage_id"].cat.codes.to_numpy()].astype(np.int32)
+    if (rows < 0).any():
+        missing = lines["passage_id"][rows < 0].iloc[0]
+        raise InputError(f"{path} names passage {missing!r}, which the corpus does not have; make the run again")
+    return rows

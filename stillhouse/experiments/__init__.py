@@ -1,0 +1,1 @@
+"""Experiments: several variants or many corpora in one table."""

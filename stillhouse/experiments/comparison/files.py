@@ -1,0 +1,175 @@
+"""The comparison as comparison.json, comparison.csv and comparison.md."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import write_json
+from stillhouse.experiments.comparison.table import Row, Table, agreement
+from stillhouse.markdown import as_text
+
+SIGNIFICANT = 0.05
+
+
+FILES = ("comparison.json", "comparison.csv", "comparison.md")
+"""What `write_files` writes."""
+
+
+def write_files(table: Table, folder: Path) -> None:
+    write_json(folder / "comparison.json", as_json(table))
+    (folder / "comparison.csv").write_text(as_csv(table), encoding="utf-8")
+    (folder / "comparison.md").write_text(as_markdown(table), encoding="utf-8")
+
+
+def as_json(table: Table) -> dict[str, Any]:
+    """Everything that the table shows, as plain data."""
+    sweep, order = table.sweep, agreement(table)
+    return {
+        "sweep": sweep.name,
+        "title": sweep.title,
+        "source": sweep.source,
+        "published_on": sweep.published_on,
+        "baseline": sweep.baseline,
+        "seeds": list(sweep.seeds),
+        "measures": list(table.measures),
+        "labels": "synthetic" if table.synthetic else "source",
+        "test_queries": table.queries,
+        "dev_queries": table.dev_queries,
+        "references": {system: dict(means) for system, means in table.references.items()},
+        "order_agreement": vars(order) if order else None,
+        "variants": {row.variant.name: _row_json(row) for row in table.rows},
+    }
+
+
+def as_csv(table: Table) -> str:
+    """One line a variant, one column a figure; empty where there is none."""
+    rows = []
+    for row in table.rows:
+        line: dict[str, object] = {"variant": row.variant.name, "seeds": " ".join(map(str, row.seeds))}
+        for measure in table.measures:
+            figure = row.figures.get(measure)
+            for name in ("mean", "deviation", "lowest", "highest", "low", "high"):
+                line[f"{measure} {name}"] = getattr(figure, name) if figure else None
+            against = figure.against if figure else None
+            line[f"{measure} difference"] = against.difference if against else None
+            line[f"{measure} p"] = against.randomisation_p if against else None
+            line[f"{measure} p holm"] = against.randomisation_p_holm if against else None
+            line[f"dev {measure}"] = row.dev.get(measure)
+        line |= {name: row.losses.get(name) for name in table.sweep.losses}
+        line |= {f"published {measure}": row.variant.published.get(measure) for measure in table.sweep.measures}
+        line["heldout_loss"] = row.heldout_loss
+        line["passages_per_second"] = row.passages_per_second or None
+        line["peak_memory_mib"] = round(row.peak_memory, 1) or None
+        line["peak_gpu_memory_mib"] = round(row.peak_gpu_memory, 1) or None
+        line["failure"] = " | ".join(f"seed {seed}: {why}" for seed, why in row.failures.items())
+        rows.append(line)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def as_markdown(table: Table) -> str:
+    """The table for a README or a results page, with the paper's figures beside ours."""
+    sweep, published = table.sweep, table.sweep.measures
+    heads = ["variant", *table.measures, f"Δ {table.measures[0]}"]
+    heads += [as_text(name) for name in sweep.losses]
+    heads += [f"published {as_text(name)}" for name in published]
+    heads += ["held-out loss", "passages/s", "peak memory"]
+    lines = [f"# {as_text(sweep.title or sweep.name)}", ""]
+    if sweep.note:
+        lines += [" ".join(sweep.note.split()), ""]
+    lines += [_line(heads), _line(["---", *["---:"] * (len(heads) - 1)])]
+    for system, means in table.references.items():
+        figures = [f"{means[measure]:.3f}" if measure in means else "–" for measure in table.measures]
+        lines.append(_line([f"*{as_text(system)}*", *figures, *["–"] * (len(heads) - 1 - len(figures))]))
+    for row in table.rows:
+        lines.append(_line(_cells(table, row)))
+    lines += ["", *(f"- {text}" for text in footnotes(table)), ""]
+    return "\n".join(lines)
+
+
+def footnotes(table: Table) -> list[str]:
+    """What a reader must know to read the table."""
+    sweep, seeds = table.sweep, len(table.sweep.seeds)
+    spread = (
+        f"mean over {seeds} seeds ± standard deviation"
+        if seeds > 1
+        else "one seed, so the figures do not show how far another seed would move them"
+    )
+    notes = [f"{table.queries} {table.kind}test queries; {spread}."]
+    if sweep.baseline in table.values:
+        notes.append(
+            f"Δ is the difference to `{sweep.baseline}`, tested over queries (values averaged over seeds) by "
+            f"random sign flips; * holds after Holm's correction (p < {SIGNIFICANT})."
+        )
+    else:
+        notes.append(f"The baseline `{sweep.baseline}` has no result, so nothing was tested against it.")
+    if sweep.measures:
+        notes.append(f"Published: {as_text(sweep.source)}; {as_text(sweep.published_on)}.")
+    if order := agreement(table):
+        notes.append(
+            f"Order of the {order.variants} variants by {order.ours} against the published order by "
+            f"{order.published}: Kendall's tau {order.tau:.2f}."
+        )
+    notes += [
+        f"`{row.variant.name}` failed with seed {seed}: {as_text(why)}"
+        for row in table.rows
+        for seed, why in row.failures.items()
+    ]
+    return notes
+
+
+def _cells(table: Table, row: Row) -> list[str]:
+    cells = [as_text(row.variant.title)]
+    for measure in table.measures:
+        figure = row.figures.get(measure)
+        spread = f" ± {figure.deviation:.3f}" if figure and figure.deviation is not None else ""
+        cells.append(f"{figure.mean:.3f}{spread}" if figure else "failed")
+    against = row.figures[table.measures[0]].against if row.figures else None
+    star = "*" if against and against.randomisation_p_holm < SIGNIFICANT else ""
+    cells.append(f"{against.difference:+.3f}{star}" if against else "–")
+    cells += [f"{row.losses[name]:.3f}" if name in row.losses else "–" for name in table.sweep.losses]
+    cells += [
+        f"{row.variant.published[name]:g}" if name in row.variant.published else "–" for name in table.sweep.measures
+    ]
+    cells.append(f"{row.heldout_loss:.3f}" if row.heldout_loss is not None else "–")
+    share = f" ({row.relative_speed:+.0%})" if row.relative_speed else ""
+    cells.append(f"{row.passages_per_second:.0f}{share}" if row.passages_per_second else "–")
+    memory = row.peak_gpu_memory or row.peak_memory
+    return [*cells, f"{memory:.0f} MiB" if memory else "–"]
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    figures = {
+        measure: {
+            **{name: value for name, value in vars(figure).items() if name != "against"},
+            "against_baseline": vars(figure.against) if figure.against else None,
+        }
+        for measure, figure in row.figures.items()
+    }
+    return {
+        "label": row.variant.title,
+        "pretraining": row.variant.pretraining,
+        "overrides": dict(row.variant.overrides),
+        "published": dict(row.variant.published),
+        "seeds": list(row.seeds),
+        "test": figures,
+        "dev": dict(row.dev),
+        "losses": dict(row.losses),
+        "heldout_loss": row.heldout_loss,
+        "passages_per_second": row.passages_per_second or None,
+        "relative_speed": row.relative_speed,
+        "peak_memory_mib": row.peak_memory or None,
+        "peak_gpu_memory_mib": row.peak_gpu_memory or None,
+        "devices": list(row.devices),
+        "failures": {str(seed): why for seed, why in row.failures.items()},
+    }

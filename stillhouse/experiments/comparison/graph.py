@@ -1,0 +1,132 @@
+"""The graph of one variant: what a comparison can measure, and how a recipe's graph becomes that of a variant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from stillhouse.config import field_types, nearest
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.sweep import Sweep
+from stillhouse.experiments.comparison.variants import UNTRAINED
+from stillhouse.workflow.graph import STAGES, Use
+from stillhouse.workflow.recipes import Recipe
+
+PRETRAINING = "pretraining"
+ENCODER = "pretraining/encoder"
+START = "fetch_model/encoder"
+REFERENCES = {"bm25": "bm25/run", "zero_shot": "zero_shot_run/run"}
+UNPRETRAINED = "retriever_1_unpretrained"
+RERANKED = "reranked"
+EVALUATION = "evaluate"
+RUN, CURVES = "run", "curves"
+
+
+def with_stages(recipe: Recipe, stages: Mapping[str, Any]) -> Recipe:
+    """The recipe with rows put into its section `stages`."""
+    return {**recipe, STAGES: {**recipe.get(STAGES, {}), **stages}} if stages else recipe
+
+
+def systems(graph: Iterable[Use]) -> dict[str, str]:
+    """What a comparison can measure, and the `use/output` that is each one's run."""
+    graph = list(graph)
+    names = {use.name for use in graph}
+    trained_runs = {name: f"{name}_run/run" for name in (*trained(graph), RERANKED)}
+    return {name: run for name, run in (trained_runs | REFERENCES).items() if run.split("/")[0] in names}
+
+
+def seeded(uses: Iterable[Use]) -> list[str]:
+    """The uses that a comparison's seed goes to: the trainings from pre-training on; what comes before is the same."""
+    uses = list(uses)
+    after = below({PRETRAINING, *trained(uses)}, uses)
+    return [
+        use.name
+        for use in uses
+        if use.name in after and "seed" in field_types(use.step.config) and use.name != EVALUATION
+    ]
+
+
+def trained(uses: Iterable[Use]) -> list[str]:
+    """The retrievers that a comparison can be of; that without pre-training is the variant `pretraining: false`."""
+    return [use.name for use in uses if use.step_name == "train-retriever" and use.name != UNPRETRAINED]
+
+
+def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list[Use]:
+    """The graph with other inputs, `use.port` -> `use/output` of an earlier use.
+
+    Raises `InputError` for an input that there is not, and for an output that no earlier use makes or that is of
+    another kind.
+    """
+    changed = list(graph)
+    for key, source in inputs.items():
+        ports = {
+            f"{use.name}.{name}": (place, name)
+            for place, use in enumerate(graph)
+            for port in use.step.inputs
+            for name in (port.keys(use.inputs) if port.many else [port.name])
+        }
+        if key not in ports:
+            raise InputError(f"{where}: there is no input {key!r}; {nearest(key, ports)}")
+        place, name = ports[key]
+        kind = graph[place].step.port_of(name).kind
+        fitting = [
+            f"{use.name}/{output.name}" for use in graph[:place] for output in use.step.outputs if output.kind == kind
+        ]
+        if source not in fitting:
+            raise InputError(f"{where}: {key} cannot be {source!r}; {nearest(source, fitting)}")
+        changed[place] = replace(changed[place], inputs={**changed[place].inputs, name: source})
+    return changed
+
+
+def refuse_other_graphs(sweep: Sweep, surface: str, *, stages: bool = False) -> None:
+    """Refuses sweeps that need another graph than the recipe's where it cannot be changed.
+
+    With `stages` new stages are taken, for every variant has them.
+    """
+    for variant in sweep.variants:
+        changes = f"gives {', '.join(variant.inputs)} another input" if variant.inputs else ""
+        changes = f"measures {variant.retriever}" if variant.retriever and not changes else changes
+        if changes:
+            raise InputError(
+                f"sweep {sweep.name}: {variant.name} {changes}, which {surface} cannot; run it here, or leave "
+                f"{variant.name} out by --only"
+            )
+    if sweep.losses or (sweep.stages and not stages):
+        what = f"measures {', '.join(sweep.losses)}" if sweep.losses else f"adds the stages {', '.join(sweep.stages)}"
+        raise InputError(f"sweep {sweep.name} {what}, which {surface} cannot; run it here")
+
+
+def unpretrained(use: Use) -> Use:
+    """The use with the starting model where the pre-trained encoder would be."""
+    return replace(use, inputs={port: START if source == ENCODER else source for port, source in use.inputs.items()})
+
+
+def training(name: str, graph: Sequence[Use], sweep: Sweep) -> str:
+    """The name of a use whose held-out loss a sweep asks for. Raises `InputError` where there is no such training."""
+    trainings = [use.name for use in graph if any(port.name == CURVES for port in use.step.outputs)]
+    if name not in trainings:
+        raise InputError(f"sweep {sweep.name}: losses: there is no training {name!r}; {nearest(name, trainings)}")
+    return name
+
+
+def evaluation(system: str, run: str, pretrained: bool) -> Use:
+    """The evaluation of one system, with the loss curves of its trainings."""
+    name = system if pretrained or system != "retriever_1" else UNPRETRAINED
+    inputs = {"corpus": "ingest/corpus", f"{RUN}/{name}": run}
+    if system == RERANKED:
+        inputs[f"{CURVES}/reranker"] = f"reranker/{CURVES}"
+    elif system not in UNTRAINED:
+        inputs[f"{CURVES}/{name}"] = f"{system}/{CURVES}"
+    if pretrained:
+        inputs[f"{CURVES}/{PRETRAINING}"] = f"{PRETRAINING}/{CURVES}"
+    return Use(EVALUATION, EVALUATION, inputs)
+
+
+def below(names: Iterable[str], uses: Iterable[Use]) -> set[str]:
+    """The named uses and every one that reads, directly or not, what they write."""
+    found = set(names)
+    for use in uses:
+        if any(source.split("/")[0] in found for source in use.inputs.values()):
+            found.add(use.name)
+    return found

@@ -1,0 +1,179 @@
+"""The comparison as one self-contained HTML page: no script, no outside resource, everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from stillhouse.evaluation.report import page as evaluation_page
+from stillhouse.evaluation.report.examples import Example
+from stillhouse.evaluation.systems import short_name
+from stillhouse.experiments.comparison import svg
+from stillhouse.experiments.comparison.files import SIGNIFICANT
+from stillhouse.experiments.comparison.outcomes import Outcome
+from stillhouse.experiments.comparison.plots import axis_plot, colours, curve_plot, interval_plot, published_plot
+from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
+from stillhouse.experiments.comparison.table import Row, Table, agreement, plain_variant
+
+PAGE = "comparison.html"
+EXAMPLES = 3
+"""Passages whose first tokens are shown."""
+
+
+def write_page(table: Table, outcomes: Sequence[Outcome], folder: Path, queries: Sequence[Example] = ()) -> Path:
+    """Writes the page and returns its path. `queries` are examples whose systems are the variants' names."""
+    path = folder / PAGE
+    path.write_text(render(table, outcomes, queries), encoding="utf-8")
+    return path
+
+
+def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example] = ()) -> str:
+    """The page as text; the same content gives the same text."""
+    here = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(
+        signed=evaluation_page.signed, p_value=evaluation_page.p_value, count=evaluation_page.count
+    )
+    sheets = [Path(evaluation_page.__file__).with_name("style.css"), here / "style.css"]
+    sweep, has_dev = table.sweep, any(row.dev for row in table.done)
+    coverage = coverage_curves(sweep, outcomes)
+    plain = plain_variant(sweep)
+    return environment.get_template("page.html").render(
+        title=sweep.title or sweep.name,
+        note=" ".join(sweep.note.split()),
+        style=Markup("\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets)),
+        table=table,
+        main=table.measures[0],
+        seeds=sweep.seeds,
+        headline=headline(table),
+        winners=sum(_beats(row, table.measures[0]) for row in table.done),
+        significant=SIGNIFICANT,
+        order=agreement(table),
+        has_dev=has_dev,
+        losses=list(sweep.losses),
+        published=sweep.measures,
+        source=sweep.source,
+        published_on=sweep.published_on,
+        references=[(short_name(name), means) for name, means in table.references.items()],
+        rows=[_row(table, row) for row in table.rows],
+        costs=[_row(table, row) for row in table.done if row.variant.pretraining],
+        columns=1 + len(table.measures) + has_dev + len(sweep.losses) + len(sweep.measures),
+        plain=next((variant.title for variant in sweep.variants if variant.name == plain), ""),
+        devices=list(dict.fromkeys(device for row in table.rows for device in row.devices)),
+        intervals=interval_plot(table, outcomes, {name: short_name(name) for name in table.references}),
+        axis=axis_plot(table) if sweep.axis else "",
+        axis_name=sweep.axis.split(".")[-1].replace("_", " "),
+        beside=published_plot(table),
+        signals=[(name, curve_plot(curves, sweep, name)) for name, curves in signal_curves(sweep, outcomes).items()],
+        legend=_legend(table),
+        coverage=curve_plot(coverage, sweep, "token coverage", "k", wide=True) if coverage else "",
+        examples=token_examples(table, outcomes),
+        queries=queries,
+        queries_first=_title(table, queries[0].answers[0].system) if queries else "",
+        queries_last=_title(table, queries[0].answers[-1].system) if queries else "",
+        names={variant.name: variant.title for variant in sweep.variants},
+    )
+
+
+def headline(table: Table) -> dict[str, Any]:
+    """The best variant (on dev) against the baseline, by the first measure on test."""
+    measure, best = table.measures[0], table.best
+    by_dev = all(row.dev for row in table.done)
+    against = best.figures[measure].against
+    base = table.row(table.sweep.baseline)
+    verdict = ""
+    if against:
+        verdict = "better than" if against.difference > 0 else "worse than"
+        if against.low <= 0 <= against.high:
+            verdict = "not to be told apart from"
+    title = best.variant.title
+    return {
+        "best": title[0].upper() + title[1:] if " " in title else title,
+        "base": base.variant.title,
+        "by_dev": by_dev,
+        "value": best.figures[measure].mean,
+        "base_value": base.figures[measure].mean if base.figures else 0.0,
+        "against": against,
+        "verdict": verdict,
+        "unbeaten": best is base and len(table.done) > 1,
+    }
+
+
+def token_examples(table: Table, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """For some passages the tokens that each variant's vector ranks first, and which are in the passage.
+
+    A passage is shown with every variant that has it, of the first seed that has it.
+    """
+    found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for outcome in outcomes:
+        for example in outcome.examples:
+            found.setdefault(example["passage"], {}).setdefault(outcome.variant, example["tokens"])
+    chosen = sorted(found, key=lambda passage: -len(found[passage]))[:EXAMPLES]
+    colour = colours(table.sweep)
+    shown = []
+    for passage in chosen:
+        variants = []
+        for name, tokens in found[passage].items():
+            ranked = sorted(tokens, key=lambda token: token["rank"])
+            hits = sum(token["in_passage"] for token in ranked)
+            row = {"title": _title(table, name), "colour": svg.colour(colour[name]), "tokens": ranked, "hits": hits}
+            variants.append(row)
+        shown.append({"passage": passage, "variants": variants})
+    return shown
+
+
+def _row(table: Table, row: Row) -> dict[str, Any]:
+    best = {measure: max(other.figures[measure].mean for other in table.done) for measure in table.measures}
+    memory = row.peak_gpu_memory or row.peak_memory
+    return {
+        "name": row.variant.name,
+        "title": row.variant.title,
+        "text": _settings(row),
+        "base": row.variant.name == table.sweep.baseline,
+        "colour": svg.colour(colours(table.sweep)[row.variant.name]),
+        "cells": [{"figure": figure, "best": figure.mean == best[name]} for name, figure in row.figures.items()],
+        "dev": row.dev.get(table.measures[0]),
+        "losses": [f"{row.losses[name]:.3f}" if name in row.losses else None for name in table.sweep.losses],
+        "published": [
+            f"{row.variant.published[name]:g}" if name in row.variant.published else None
+            for name in table.sweep.measures
+        ],
+        "steps": evaluation_page.count(row.steps),
+        "heldout": row.heldout_loss,
+        "speed": evaluation_page.count(round(row.passages_per_second)) if row.passages_per_second else "",
+        "relative": f"{row.relative_speed:+.0%}".replace("-", "−") if row.relative_speed else "",
+        "memory": f"{memory / 1024:.1f} GiB" if memory else "",
+        "failures": [f"seed {seed} failed: {why}" for seed, why in row.failures.items()],
+    }
+
+
+def _settings(row: Row) -> str:
+    """What the variant changes, in words; nothing where its name says it all."""
+    changed = {key: value for key, value in row.variant.overrides.items() if str(value) not in row.variant.title}
+    return " · ".join(f"{key.split('.')[1].replace('_', ' ')} {value}" for key, value in changed.items())
+
+
+def _legend(table: Table) -> Markup:
+    colour = colours(table.sweep)
+    items = [
+        f'<li><i style="border-color: {svg.colour(colour[v.name])};'
+        f' border-top-style: {"dashed" if svg.dash(colour[v.name]) else "solid"}"></i>{escape(v.title)}</li>'
+        for v in table.sweep.variants
+        if v.pretraining
+    ]
+    return Markup(f'<ul class="legend">{"".join(items)}</ul>')
+
+
+def _beats(row: Row, measure: str) -> bool:
+    against = row.figures[measure].against
+    return bool(against and against.difference > 0 and against.randomisation_p_holm < SIGNIFICANT)
+
+
+def _title(table: Table, name: str) -> str:
+    return next((variant.title for variant in table.sweep.variants if variant.name == name), name)

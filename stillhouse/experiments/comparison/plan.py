@@ -1,0 +1,217 @@
+"""What a comparison runs: for every variant and seed the uses it needs, their settings, and where their outputs lie.
+
+A use lies in one of four places, so that nothing is made twice: `shared` by all; `shared/seed-1` when only the seed
+changes it (pre-training, where only the fine-tuning is varied); `<variant>`; `<variant>/seed-1`. What a condition of
+the sweep changes lies in the same places below `<condition>`; the rest is shared by the conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.conditions import Condition
+from stillhouse.experiments.comparison.graph import (
+    EVALUATION,
+    PRETRAINING,
+    REFERENCES,
+    RUN,
+    below,
+    evaluation,
+    rewired,
+    seeded,
+    systems,
+    training,
+    unpretrained,
+    with_stages,
+)
+from stillhouse.experiments.comparison.sweep import Sweep
+from stillhouse.experiments.comparison.sweep_fields import NAME
+from stillhouse.experiments.comparison.variants import UNTRAINED, Variant
+from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of, needed
+from stillhouse.workflow.recipes import Recipe, configs
+
+SHARED = "shared"
+
+Adjust = Callable[[Use, Any], Any]
+"""Changes the settings of a use, as `small.small` does."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One variant under one seed; `uses` in the order in which they run, `places` below the comparison's folder."""
+
+    variant: str
+    seed: int
+    uses: tuple[Use, ...]
+    configs: Mapping[str, Any]
+    places: Mapping[str, Path]
+
+    @property
+    def name(self) -> str:
+        return run_name(self.variant, self.seed)
+
+    @property
+    def place(self) -> Path:
+        return self.places[EVALUATION]
+
+    def output(self, use: str, port: str) -> Path | None:
+        """An output's path relative to the comparison's folder; None where the job has no such use."""
+        return self.places[use] / ARTIFACTS / use / port if use in self.places else None
+
+    @property
+    def run(self) -> Path:
+        """The run that is measured, relative to the comparison's folder."""
+        source = next(source for key, source in self.uses[-1].inputs.items() if key.startswith(f"{RUN}/"))
+        use, port = source.split("/")
+        return self.places[use] / ARTIFACTS / use / port
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`reference` measures BM25 and the starting model, for every variant to stand beside.
+
+    `recipe` are the sections as they were written, the sweep's own settings put in.
+    """
+
+    sweep: Sweep
+    reference: Job
+    jobs: tuple[Job, ...]
+    recipe: Recipe
+
+
+def run_name(variant: str, seed: int) -> str:
+    """What one run of a comparison is called."""
+    return f"{variant}, seed {seed}"
+
+
+def as_it_is(use: Use, config: Any) -> Any:
+    """The settings of a use, unchanged."""
+    return config
+
+
+def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_is) -> Plan:
+    """Lays out a sweep over a recipe. Raises `InputError` for a setting or a value that there is not.
+
+    A sweep with conditions is planned under each of them: `plans`.
+    """
+    if sweep.conditions:
+        names = ", ".join(condition.name for condition in sweep.conditions)
+        raise InputError(f"sweep {sweep.name} has conditions: choose one by `stillhouse compare --under`: {names}")
+    recipe = with_stages(recipe, sweep.stages)
+    graph = graph_of(recipe, f"{where} with the stages of sweep {sweep.name}" if sweep.stages else where)
+    runs = systems(graph)
+    if PRETRAINING not in {use.name for use in graph} and any(variant.pretraining for variant in sweep.variants):
+        raise InputError(
+            f"{where} leaves {PRETRAINING} out, which sweep {sweep.name} varies; take it back into `stages`"
+        )
+
+    def settings_of(recipe: Recipe, where: str) -> dict[str, Any]:
+        found = configs(recipe, where)
+        uses = {use.name: use for use in graph}
+        return {name: adjust(uses[name], config) if name in uses else config for name, config in found.items()}
+
+    base = merged(recipe, sweep.overrides)
+    base_configs = settings_of(base, f"{where} with the overrides of sweep {sweep.name}")
+    reference = _reference(graph, base_configs)
+    jobs = []
+    for variant in sweep.variants:
+        system = variant.retriever or sweep.retriever
+        if system not in runs:
+            who = f"sweep {sweep.name}, variant {variant.name}" if variant.retriever else f"sweep {sweep.name}"
+            raise InputError(f"{who}: retriever {system!r}; {nearest(system, runs)}")
+        recipe_of_variant = merged(base, variant.overrides)
+        settings = settings_of(recipe_of_variant, f"sweep {sweep.name}, variant {variant.name}")
+        jobs += [_job(graph, sweep, variant, seed, settings, base_configs) for seed in sweep.seeds]
+    # All variants of one seed come before the next seed, so that a comparison that is stopped early is still one.
+    order = {seed: i for i, seed in enumerate(sweep.seeds)}
+    return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])), base)
+
+
+def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = as_it_is) -> dict[str, Plan]:
+    """The plan under each condition by its name, in one folder for all; of a sweep without conditions its own as ""."""
+    if not sweep.conditions:
+        return {"": make_plan(sweep, recipe, where, adjust)}
+    return {
+        condition.name: _apart(make_plan(sweep.under(condition.name), recipe, where, adjust), condition)
+        for condition in sweep.conditions
+    }
+
+
+def _apart(plan: Plan, condition: Condition) -> Plan:
+    """The plan with what its condition changes, and its evaluations, below folders of conditions' names."""
+    sections = {key.split(".")[0] for key in condition.overrides}
+
+    def moved(job: Job) -> Job:
+        changed = below({use.name for use in job.uses if use.section in sections}, job.uses)
+        places = {name: condition.place / place if name in changed else place for name, place in job.places.items()}
+        return replace(job, places=places | {EVALUATION: condition.name / job.place})
+
+    return replace(plan, reference=moved(plan.reference), jobs=tuple(moved(job) for job in plan.jobs))
+
+
+def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The recipe with `use.field` values put in."""
+    result = {name: dict(values) for name, values in recipe.items()}
+    for key, value in overrides.items():
+        use, field = key.split(".")
+        result.setdefault(use, {})[field] = value
+    return result
+
+
+def _job(
+    of_recipe: Sequence[Use],
+    sweep: Sweep,
+    variant: Variant,
+    seed: int,
+    settings: Mapping[str, Any],
+    base: Mapping[str, Any],
+) -> Job:
+    graph = [use if variant.pretraining else unpretrained(use) for use in of_recipe if use.name != EVALUATION]
+    graph = rewired(graph, variant.inputs, f"sweep {sweep.name}, variant {variant.name}")
+    system = variant.retriever or sweep.retriever
+    run = systems(graph)[system]
+    measured = [] if system in UNTRAINED else [training(use, graph, sweep) for use in sweep.losses.values()]
+    uses = needed(graph, [run.split("/")[0], *measured])
+    uses.append(evaluation(system, run, variant.pretraining))
+    own_seed = seeded(uses)
+    chosen = {use.name: settings[use.name] for use in uses}
+    chosen |= {name: replace(chosen[name], seed=seed) for name in own_seed}
+    chosen[EVALUATION] = replace(chosen[EVALUATION], title=evaluation_title(sweep, variant, seed))
+    changed = {use.name for use in uses if settings[use.name] != base[use.name]} | {EVALUATION}
+    changed |= {use.name for use in uses if use not in of_recipe}
+    by_variant, by_seed = below(changed, uses), below({*own_seed, EVALUATION}, uses)
+    places = {
+        use.name: Path(variant.name if use.name in by_variant else SHARED)
+        / (f"seed-{seed}" if use.name in by_seed else "")
+        for use in uses
+    }
+    return Job(variant.name, seed, tuple(uses), chosen, places)
+
+
+def evaluation_title(sweep: Sweep, variant: Variant, seed: int) -> str:
+    """The title of one run's evaluation, by which it can be told apart from all others of the sweep."""
+    return f"{sweep.title or sweep.name}: {variant.title}, seed {seed}"
+
+
+def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
+    names = {use.name for use in graph}
+    runs = {f"run/{system}": source for system, source in REFERENCES.items() if source.split("/")[0] in names}
+    if not runs:
+        raise InputError(
+            "a comparison stands beside BM25 or the start; the recipe's `stages` leave both out: take one back"
+        )
+    uses = needed(graph, [source.split("/")[0] for source in runs.values()])
+    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs))
+    return Job("reference", 0, tuple(uses), settings, {use.name: Path(SHARED) for use in uses})
+
+
+def check_name(name: str) -> str:
+    """A sweep's name as a folder. Raises `InputError` for one that cannot be one."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"a comparison cannot be called {name!r}; use letters, digits and . _ + -")
+    return name

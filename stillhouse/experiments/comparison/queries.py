@@ -1,0 +1,29 @@
+"""Queries that tell the variants apart, as SimLM Tables 9 and 14 show them, but chosen by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.figures import measure_runs
+from stillhouse.evaluation.measures import parse_measures
+from stillhouse.evaluation.report.examples import Example, example_queries
+from stillhouse.experiments.comparison.table import Table
+
+
+def variant_examples(table: Table, corpus: Path, runs: Mapping[str, Path]) -> list[Example]:
+    """The sweep's `examples` queries that tell the baseline and the best other variant apart, with every answer.
+
+    `runs` maps a variant to the run folder of its first seed. The baseline is the first system of an example and the
+    best of the others the last, for that is the pair whose differences choose the queries.
+    """
+    names = [row.variant.name for row in table.done if row.variant.name in runs]
+    if len(names) < 2 or not table.sweep.examples:
+        return []
+    first = table.measures[0]
+    others = sorted((n for n in names if n != table.sweep.baseline), key=lambda n: table.row(n).figures[first].mean)
+    ordered = [name for name in names if name not in others] + others
+    opened = Corpus.open(corpus)
+    measured = measure_runs(opened, {name: runs[name] for name in ordered}, "test", parse_measures(first))
+    return example_queries(opened, measured[0], table.sweep.examples)

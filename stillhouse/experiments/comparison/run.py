@@ -1,0 +1,156 @@
+"""Runs a comparison's plan: skips what is done, shares what is the same, and goes on when one variant fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import refuse_file_above, refuse_foreign, write_json
+from stillhouse.errors import InputError, is_full_disk
+from stillhouse.experiments.comparison.graph import PRETRAINING
+from stillhouse.experiments.comparison.plan import Job, Plan
+from stillhouse.monitoring.duration import in_words
+from stillhouse.own_files import own_file
+from stillhouse.steps.execute import execute
+from stillhouse.workflow.graph import ARTIFACTS, Use
+from stillhouse.workflow.in_process import up_to_date
+from stillhouse.workflow.timed_step import Timing, reason, run_timed
+
+TIMINGS = "timings.json"
+Timed = Callable[[Use, Any, Path], Timing]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a job has no result. `bad_input` when the user can mend it."""
+
+    use: str
+    reason: str
+    bad_input: bool
+
+
+@dataclass
+class Runner:
+    """Runs jobs in `folder`. What was looked at once in this process is not looked at again.
+
+    `timed` runs a pre-training and measures it; the figures are kept in `folder`/timings.json by the place of the
+    pre-training, apart from the artifacts, since they differ from machine to machine.
+    """
+
+    folder: Path
+    log: Callable[[str], None] = lambda line: None
+    timed: Timed = run_timed
+    done: set[Path] = field(default_factory=set)
+    failed: dict[Path, Failure] = field(default_factory=dict)
+
+    def run(self, plan: Plan) -> dict[tuple[str, int], Failure]:
+        """Runs everything and returns the jobs that failed, by variant and seed.
+
+        Raises what the uses raise that all variants share: without them there is nothing to compare.
+        """
+        self.log(f"shared by all variants: {', '.join(use.name for use in plan.reference.uses)}")
+        failure = self.run_job(plan.reference, catch=False)
+        assert failure is None
+        failures: dict[tuple[str, int], Failure] = {}
+        started, worked = time.monotonic(), 0
+        for number, job in enumerate(plan.jobs):
+            before = len(self.done)
+            remaining = (time.monotonic() - started) / max(1, worked) * (len(plan.jobs) - number)
+            left = f", about {in_words(remaining)} left" if worked else ""
+            self.log(f"[{number + 1} of {len(plan.jobs)}] {job.name}{left}")
+            executed = self.run_job(job)
+            worked += len(self.done) > before or executed is not None
+            if executed is not None:
+                failures[job.variant, job.seed] = executed
+                self.log(f"[{number + 1} of {len(plan.jobs)}] {job.name} failed at {executed.use}: {executed.reason}")
+        return failures
+
+    def run_job(self, job: Job, *, catch: bool = True) -> Failure | None:
+        """Runs one job and returns why it failed, if it did."""
+        for use in job.uses:
+            root = self.folder / job.places[use.name] / ARTIFACTS
+            key = root / use.name
+            if key in self.failed:
+                return self.failed[key]
+            if key in self.done:
+                continue
+            try:
+                self._run_use(use, job, root)
+            except Exception as error:
+                if not catch or is_full_disk(error):
+                    raise
+                self.failed[key] = Failure(use.name, reason(error), isinstance(error, InputError))
+                return self.failed[key]
+            self.done.add(key)
+        for use in job.uses:
+            self._link(use.name, job, self.folder / job.place / ARTIFACTS)
+        return None
+
+    def _run_use(self, use: Use, job: Job, root: Path) -> None:
+        for source in use.inputs.values():
+            self._link(source.split("/")[0], job, root)
+        place = root / use.name
+        refuse_foreign_use(self.folder, place)
+        if place.is_symlink():  # shared in an earlier sweep of this name, and no more
+            place.unlink()
+        config = job.configs[use.name]
+        if up_to_date(use, config, root):
+            self.log(f"  {use.name}: up to date")
+            return
+        if use.name == PRETRAINING:
+            keep_timing(self.folder, job.places[use.name], self.timed(use, config, root))
+        else:
+            execute(use.step, config, use.input_paths(root), use.output_paths(root))
+
+    def _link(self, name: str, job: Job, root: Path) -> None:
+        """Makes `root`/name lead to where the use's outputs lie, so that every artifacts folder is whole by itself."""
+        target, link = self.folder / job.places[name] / ARTIFACTS / name, root / name
+        if target == link:
+            return
+        relative = os.path.relpath(target, root)
+        if link.is_symlink() and link.readlink().as_posix() == Path(relative).as_posix():
+            return
+        root.mkdir(parents=True, exist_ok=True)
+        refuse_foreign_use(self.folder, link)
+        if link.is_symlink():
+            link.unlink()
+        elif link.exists():  # the variant's own in an earlier sweep of this name
+            shutil.rmtree(link)
+        link.symlink_to(relative, target_is_directory=True)
+
+
+def refuse_foreign_use(folder: Path, place: Path) -> None:
+    """Raises `InputError` where the place of a use in a comparison's `folder` holds what no comparison put there.
+
+    That are outputs of a step, or a link to those of another place in the same folder.
+    """
+    if place.is_symlink():
+        target = Path(os.path.normpath(place.parent / place.readlink()))
+        if target.name != place.name or Path(os.path.normpath(folder)) not in target.parents:
+            raise InputError(f"{place} is a link that no comparison made; move it away, or name another --folder")
+        return
+    refuse_file_above(place / "output")
+    for output in sorted(place.iterdir()) if place.is_dir() else ():
+        refuse_foreign(output, place.name)
+
+
+def keep_timing(folder: Path, place: Path, timing: Timing) -> None:
+    """Adds one training's figures to timings.json."""
+    kept = dict(read_timings(folder)) | {place.as_posix(): asdict(timing)}
+    with own_file(folder / TIMINGS) as path:
+        write_json(path, kept)
+
+
+def read_timings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    """What timings.json says; nothing where there is none or it is damaged, since it can be measured again only."""
+    try:
+        content = json.loads((folder / TIMINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,294 @@
+"""The comparison's figures: one row a variant, averaged over seeds, tested against the baseline over queries.
+
+Shapes: S seeds, Q queries, M measures, C variants beside the baseline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from stillhouse.errors import InputError
+from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare
+from stillhouse.experiments.comparison.outcomes import Outcome
+from stillhouse.experiments.comparison.sweep import Sweep
+from stillhouse.experiments.comparison.variants import Variant
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measure of one variant: the mean over seeds and queries, and how far it moves.
+
+    `deviation` is the sample standard deviation of the seeds' means, None with a single seed; `lowest` and `highest`
+    are the extreme seeds; `low` and `high` bound the mean by a 95 % bootstrap interval over queries, seeds averaged.
+    """
+
+    mean: float
+    deviation: float | None
+    lowest: float
+    highest: float
+    low: float
+    high: float
+    against: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant. `figures` by measure; empty when every seed failed. Speed and memory: 0 = not known.
+
+    `passages_per_second` is the mean over seeds, memory the maximum. `slower` is the speed's difference to the fastest
+    plain objective as a fraction (BoW Table 4), None where it is not known. `losses` are the sweep's, averaged
+    over seeds.
+    """
+
+    variant: Variant
+    seeds: tuple[int, ...]
+    figures: Mapping[str, Figure]
+    dev: Mapping[str, float]
+    heldout_loss: float | None
+    passages_per_second: float
+    relative_speed: float | None
+    peak_memory: float
+    peak_gpu_memory: float
+    devices: tuple[str, ...]
+    steps: int
+    losses: Mapping[str, float]
+    failures: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the statistics are drawn."""
+
+    bootstrap_samples: int = 2000
+    randomisation_samples: int = 10000
+    seed: int = 42
+
+
+@dataclass(frozen=True)
+class Table:
+    """A whole comparison. `references` are systems outside the sweep: {system: {measure: mean}}.
+
+    `values` holds the seed-averaged per-query values of every variant that has a result.
+    """
+
+    sweep: Sweep
+    rows: tuple[Row, ...]
+    measures: tuple[str, ...]
+    queries: int
+    dev_queries: int
+    references: Mapping[str, Mapping[str, float]]
+    values: Mapping[str, pd.DataFrame]
+    settings: Settings
+    synthetic: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What stands before "test queries" wherever they are counted."""
+        return "SYNTHETIC " if self.synthetic else ""
+
+    @property
+    def done(self) -> list[Row]:
+        return [row for row in self.rows if row.figures]
+
+    def row(self, name: str) -> Row:
+        return next(row for row in self.rows if row.variant.name == name)
+
+    @property
+    def best(self) -> Row:
+        """The row that is best on dev by the first measure, the first of equals; by test where dev has no query."""
+        first = self.measures[0]
+        by_dev = all(row.dev for row in self.done)
+        return max(self.done, key=lambda row: row.dev[first] if by_dev else row.figures[first].mean)
+
+
+def make_table(
+    sweep: Sweep,
+    outcomes: Sequence[Outcome],
+    references: Mapping[str, pd.DataFrame],
+    settings: Settings,
+    *,
+    synthetic: bool = False,
+) -> Table:
+    """Averages, spreads and tests. `references` maps a system to its per-query test values.
+
+    `synthetic` says that the test queries were made from the corpus, so that every place can say it too.
+
+    Raises `InputError` when no run has a result, or when variants were measured on different queries.
+    """
+    by_variant = {variant.name: [o for o in outcomes if o.variant == variant.name] for variant in sweep.variants}
+    finished = {name: [o for o in found if not o.failure] for name, found in by_variant.items()}
+    finished = {name: found for name, found in finished.items() if found}
+    if not finished:
+        raise InputError(f"no run of sweep {sweep.name} came to its end; the lines above say why")
+    first = next(iter(finished.values()))[0]
+    measures = tuple(str(name) for name in first.test.columns)
+    values = {name: seed_average(found, "test", list(measures)) for name, found in finished.items()}
+    for name, frame in values.items():
+        if not frame.index.equals(first.test.index):
+            raise InputError(
+                f"variant {name} was measured on other queries than {first.variant}; a sweep compares on one corpus, "
+                "so leave settings of ingest out of it, or run it as a sweep of its own"
+            )
+    low_CM, high_CM = _intervals(values, settings)
+    tests = tests_against(values, sweep.baseline, measures, settings) if sweep.baseline in values else {}
+    speeds = {name: _mean_known([o.passages_per_second for o in found]) for name, found in by_variant.items()}
+    reference_speed = speeds.get(plain_variant(sweep), 0.0)
+    rows = []
+    for variant in sweep.variants:
+        found = finished.get(variant.name, [])
+        figures = {}
+        for m, measure in enumerate(measures if found else ()):
+            means_S = np.array([float(np.mean(o.test[measure].to_numpy())) for o in found])
+            figures[measure] = Figure(
+                mean=stable(means_S.mean()),
+                deviation=stable(means_S.std(ddof=1)) if len(means_S) > 1 else None,
+                lowest=stable(means_S.min()),
+                highest=stable(means_S.max()),
+                low=stable(low_CM[variant.name][m]),
+                high=stable(high_CM[variant.name][m]),
+                against=tests.get(variant.name, {}).get(measure),
+            )
+        with_dev = [o for o in found if len(o.dev)]
+        speed = speeds[variant.name]
+        rows.append(
+            Row(
+                variant,
+                tuple(o.seed for o in found),
+                figures,
+                {
+                    m: stable(float(np.mean([o.dev[m].mean() for o in with_dev])))
+                    for m in (measures if with_dev else ())
+                },
+                _heldout(found),
+                stable(speed),
+                stable(speed / reference_speed - 1) if speed and reference_speed else None,
+                max((o.peak_memory for o in found), default=0.0),
+                max((o.peak_gpu_memory for o in found), default=0.0),
+                tuple(dict.fromkeys(o.device for o in found if o.device)),
+                max((o.steps for o in found), default=0),
+                {name: stable(float(np.mean([o.losses[name] for o in found]))) for name in _loss_names(found)},
+                {o.seed: o.failure for o in by_variant[variant.name] if o.failure},
+            )
+        )
+    means = {
+        system: {m: stable(frame[m].mean()) for m in measures if m in frame} for system, frame in references.items()
+    }
+    return Table(sweep, tuple(rows), measures, len(first.test), len(first.dev), means, values, settings, synthetic)
+
+
+def seed_average(outcomes: Sequence[Outcome], split: str, measures: list[str]) -> pd.DataFrame:
+    """Per-query values averaged over the seeds; all must have the same queries in the same order."""
+    frames = [getattr(outcome, split) for outcome in outcomes]
+    for outcome, frame in zip(outcomes, frames):
+        if not frame.index.equals(frames[0].index):
+            raise InputError(
+                f"variant {outcome.variant} was measured on other queries with seed {outcome.seed} than with seed "
+                f"{outcomes[0].seed}; remove its folder and run the comparison again"
+            )
+    values_SQM = np.stack([frame[measures].to_numpy() for frame in frames])
+    return pd.DataFrame(values_SQM.mean(axis=0), index=frames[0].index, columns=measures)
+
+
+def tests_against(
+    values: Mapping[str, pd.DataFrame], baseline: str, measures: Sequence[str], settings: Settings
+) -> dict[str, dict[str, Comparison]]:
+    """{variant: {measure: comparison with the baseline}}, paired by query; for each measure one Holm family."""
+    others = [name for name in values if name != baseline]
+    result: dict[str, dict[str, Comparison]] = {name: {} for name in others}
+    for measure in measures if others else ():
+        base_Q = values[baseline][measure].to_numpy()
+        differences_QC = np.stack([values[name][measure].to_numpy() - base_Q for name in others], axis=1)
+        found = compare(
+            differences_QC,
+            bootstrap_samples=settings.bootstrap_samples,
+            randomisation_samples=settings.randomisation_samples,
+            seed=settings.seed,
+        )
+        for name, comparison in zip(others, found):
+            numbers = {key: stable(value) for key, value in dataclasses.asdict(comparison).items()}
+            result[name][measure] = Comparison(**numbers)
+    return result
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How our order of the variants agrees with a paper's: Kendall's tau-b over the variants that have both figures."""
+
+    published: str
+    ours: str
+    variants: int
+    tau: float
+
+
+def agreement(table: Table) -> Agreement | None:
+    """Compares the order by the paper's first measure with ours by the same measure, or by our first one.
+
+    None with fewer than three variants, or where all are level on either side.
+    """
+    if not table.sweep.measures:
+        return None
+    published = table.sweep.measures[0]
+    ours = same_measure(published, table.measures) or table.measures[0]
+    pairs = [
+        (row.variant.published[published], row.figures[ours].mean)
+        for row in table.done
+        if published in row.variant.published
+    ]
+    if len(pairs) < 3:
+        return None
+    tau = float(stats.kendalltau(*zip(*pairs)).statistic)
+    return None if np.isnan(tau) else Agreement(published, ours, len(pairs), stable(tau))
+
+
+def same_measure(published: str, measures: Sequence[str]) -> str:
+    """Our name of a paper's measure; '' where we do not have it.
+
+    MRR@10 is RR@10 averaged, R@1k is R@1000, and of questions with answers R@20 is Answer@20.
+    """
+    name = re.sub(r"(?<=@)(\d+)k$", r"\g<1>000", published.split()[-1].removeprefix("M"))
+    known = {measure.lower(): measure for measure in measures}
+    return known.get(name.lower()) or known.get(re.sub("^R(?=@)", "Answer", name).lower(), "")
+
+
+def stable(value: float) -> float:
+    """Six significant digits: what is left does not depend on how a machine orders its sums."""
+    return float(f"{float(value):.6g}")
+
+
+def _intervals(
+    values: Mapping[str, pd.DataFrame], settings: Settings
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    stacked_QV = np.concatenate([frame.to_numpy() for frame in values.values()], axis=1)
+    low_V, high_V = bootstrap_intervals(stacked_QV, settings.bootstrap_samples, settings.seed)
+    return dict(zip(values, np.split(low_V, len(values)))), dict(zip(values, np.split(high_V, len(values))))
+
+
+def _heldout(outcomes: Sequence[Outcome]) -> float | None:
+    """The lowest held-out loss, averaged over seeds; None where there was no pre-training."""
+    found = [o.signals.loc[o.signals["signal"] == "heldout_loss", "value"] for o in outcomes]
+    lowest = [float(values.min()) for values in found if len(values)]
+    return stable(float(np.mean(lowest))) if lowest else None
+
+
+def _loss_names(outcomes: Sequence[Outcome]) -> list[str]:
+    """The losses that every seed of a variant has: where nothing is trained there are none."""
+    return [name for name in (outcomes[0].losses if outcomes else ()) if all(name in o.losses for o in outcomes)]
+
+
+def _mean_known(values: Sequence[float]) -> float:
+    known = [value for value in values if value]
+    return float(np.mean(known)) if known else 0.0
+
+
+def plain_variant(sweep: Sweep) -> str:
+    """The variant whose speed is 100 %: plain `mlm`, as in BoW Table 4, else the first with a pre-training."""
+    pretrained = [variant for variant in sweep.variants if variant.pretraining]
+    plain = [v for v in pretrained if v.overrides.get("pretraining.objective") == "mlm"]
+    return (plain or pretrained)[0].name if pretrained else ""

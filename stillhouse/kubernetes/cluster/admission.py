@@ -1,0 +1,206 @@
+"""Whether a cluster can run what a run asks for: everything that would let a pod wait for ever, with its remedy.
+
+What is missing for good refuses the run; what may come by itself, or could not be looked at, is a notice. A pod that
+waits for a claim, a type of GPU or a queue that does not exist says so to nobody, and its run never ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stillhouse.errors import InputError
+from stillhouse.kubernetes.cluster.quantity import amount
+from stillhouse.kubernetes.cluster.readings import Node, Queue, Quota, Readings
+from stillhouse.kubernetes.cluster.remedies import CREATE_CLAIM, CREATE_QUEUE, CREATE_SECRET
+from stillhouse.kubernetes.cluster.wanted import PodKind, Wanted, WantedSecret
+
+HINDERING = ("NoSchedule", "NoExecute")
+OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Taints that Kubernetes itself gives nodes that are not ready, full or cordoned, and takes away again."""
+SCALES = "where nodes come when they are asked for, set `scales_from_zero: true` in the placements"
+GIB = 1024.0**3
+
+
+@dataclass
+class Findings:
+    """What refuses the run, and what is only reported."""
+
+    problems: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def about(self, kind: PodKind) -> list[str]:
+        """Where a lack of nodes is written for these pods."""
+        return self.notices if kind.scales_from_zero else self.problems
+
+
+def find(wanted: Wanted, seen: Readings) -> Findings:
+    """Everything that a run would wait for in vain, each in a sentence with the remedy."""
+    found = Findings(notices=[f"not looked at: {why}" for why in seen.unseen])
+    for parameter, name in wanted.claims.items():
+        found.problems += _claim_problems(parameter, name, seen.claims)
+    for secret in wanted.secrets:
+        _look_at_secret(secret, seen.secrets.get(secret.parameter, ()), found)
+    if any(kind.accelerator for kind in wanted.pods) and not re.fullmatch("[1-9][0-9]*", wanted.accelerator_count):
+        found.problems.append(f"accelerator_count is {wanted.accelerator_count!r}; give a whole number from 1")
+        return found
+    for kind in wanted.pods:
+        if kind.accelerator and seen.nodes is not None:
+            problem = _node_problem(kind, wanted.accelerator_type, int(wanted.accelerator_count), seen.nodes)
+            if problem:
+                found.about(kind).append(f"{problem} (asked for by {_tasks(kind)})")
+        for quota in seen.quotas or ():
+            _look_at_quota(kind, _asked(kind, wanted), quota, found)
+    for name in dict.fromkeys(kind.queue for kind in wanted.pods):
+        if name in seen.queues:
+            found.problems += _queue_problems(name, seen.queues[name])
+    return found
+
+
+def check(wanted: Wanted, seen: Readings) -> list[str]:
+    """The notices on a cluster that will do. Raises `InputError` with every problem and its remedy."""
+    found = find(wanted, seen)
+    if found.problems:
+        lines = [f"  - {line}" for line in dict.fromkeys(found.problems)]
+        lines += [f"  ({line})" for line in dict.fromkeys(found.notices)]
+        raise InputError("\n".join(["this cluster cannot run the pipeline with these settings:", *lines]))
+    return list(dict.fromkeys(found.notices))
+
+
+def _claim_problems(parameter: str, name: str, seen: Mapping[str, str | None]) -> list[str]:
+    if name not in seen or seen[name] not in (None, "Lost"):
+        return []
+    if seen[name] is None:
+        return [f"volume claim {name} does not exist: {CREATE_CLAIM}; its parameter is {parameter}"]
+    return [f"volume claim {name} has lost its volume: restore the volume, or give {parameter} another claim"]
+
+
+def _look_at_secret(secret: WantedSecret, lacking: Sequence[str], found: Findings) -> None:
+    if not lacking:
+        return
+    what = f"secret {secret.name} does not exist, or lacks {', '.join(lacking)}"
+    if secret.optional:
+        found.notices.append(f"{what}; it may, where the run needs no such credentials ({secret.parameter})")
+    else:
+        found.problems.append(f"{what}: {CREATE_SECRET}; its parameter is {secret.parameter}")
+
+
+def _node_problem(kind: PodKind, type_: str, count: int, nodes: Sequence[Node]) -> str:
+    """Why no node will ever take such a pod; "" where one does."""
+    having = [node for node in nodes if node.allocatable.get(type_, 0) >= 1]
+    if not having:
+        others = sorted({name for node in nodes for name, many in node.allocatable.items() if "/" in name and many})
+        others = [name for name in others if not name.startswith(("hugepages", "attachable-volumes"))]
+        have = f"they have {', '.join(others)}" if others else "they have no accelerators"
+        return (
+            f"none of the cluster's {len(nodes)} nodes has {type_}; {have}: give `accelerator_type` what a node has, "
+            f"or install the device plugin of the GPUs; {SCALES}"
+        )
+    large = [node for node in having if node.allocatable[type_] >= count]
+    if not large:
+        most = max(node.allocatable[type_] for node in having)
+        return (
+            f"no node has {count} {type_}, the largest has {most:g}: lower `accelerator_count`, and divide a training "
+            f"over several nodes (`nodes` of the placement); {SCALES}"
+        )
+    roomy = [
+        node
+        for node in large
+        if node.allocatable.get("cpu", 0) >= amount(kind.cpu)
+        and node.allocatable.get("memory", 0) >= amount(kind.memory)
+    ]
+    if not roomy:
+        cores = max(node.allocatable.get("cpu", 0) for node in large)
+        memory = max(node.allocatable.get("memory", 0) for node in large) / GIB
+        return (
+            f"no node with {count} {type_} has {kind.cpu} processors and {kind.memory} of memory, the largest have "
+            f"{cores:g} and {memory:.1f}Gi: lower `cpu` and `memory` of the placement; {SCALES}"
+        )
+    chosen = [node for node in roomy if kind.node_selector.items() <= node.labels.items()]
+    if not chosen:
+        labels = ", ".join(f"{key}={value}" for key, value in kind.node_selector.items())
+        return (
+            f"no node with {count} {type_} has the labels {labels}: correct `node_selector` of the placement, or label "
+            f"a node; {SCALES}"
+        )
+    hindered = [_hindering(node, kind) for node in chosen]
+    if all(hindered):
+        taints = ", ".join(sorted({taint for taints in hindered for taint in taints}))
+        return (
+            f"every node with {count} {type_} is kept for other pods by a taint ({taints}): add it to `tolerations` of "
+            f"the placement; {SCALES}"
+        )
+    return ""
+
+
+def _hindering(node: Node, kind: PodKind) -> list[str]:
+    """The node's taints that such a pod does not tolerate."""
+    found = []
+    for taint in node.taints:
+        key, value, effect = taint["key"], taint.get("value", ""), taint["effect"]
+        tolerated = any(
+            one["key"] == key and one.get("value", "") in ("", value) and one.get("effect", "") in ("", effect)
+            for one in kind.tolerations
+        )
+        if effect in HINDERING and not tolerated and not key.startswith(OWN_TAINTS):
+            found.append(f"{key}={value}:{effect}" if value else f"{key}:{effect}")
+    return found
+
+
+def _asked(kind: PodKind, wanted: Wanted) -> dict[str, float]:
+    """What all pods of one task ask of a quota, by its names."""
+    asked = {
+        "pods": 1.0,
+        "count/pods": 1.0,
+        "cpu": amount(kind.cpu),
+        "requests.cpu": amount(kind.cpu),
+        "limits.cpu": amount(kind.cpu_limit),
+        "memory": amount(kind.memory),
+        "requests.memory": amount(kind.memory),
+        "limits.memory": amount(kind.memory_limit),
+    }
+    if kind.accelerator:
+        asked[f"requests.{wanted.accelerator_type}"] = float(wanted.accelerator_count)
+    return {name: kind.nodes * value for name, value in asked.items()}
+
+
+def _look_at_quota(kind: PodKind, asked: Mapping[str, float], quota: Quota, found: Findings) -> None:
+    if quota.scoped:
+        found.notices.append(f"not looked at: quota {quota.name}, which holds for some pods only (its scopes)")
+        return
+    for name in sorted(asked.keys() & quota.hard.keys()):
+        most, used = quota.hard[name], quota.used.get(name, 0.0)
+        if asked[name] > most:
+            several = f"{kind.nodes} nodes" if kind.nodes > 1 else "one pod"
+            found.problems.append(
+                f"quota {quota.name} of this namespace allows {_size(name, most)} of {name}, and {several} of "
+                f"{_tasks(kind)} asks for {_size(name, asked[name])}: raise the ResourceQuota, or ask for less in the "
+                "placement"
+            )
+        elif asked[name] > most - used:
+            found.notices.append(
+                f"quota {quota.name} has {_size(name, most - used)} of {name} left now, {_tasks(kind)} asks for "
+                f"{_size(name, asked[name])}: it waits until other pods have ended"
+            )
+
+
+def _queue_problems(name: str, queue: Queue | None) -> list[str]:
+    if queue is None:
+        return [f"Kueue has no LocalQueue {name} in this namespace: {CREATE_QUEUE}"]
+    if queue.inactive:
+        remedy = (
+            f"mend ClusterQueue {queue.cluster_queue}, as `kubectl describe clusterqueue` says, or name another queue "
+            "in the placements (`queue`)"
+        )
+        return [f"queue {name} lets nothing in ({queue.inactive}): {remedy}"]
+    return []
+
+
+def _size(name: str, value: float) -> str:
+    return f"{value / GIB:g}Gi" if name.endswith("memory") else f"{value:g}"
+
+
+def _tasks(kind: PodKind) -> str:
+    shown = ", ".join(kind.tasks[:3])
+    return shown if len(kind.tasks) <= 3 else f"{shown} and {len(kind.tasks) - 3} others"

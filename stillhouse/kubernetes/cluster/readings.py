@@ -1,0 +1,137 @@
+"""What a cluster has of what a run asks for; what is made of it is in `admission`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stillhouse.kubernetes.cluster.api import Api, NoSuchKind, Unseen
+from stillhouse.kubernetes.cluster.quantity import amount
+from stillhouse.kubernetes.cluster.wanted import Wanted, WantedSecret
+
+Plain = dict[str, Any]
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """`allocatable` is what its pods together may ask for; a taint has `key`, `value` and `effect`."""
+
+    name: str
+    allocatable: Mapping[str, float]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """The most that a namespace may ask for at once, and what it asks for now. `scoped` holds for some pods only."""
+
+    name: str
+    hard: Mapping[str, float]
+    used: Mapping[str, float] = field(default_factory=dict)
+    scoped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A queue of Kueue; `inactive` says why it lets nothing in, "" where it does."""
+
+    cluster_queue: str = ""
+    inactive: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """What was seen. None, and a name that is left out, is what could not be looked at; `unseen` says why.
+
+    A claim's phase, and a queue, are None where there is none of that name; `secrets` has the keys that each lacks.
+    """
+
+    nodes: tuple[Node, ...] | None = None
+    claims: Mapping[str, str | None] = field(default_factory=dict)
+    quotas: tuple[Quota, ...] | None = None
+    queues: Mapping[str, Queue | None] = field(default_factory=dict)
+    secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
+
+
+def take_readings(wanted: Wanted, api: Api | None, environment: Mapping[str, str] = os.environ) -> Readings:
+    """Looks at the cluster, as far as this pod may. Without an `api`, at the secrets that it was given alone."""
+    unseen: dict[str, None] = {}
+    answers = api is not None
+
+    def look(what: str, ask: Callable[[Api], Kind]) -> Kind | None:
+        nonlocal answers
+        if api is None or not answers:
+            return None
+        try:
+            return ask(api)
+        except Unseen as error:
+            answers = error.reached
+            unseen[f"{what}: {error}" if error.reached else str(error)] = None
+            return None
+
+    accelerators = any(kind.accelerator for kind in wanted.pods)
+    nodes = look("the nodes", lambda api: tuple(map(read_node, api.nodes()))) if accelerators else None
+    quotas = look("the quota", lambda api: tuple(map(read_quota, api.quotas())))
+    claims = {}
+    for name in dict.fromkeys(wanted.claims.values()):
+        phase = look(f"volume claim {name}", lambda api: (_phase(api.claim(name)),))  # noqa: B023 - called at once
+        if phase is not None:
+            claims[name] = phase[0]
+    queues = {}
+    for name in dict.fromkeys(kind.queue for kind in wanted.pods if kind.queue):
+        queue = look(f"queue {name}", lambda api: (_queue(api, name),))  # noqa: B023 - called at once
+        if queue is not None:
+            queues[name] = queue[0]
+    secrets = {secret.parameter: _lacking(secret, environment) for secret in wanted.secrets}
+    return Readings(nodes=nodes, claims=claims, quotas=quotas, queues=queues, secrets=secrets, unseen=tuple(unseen))
+
+
+def read_node(node: Plain) -> Node:
+    allocatable = node.get("status", {}).get("allocatable", {})
+    return Node(
+        name=node["metadata"]["name"],
+        allocatable={name: amount(value) for name, value in allocatable.items()},
+        labels=node["metadata"].get("labels", {}),
+        taints=tuple(node.get("spec", {}).get("taints") or ()),
+    )
+
+
+def read_quota(quota: Plain) -> Quota:
+    spec, status = quota.get("spec", {}), quota.get("status", {})
+    return Quota(
+        name=quota["metadata"]["name"],
+        hard={name: amount(value) for name, value in spec.get("hard", {}).items()},
+        used={name: amount(value) for name, value in status.get("used", {}).items()},
+        scoped=bool(spec.get("scopes") or spec.get("scopeSelector")),
+    )
+
+
+def _phase(claim: Plain | None) -> str | None:
+    return None if claim is None else str(claim.get("status", {}).get("phase", ""))
+
+
+def _queue(api: Api, name: str) -> Queue | None:
+    try:
+        found = api.local_queue(name)
+    except NoSuchKind:
+        raise Unseen("this cluster has no Kueue, so that pods begin without being let in by a queue") from None
+    if found is None:
+        return None
+    conditions = found.get("status", {}).get("conditions", [])
+    inactive = [one for one in conditions if one["type"] == "Active" and one["status"] == "False"]
+    why = str(inactive[0].get("message") or inactive[0].get("reason")) if inactive else ""
+    return Queue(cluster_queue=found.get("spec", {}).get("clusterQueue", ""), inactive=why)
+
+
+def _lacking(secret: WantedSecret, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys that this pod was not given; for a folder of files, the secret itself."""
+    if secret.path:
+        folder = Path(secret.path)
+        return () if folder.is_dir() and any(folder.iterdir()) else ("every file",)
+    return tuple(key for key, variable in secret.keys.items() if variable not in environment)

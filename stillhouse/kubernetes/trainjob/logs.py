@@ -1,0 +1,68 @@
+"""The lines of the nodes, shown in the step's own log, each once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stillhouse.kubernetes.trainjob.cluster import Cluster
+from stillhouse.kubernetes.trainjob.last_words import Said
+from stillhouse.kubernetes.trainjob.manifest import NODE
+
+MARGIN = 30
+"""Seconds that are read again, as clocks differ; the times of the lines show which of them are new."""
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+Plain = dict[str, Any]
+
+
+def container_state(pod: Plain) -> Plain:
+    """The state of a node's container: `waiting`, `running` or `terminated` and what is known of it; {} before."""
+    for status in pod.get("status", {}).get("containerStatuses", []):
+        if status["name"] == NODE:
+            return dict(status.get("state", {}))
+    return {}
+
+
+def node_number(pod: Plain) -> str:
+    """Which node a pod is, as Kubernetes counts them; its name where that is not known."""
+    metadata = pod["metadata"]
+    places = (metadata.get("labels", {}), metadata.get("annotations", {}))
+    return next((place[INDEX] for place in places if INDEX in place), metadata["name"])
+
+
+@dataclass
+class NodeLogs:
+    """Reads the logs of a job's pods, from where it last was. `said` keeps the last lines by the names of the pods."""
+
+    cluster: Cluster
+    show_line: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    said: dict[str, Said] = field(default_factory=dict)
+    """The moments are as Kubernetes writes them: of fixed width, so that text has their order."""
+    _read_at: dict[str, float] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
+
+    def show(self, pod: Plain) -> bool:
+        """Shows what a pod has said since the last time; whether it said anything."""
+        name, state = pod["metadata"]["name"], container_state(pod)
+        if name in self._ended or not {"running", "terminated"} & state.keys():
+            return False
+        since = None
+        if name in self._read_at:
+            since = int(self.clock() - self._read_at[name]) + MARGIN
+        begun = self.clock()
+        said = self.said.setdefault(name, Said(node_number(pod)))
+        before = said.moment
+        for line in self.cluster.lines(name, since):
+            moment, _, text = line.partition(" ")
+            if moment > before:
+                self.show_line(f"[node {said.node}] {text}")
+                said.lines.append(text)
+                said.moment = moment
+        self._read_at[name] = begun
+        if "terminated" in state:  # it was so before its log was read: this was all of it
+            self._ended.add(name)
+        return said.moment > before

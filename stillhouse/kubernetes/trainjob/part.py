@@ -1,0 +1,47 @@
+"""What runs on each node of a `TrainJob` whose nodes share parts: those whose turn it is, one after the other.
+
+    python3 -m stillhouse.kubernetes.trainjob.part FOLDER [OWN]
+
+Trainer says in torchrun's own environment variables (`PET_…`) how many nodes there are and which one this is. The first
+OWN parts, by default none, are those of the pod that started the job.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stillhouse.errors import CRASH
+from stillhouse.kubernetes.pods.component import one_line_errors
+from stillhouse.kubernetes.pods.pod_preflight import check_pod
+from stillhouse.kubernetes.trainjob.last_words import ENDED
+from stillhouse.kubernetes.trainjob.part_processes import NODE, NODES, PROCESSES, do_parts
+from stillhouse.kubernetes.trainjob.parts import Parts
+from stillhouse.terminal import warn
+
+
+def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Does this node's parts and returns the exit code of the first that failed, or 0.
+
+    The last line of a node that fails names its exit code, as `stillhouse.kubernetes.trainjob.node` has it.
+    """
+    folder, *own = argv
+    parts = Parts(Path(folder), int(own[0]) if own else 0)
+    node, nodes = int(environment.get(NODE, "0")), int(environment.get(NODES, "1"))
+    processes = int(environment.get(PROCESSES, "1"))
+    code = 0
+    try:
+        with one_line_errors():
+            check_pod()
+        code = do_parts(parts, parts.of_nodes[node::nodes], processes, environment)
+    except SystemExit as end:  # with its sentence said
+        code = end.code if isinstance(end.code, int) else CRASH
+    if code:
+        warn(f"{ENDED}{code}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""What becomes of the job when the step's pod has to end: it outlives a preemption, not the end of its run.
+
+A pod that is preempted, evicted or drained gets the same SIGTERM as one whose run a person terminates. The run's
+workflow distinguishes them: Kubeflow Pipelines terminates a run by a deadline of zero seconds in it, and Argo ends the
+pods only after it has read that.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from stillhouse.errors import InputError
+from stillhouse.kubernetes.trainjob.cluster import Cluster, NoAnswer
+
+TERMINATED = 128 + signal.SIGTERM
+ENDED = ("Succeeded", "Failed", "Error")
+"""Phases of a workflow after which no pod of it is tried again."""
+
+Plain = dict[str, Any]
+Log = Callable[[str], None]
+
+
+class _ToldToEnd(SystemExit):
+    """Raised where the process is when the signal comes; nothing on the way may take it for an error of its own."""
+
+
+def why_over(workflow: Plain | None, uid: str) -> str:
+    """Why the run that owns the pod will not try the step again; "" where it may."""
+    if workflow is None or workflow["metadata"].get("uid") != uid or "deletionTimestamp" in workflow["metadata"]:
+        return "its run is deleted"
+    spec = workflow.get("spec", {})
+    if spec.get("activeDeadlineSeconds") == 0 or spec.get("shutdown"):
+        return "its run is terminated"
+    return "its run has ended" if workflow.get("status", {}).get("phase") in ENDED else ""
+
+
+@contextmanager
+def left_for_the_retry(cluster: Cluster, name: str, owner: Plain) -> Iterator[None]:
+    """While the block runs, SIGTERM ends this process and leaves the job `name`: the next try of the step finds it.
+
+    Where no try will come, as the run that is the `owner` is over, the job is deleted. Signals reach the main thread
+    alone; in another one nothing is done about them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+        raise _ToldToEnd(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except _ToldToEnd:
+        _leave_or_delete(cluster.brief(), name, owner, cluster.log)
+        raise SystemExit(TERMINATED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave_or_delete(cluster: Cluster, name: str, owner: Plain, log: Log) -> None:
+    """With little time: a job that cannot be asked about goes on, as losing a training costs more than its nodes."""
+    left = f"TrainJob {name} goes on, and the next try of this step finds it"
+    remedy = f"if the run is over, `kubectl -n {cluster.namespace} delete trainjob {name}` frees its nodes"
+    if owner["kind"] != "Workflow":
+        log(f"this pod has to end; {left}")
+        return
+    try:
+        over = why_over(cluster.workflow(owner["name"]), owner["uid"])
+        if not over:
+            log(f"this pod has to end; {left}")
+            return
+        job = cluster.find(name)
+        if job is not None:
+            cluster.delete(job)
+        log(f"this pod has to end, as {over}: TrainJob {name} is deleted")
+    except NoAnswer as error:
+        log(f"this pod has to end, and Kubernetes does not answer in time ({error}); {left}; {remedy}")
+    except InputError as error:  # no right to look
+        log(f"this pod has to end; {left}; {remedy}. {error}")

@@ -1,0 +1,120 @@
+"""The work of a step on one corpus, shared: each node encodes or counts a shard, and so does the pod that waits.
+
+A pod with a GPU that only waited for its nodes would hold that GPU for nothing, so it does the first shard itself. On a
+machine without a cluster all shards are done here, one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stillhouse.context import say, work_root
+from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.kubernetes.pods.several_processes import processes_for
+from stillhouse.kubernetes.preflight import REQUIREMENTS
+from stillhouse.kubernetes.trainjob.cluster import Cluster
+from stillhouse.kubernetes.trainjob.division import Division
+from stillhouse.kubernetes.trainjob.launch import run_job
+from stillhouse.kubernetes.trainjob.part_processes import NODE, NODES, PROCESSES, PROGRAM, do_parts
+from stillhouse.kubernetes.trainjob.parts import Part, Parts
+from stillhouse.kubernetes.trainjob.settings import OWN, NodeSettings
+from stillhouse.lock import only_process
+from stillhouse.steps.old_work import DAYS, remove_old_work
+from stillhouse.steps.spec import Step
+
+FOLDER = "shards"
+"""Of the work area: where shards that are done here lie until all are."""
+
+
+@contextmanager
+def shared_work(
+    step: Step, config: Any, inputs: Mapping[str, Path], settings: NodeSettings, cluster: Cluster | None = None
+) -> Iterator[Path]:
+    """A folder of what nodes and this pod made of the shards of a step's corpus, as `Context.shares`; removed after
+    the block.
+
+    There is a shard for each node and one for the pod. Raises as `execute_on_nodes` does.
+    """
+    division = Division(step, config, inputs, OWN + settings.nodes)
+
+    def command(parts: Parts) -> list[str]:
+        parts.write(division.parts(parts.folder))
+        return [*PROGRAM, str(parts.folder), str(OWN)]
+
+    parts = run_job(
+        division.part.name,
+        division.name,
+        settings,
+        lambda folder: Parts(folder, OWN),
+        command,
+        cluster,
+        lambda shared: _own_parts(shared, processes_for(division.part)),
+    )
+    parts.refuse_missing()
+    yield division.together(parts.folder)
+    shutil.rmtree(parts.folder / "inputs", ignore_errors=True)
+
+
+@contextmanager
+def shared_here(step: Step, config: Any, inputs: Mapping[str, Path], shards: int) -> Iterator[Path]:
+    """The same with every shard done by a process of this machine, one after the other.
+
+    What is done is not done again after a kill. Raises `InputError` or `CrashElsewhere` where a shard fails.
+    """
+    division = Division(step, config, inputs, shards)
+    root = work_root().absolute() / FOLDER
+    parts = Parts(root / division.name)
+    with only_process(parts.folder, wait=say):
+        for gone in remove_old_work(root, division.part.name, division.name):
+            say(f"[{step.name}] removed {gone}, which a run left more than {DAYS} days ago")
+        parts.write(division.parts(parts.folder))
+        say(f"[{step.name}] {shards} shards, one after the other")
+        _refuse_failure(do_parts(parts, range(1, shards + 1), processes_for(division.part)), "this machine")
+        yield division.together(parts.folder)
+        shutil.rmtree(parts.folder, ignore_errors=True)
+
+
+def run_parts(
+    name: str, work: str, parts: Sequence[Part], settings: NodeSettings, cluster: Cluster | None = None
+) -> None:
+    """Has nodes do `parts`, whose outputs lie on the shared volume. Raises as `execute_on_nodes` does."""
+
+    def command(shared: Parts) -> list[str]:
+        shared.write(parts)
+        return [*PROGRAM, str(shared.folder)]
+
+    run_job(name, work, settings, Parts, command, cluster).refuse_missing()
+
+
+@contextmanager
+def _own_parts(parts: Parts, processes: int) -> Iterator[None]:
+    """The pod's own parts, by a process beside the block, which follows the nodes; ended with it where it fails.
+
+    Raises as `shared_here` does, when the nodes are done.
+    """
+    # The pod has passed its preflight.
+    environment = {name: value for name, value in os.environ.items() if name != REQUIREMENTS}
+    process = subprocess.Popen(
+        [sys.executable, *PROGRAM[1:], str(parts.folder)],
+        env=environment | {NODE: "0", NODES: str(parts.count), PROCESSES: str(processes)},
+    )
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    _refuse_failure(process.wait(), "the task's own pod")
+
+
+def _refuse_failure(code: int, where: str) -> None:
+    if code:
+        failure = InputError if code == InputError.exit_code else CrashElsewhere
+        raise failure(f"a shard failed on {where} (exit code {code}); its own lines above say why")

@@ -1,0 +1,163 @@
+"""What releases ask of DVC: is the workspace whole, record what was made, push it, and fetch what was released."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import read_manifest, refuse_foreign
+from stillhouse.context import say
+from stillhouse.errors import InputError
+from stillhouse.releases.git import Git
+from stillhouse.releases.objects import lacking_in_cache, lacking_on_remote, send
+from stillhouse.releases.tags import Release
+from stillhouse.remote.address import redact
+from stillhouse.remote.dvc_source import fetch, of_a_remote
+
+ALWAYS = "always changed"
+"""What DVC says of a stage that runs each time; its output is what later stages go by."""
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """Raises `InputError` when the artifacts are not those of dvc.lock: then nobody could say how they were made."""
+    with _workspace(folder) as repo:
+        changed = sorted(stage for stage, what in repo.status().items() if what != [ALWAYS])
+    if changed:
+        names = ", ".join(changed[:3])
+        raise InputError(f"{names} in {folder} changed since it was run; `dvc repro` first, then promote")
+
+
+def refuse_damaged(folder: Path, paths: Mapping[str, str]) -> None:
+    """Raises `InputError` that names the file where an artifact's bytes are not those that its step wrote.
+
+    DVC does not look: it goes by size and time of a file that it knows, and takes one that it does not know without a
+    look.
+    """
+    for path in paths.values():
+        read_manifest(folder / path)
+
+
+def record(folder: Path) -> None:
+    """Writes dvc.lock for artifacts that something else than `dvc repro` made, by the stages of dvc.yaml."""
+    with _workspace(folder) as repo:
+        repo.commit(force=True)
+
+
+def push(folder: Path) -> None:
+    """Pushes the workspace's data to its default remote, and the run cache. What is there already is not sent again.
+
+    What DVC's cache has lost or damaged is taken from the workspace again, whose artifacts the caller has looked at.
+    Raises `InputError` with the remedy where there is no remote, where it takes nothing, and where it does not keep
+    what it took.
+    """
+    with _workspace(folder) as repo:
+        if not repo.config["core"].get("remote"):
+            raise InputError(f"{folder} has no DVC remote to push data to; `dvc remote add --default NAME URL`")
+        if lacking := lacking_in_cache(repo):
+            say(f"DVC's cache lacked {len(lacking)} files of {_names(lacking)}; they are taken from the workspace")
+            repo.commit(force=True)
+        if lacking := lacking_on_remote(repo):
+            send(repo, lacking)
+        # A remote that keeps versions is left to DVC, which is to make its list of what to send anew (objects.py).
+        repo.drop_data_index()
+        repo.push(run_cache=True)
+        lacking = lacking_on_remote(repo)
+    if lacking:
+        raise InputError(
+            f"the remote does not keep {len(lacking)} files of {_names(lacking)} of {folder}; is it full, or does "
+            "something remove them? Nothing was released"
+        )
+
+
+def _names(lacking: Mapping[str, str]) -> str:
+    return ", ".join(sorted(set(lacking.values())))
+
+
+def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ...] = ()) -> dict[str, Path]:
+    """Copies artifacts of a release, all or those of `names` that it has, to `target`/<name>.
+
+    Raises `InputError` before anything is fetched where one of these places holds something that no step wrote.
+    """
+    wanted = {name: path for name, path in release.paths.items() if not names or name in names}
+    if target.is_file():
+        raise InputError(f"{target} is a file; name a folder to fetch {release.name} into")
+    for name in wanted:
+        refuse_foreign(target / name, name)
+    with _workspace(git.folder) as repo:  # its remotes, credentials and cache, which a copy of the repository lacks
+        config = {
+            "core": {key: repo.config["core"][key] for key in ("remote",) if key in repo.config["core"]},
+            "remote": {name: dict(settings) for name, settings in repo.config["remote"].items()},
+            "cache": {"dir": repo.cache.local_cache_dir},
+        }
+    top, found = git("rev-parse", "--show-toplevel"), {}
+    for name, path in wanted.items():
+        fetch(top, release.commit, f"{git.prefix}{path}", target / name, config)
+        found[name] = target / name
+    return found
+
+
+@contextmanager
+def _workspace(folder: Path) -> Iterator[Any]:
+    """The DVC repository of a folder; failures become `InputError` with what to look at."""
+    try:
+        from dvc.exceptions import DvcException
+        from dvc.repo import Repo
+    except ImportError:
+        raise InputError("releases need DVC: pip install 'stillhouse[platform]'") from None
+    logging.getLogger("dvc").setLevel(logging.ERROR)
+    here = Path.cwd()
+    os.chdir(folder)  # DVC reads dvc.yaml's templates from where it is called
+    try:
+        with Repo(".") as repo:
+            _drop_cut_note(repo)
+            yield repo
+    except Exception as error:
+        if not (isinstance(error, (DvcException, OSError)) or of_a_remote(error)):
+            raise
+        why = redact(str(error)).strip() or type(error).__name__
+        raise InputError(
+            f"DVC cannot do this in {folder}: {why}. Does the remote exist, and may this machine write there "
+            "(bucket, credentials: in a pod the secret that data_secret names, for SSH ssh_secret, for Google's "
+            "gcs_secret; the extras `stillhouse[s3]`, `[ssh]` or `[gcs]`)? Nothing was released; the same command may "
+            "be repeated"
+        ) from error
+    finally:
+        os.chdir(here)
+
+
+def _drop_cut_note(repo: Any) -> None:
+    """Removes DVC's note of who reads and writes what if a kill cut it short, for which DVC would refuse all work."""
+    from dvc.lock import LockError, make_lock
+    from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
+
+    note = Path(repo.tmp_dir) / RWLOCK_FILE
+    hardlink = repo.config["core"].get("hardlink_lock", False)
+    with suppress(LockError), make_lock(str(note.with_name(RWLOCK_LOCK)), repo.tmp_dir, hardlink_lock=hardlink):
+        if note.is_file() and not _is_json(note):
+            note.unlink()
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True
+
+
+def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What `release.json` says of every artifact: its path, Stillhouse's digest and DVC's, the code and its commit."""
+    from stillhouse.releases.lineage import lineage
+
+    found = {}
+    for name, path in paths.items():
+        carried = lineage(folder / path)
+        found[name] = {"path": path} | {
+            key: carried[key] for key in ("digest", "dvc", "code", "revision", "parameters")
+        }
+    return found

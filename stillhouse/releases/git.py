@@ -1,0 +1,190 @@
+"""The few things that releases ask of git: read tags, make a commit beside the working tree, push all or nothing.
+
+A commit is made in an index of its own and pushed by its hash: the working tree, the index and the branches of who
+calls stay unchanged until it is pushed, and a push that is refused or cut off leaves nothing to clean up.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillhouse.errors import InputError
+from stillhouse.remote.address import redact
+
+REMOTE = "origin"
+NOBODY = {"NAME": "Stillhouse", "EMAIL": "stillhouse@localhost"}
+"""Who commits where git knows no name, as in a pod."""
+TAKEN = (
+    "already exists",
+    "fetch first",
+    "non-fast-forward",
+    "stale info",
+    "cannot lock ref",
+    "failed to update ref",
+    "incorrect old",
+)
+"""What git says of a push that another was faster than; `TAKEN` and no other reason is worth another attempt."""
+
+
+class PushTaken(Exception):
+    """Another push came first: what this one was based on is no longer the newest."""
+
+
+@dataclass(frozen=True)
+class Git:
+    """A work tree, or a folder in one. A command that takes longer than `seconds` has failed; None = however long."""
+
+    folder: Path
+    seconds: float | None = None
+
+    @classmethod
+    def of(cls, folder: Path) -> Git:
+        """Raises `InputError`, with the remedy, for a folder that is in no git work tree or has no remote."""
+        git = cls(folder)
+        try:
+            git("rev-parse", "--show-toplevel")
+        except FileNotFoundError:
+            raise InputError("releases need git, which is not installed here") from None
+        except GitFailed as error:
+            raise InputError(
+                f"{folder} is not in a git work tree ({error.first}); releases are kept in one: `git init "
+                "--initial-branch main`, commit, and `git remote add origin URL`"
+            ) from None
+        if REMOTE not in git("remote").split():
+            raise InputError(f"the git repository of {folder} has no remote; `git remote add {REMOTE} URL` names one")
+        return git
+
+    def __call__(self, *words: str, given: str | None = None, more: Mapping[str, str] | None = None) -> str:
+        """What a git command prints. Raises `GitFailed` with the last line of what it says."""
+        environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | dict(more or {})
+        settings = {"cwd": self.folder, "env": environment, "timeout": self.seconds}
+        try:
+            done = subprocess.run(["git", *words], input=given, capture_output=True, text=True, **settings)  # type: ignore[call-overload]
+        except subprocess.TimeoutExpired:
+            raise GitFailed(f"no answer in {self.seconds:g} s") from None
+        if done.returncode != 0:
+            raise GitFailed(redact(done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"))
+        return done.stdout.strip()
+
+    @property
+    def prefix(self) -> str:
+        """The folder's path in the repository: "" or one that ends with a slash."""
+        return self("rev-parse", "--show-prefix")
+
+    def fetch(self, tags: str) -> None:
+        """Brings the remote's branches here, and its tags that begin with `tags`.
+
+        Raises `InputError` when the remote cannot be reached.
+        """
+        try:
+            branches = f"+refs/heads/*:refs/remotes/{REMOTE}/*"
+            self("fetch", "--quiet", "--no-tags", REMOTE, branches, f"+refs/tags/{tags}*:refs/tags/{tags}*")
+        except GitFailed as error:
+            raise InputError(
+                f"cannot read the git remote {REMOTE} of {self.folder}: {error.first}. Is its address right, and may "
+                "this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
+            ) from None
+
+    def tags(self, pattern: str) -> dict[str, str]:
+        """The annotated tags that match, by name: the full text of each, in no order of note."""
+        layout = "--format=%(objecttype) %(refname:strip=2)%00%(contents)%01"
+        text = self("for-each-ref", f"refs/tags/{pattern}", layout)
+        found = {}
+        for entry in text.split("\x01"):
+            head, _, message = entry.strip("\n").partition("\x00")
+            kind, _, name = head.partition(" ")
+            if kind == "tag":
+                found[name] = message.strip()
+        return found
+
+    def commit_of(self, revision: str) -> str:
+        """The commit of a revision, or "" where there is none."""
+        try:
+            return self("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        except GitFailed:
+            return ""
+
+    def read(self, revision: str, path: str) -> str:
+        """A file of the folder at a revision."""
+        return self("show", f"{revision}:{self.prefix}{path}")
+
+    def commit(self, parent: str, files: Iterable[str], message: str) -> str:
+        """A commit upon `parent` ("" = the first) in which some files are as they lie in the folder; its hash.
+
+        A file that is not there is removed in the commit. No branch moves.
+        """
+        top = Path(self("rev-parse", "--show-toplevel"))
+        prefix = self.prefix
+        with tempfile.TemporaryDirectory() as place:
+            index = {"GIT_INDEX_FILE": str(Path(place) / "index")}
+            at_top = Git(top)
+            if parent:
+                at_top("read-tree", parent, more=index)
+            entries = []
+            for name in files:
+                path = f"{prefix}{name}"
+                if (self.folder / name).is_file():
+                    blob = self("hash-object", "-w", "--", name)
+                    entries.append(f"100644 {blob}\t{path}\n")
+                else:
+                    entries.append(f"0 {'0' * 40}\t{path}\n")
+            at_top("update-index", "--index-info", given="".join(entries), more=index)
+            tree = at_top("write-tree", more=index)
+        if parent and tree == self("rev-parse", f"{parent}^{{tree}}"):
+            return parent
+        parents = ["-p", parent] if parent else []
+        return self("commit-tree", tree, *parents, "-F", "-", given=message, more=self._people())
+
+    def tag_object(self, name: str, commit: str, message: str) -> str:
+        """An annotated tag that no name refers to yet; its hash."""
+        tagger = self("var", "GIT_COMMITTER_IDENT", more=self._people())
+        content = f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n"
+        return self("mktag", given=content)
+
+    def push(self, refs: Mapping[str, str]) -> None:
+        """Sets refs of the remote to hashes, all of them or none; never replaces a tag or turns back a branch.
+
+        Raises `PushTaken` when another push came first, `InputError` when the remote cannot be written.
+        """
+        try:
+            self("push", "--quiet", "--atomic", REMOTE, *(f"{value}:{name}" for name, value in refs.items()))
+        except GitFailed as error:
+            if any(reason in str(error) for reason in TAKEN):
+                raise PushTaken(error.last) from None
+            raise InputError(
+                f"cannot push to the git remote {REMOTE} of {self.folder}: {error.last}. May this machine write there "
+                "(key, token, protected branch; in a pod, the secret that git_secret names)? Nothing was released; the "
+                "same command may be repeated"
+            ) from None
+
+    def _people(self) -> dict[str, str]:
+        """Names for commits where git has none."""
+        return {
+            f"GIT_{role}_{part}": NOBODY[part]
+            for role in ("AUTHOR", "COMMITTER")
+            for part, key in (("NAME", "user.name"), ("EMAIL", "user.email"))
+            if not os.environ.get(f"GIT_{role}_{part}") and not self._configured(key)
+        }
+
+    def _configured(self, key: str) -> bool:
+        try:
+            return bool(self("config", "--get", key))
+        except GitFailed:
+            return False
+
+
+class GitFailed(Exception):
+    """A git command failed; the message is what it printed."""
+
+    @property
+    def first(self) -> str:
+        return str(self).splitlines()[0]
+
+    @property
+    def last(self) -> str:
+        return str(self).splitlines()[-1]

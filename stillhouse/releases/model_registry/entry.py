@@ -1,0 +1,130 @@
+"""What the Model Registry is given of a release: all of it from git, so that it is the same whoever registers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stillhouse.releases.git import REMOTE, Git, GitFailed
+from stillhouse.releases.model_registry.settings import RegistrySettings
+from stillhouse.releases.tags import Release
+from stillhouse.remote.address import redact
+
+MODEL_ARTIFACT = "retriever"
+COMMIT = "commit"
+"""The property by which a version is known as a release's: tags never move."""
+FORMAT = "stillhouse"
+WHAT_DVC_CALLS_S3 = {"gcs": "gs"}
+"""Schemes of DVC's remotes that KServe spells otherwise."""
+
+Properties = Mapping[str, str | float]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version of the registered model, and the artifact in it; `run` is the Kubeflow run that made it."""
+
+    version: str
+    description: str
+    properties: Properties
+    uri: str
+    path: str
+    run: Mapping[str, str]
+
+
+def entry_of(git: Git, release: Release, settings: RegistrySettings) -> Entry:
+    """Raises `InputError` for a repository that cannot be read."""
+    record = release.record
+    retriever = record["artifacts"][MODEL_ARTIFACT]
+    repository = repository_of(git)
+    properties: dict[str, Any] = {
+        COMMIT: release.commit,
+        "git": repository,
+        "tag": release.tag,
+        "rung": record.get("rung", ""),
+        "previous": record.get("previous", ""),
+        "code": retriever.get("code", ""),
+        "image revision": retriever.get("revision", ""),
+    }
+    for name, artifact in record["artifacts"].items():
+        properties |= {f"{name} digest": artifact["digest"], f"{name} dvc": artifact["dvc"]}
+    source = record.get("source") or {}
+    properties |= {f"corpus {name}": redact(str(value)) for name, value in source.items() if isinstance(value, str)}
+    run = record.get("run") or {}
+    properties |= {"Kubeflow run": run.get("id", ""), "pipeline": run.get("pipeline", "")}
+    properties |= _figures(record)
+    return Entry(
+        release.name,
+        record["summary"],
+        {name: value for name, value in properties.items() if value != ""},  # an empty one is a label in Kubeflow's UI
+        storage_uri(git, release, settings.claim) or f"git+{repository}@{release.tag}#{retriever['path']}",
+        retriever["path"],
+        run,
+    )
+
+
+def _figures(record: Mapping[str, Any]) -> Properties:
+    """The figures on the test queries: of the whole run's evaluation, and of the comparison with the champion."""
+    found: dict[str, str | float] = {}
+    verdict = record.get("verdict") or {}
+    if {"measure", "challenger"} <= verdict.keys():
+        found[verdict["measure"]] = float(verdict["challenger"])
+    if {"difference", "low", "high"} <= verdict.keys():
+        found |= {
+            "difference": float(verdict["difference"]),
+            "difference interval": _interval(verdict["low"], verdict["high"]),
+        }
+    if "randomisation_p" in verdict:
+        found["p"] = float(verdict["randomisation_p"])
+    found |= {"verdict": verdict["reason"]} if verdict.get("reason") else {}
+    figures = record.get("figures") or {}
+    for measure, (mean, bounds) in figures.get("measures", {}).items():
+        found[measure] = float(mean)
+        if bounds:
+            found[f"{measure} interval"] = _interval(*bounds)
+    labels = verdict.get("labels") or figures.get("labels")
+    return found | ({"test queries": labels} if labels else {})
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:.4f} to {high:.4f}"
+
+
+def storage_uri(git: Git, release: Release, claim: tuple[str, str] = ("", "")) -> str:
+    """Where the release's retriever lies in the DVC remote that its commit names; "" where that says no place.
+
+    Remotes hold files by their digests, and of a folder a list (`….dir`); one with `version_aware` holds them by their
+    names, as KServe reads them. A folder below that of `claim` is named by the claim.
+    """
+    from configobj import ConfigObj
+
+    try:
+        config = ConfigObj(git("show", f"{release.commit}:.dvc/config").splitlines())
+        remote = config[f'remote "{config["core"]["remote"]}"'] if "core" in config else {}
+        url = str(remote["url"]).rstrip("/")
+    except (GitFailed, KeyError):
+        return ""
+    artifact = release.record["artifacts"][MODEL_ARTIFACT]
+    digest = artifact["dvc"]
+    by_name = str(remote.get("version_aware", "")).lower() == "true"
+    place = artifact["path"] if by_name else f"files/md5/{digest[:2]}/{digest[2:]}"
+    folder, name = claim
+    if folder and f"{url}/".startswith(f"{folder}/"):
+        url = f"pvc://{name}{url.removeprefix(folder)}"
+    elif url.startswith("/"):
+        url = f"file://{url}"
+    scheme, colon, rest = url.partition("://")
+    return f"{WHAT_DVC_CALLS_S3.get(scheme, scheme)}://{redact(rest)}/{place}" if colon else ""
+
+
+def repository_of(git: Git) -> str:
+    """The address of the git remote, without a password."""
+    return redact(git("remote", "get-url", REMOTE))
+
+
+def model_of(repository: str) -> str:
+    """The model's name where none is set: the last two words of the repository's address."""
+    path = re.sub(r"^[a-z+]+://[^/]*|^[^/:]+:", "", repository).removesuffix("/").removesuffix(".git")
+    return "/".join([word for word in path.split("/") if word][-2:]) or "retriever"

@@ -1,0 +1,82 @@
+"""Which Model Registry releases are registered in: the environment says so, on a cluster the pod's.
+
+| variable | meaning |
+|---|---|
+| `STILLHOUSE_MODEL_REGISTRY` | the registry: `http://model-registry-service.kubeflow:8080`; unset: none |
+| `STILLHOUSE_MODEL_REGISTRY_MODEL` | the model's name there; by default the last two words of the git remote |
+| `STILLHOUSE_MODEL_REGISTRY_TOKEN_PATH` | a file with the token to send along |
+| `STILLHOUSE_MODEL_REGISTRY_TOKEN` | the token itself, as a pod has it of a secret |
+| `STILLHOUSE_MODEL_REGISTRY_CLAIM` | `/store=stillhouse-store`: the volume claim of a folder that has DVC remotes |
+
+Where neither is given, a pod's own token is sent over https, and none over http, where others could read it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stillhouse.errors import InputError
+from stillhouse.remote.address import has_host, refuse_secret
+
+ADDRESS = "STILLHOUSE_MODEL_REGISTRY"
+MODEL = "STILLHOUSE_MODEL_REGISTRY_MODEL"
+TOKEN_PATH = "STILLHOUSE_MODEL_REGISTRY_TOKEN_PATH"
+TOKEN = "STILLHOUSE_MODEL_REGISTRY_TOKEN"
+CLAIM = "STILLHOUSE_MODEL_REGISTRY_CLAIM"
+API = "/api/model_registry/"
+"""Where the registry's own paths begin: an address may end with it, as the one that a browser shows does."""
+POD_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """`model` "" = named by the git remote. `claim` is the folder of a volume and the claim that it is of."""
+
+    address: str
+    model: str = ""
+    token_path: Path | None = None
+    given_token: str = field(default="", repr=False)
+    claim: tuple[str, str] = ("", "")
+
+    def token(self) -> str:
+        """The token to send along; "" = none. Raises `InputError` for a file that cannot be read."""
+        path = self.token_path
+        if path is None and self.given_token:
+            return self.given_token
+        if path is None:
+            path = POD_TOKEN
+            if not self.address.startswith("https://") or not path.is_file():
+                return ""
+        try:
+            return path.read_text(encoding="ascii").strip()
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise InputError(
+                f"the token of the Model Registry cannot be read from {path} ({why}); write it there, or unset "
+                f"{TOKEN_PATH}"
+            ) from None
+
+
+def registry_settings(environment: Mapping[str, str] = os.environ) -> RegistrySettings | None:
+    """What the environment asks for; None where it names no registry. Raises `InputError` for what it cannot mean."""
+    address = environment.get(ADDRESS, "").strip()
+    if not address:
+        return None
+    refuse_secret(address, ADDRESS, f"write the token to a file that {TOKEN_PATH} names")
+    if not has_host(address):
+        raise InputError(f"{ADDRESS} is {address!r}; give an address as http://model-registry-service.kubeflow:8080")
+    token, claim = environment.get(TOKEN_PATH, ""), environment.get(CLAIM, "")
+    folder, _, name = claim.partition("=")
+    if claim and not (re.fullmatch(r"/\S+", folder) and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name)):
+        raise InputError(f"{CLAIM} is {claim!r}; give a folder and its volume claim, as /store=stillhouse-store")
+    return RegistrySettings(
+        address.split(API)[0].rstrip("/"),
+        environment.get(MODEL, "").strip(),
+        Path(token) if token else None,
+        environment.get(TOKEN, "").strip(),
+        (folder.rstrip("/"), name),
+    )

@@ -1,0 +1,114 @@
+"""A promotion: the challenger of a workspace becomes the champion, unless it is worse.
+
+In this order, so that it may end at any point and be repeated: the comparison, then `dvc push` (what is there already
+is not sent again), then one push to git of the commit and both tags, which takes effect whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.difference import fingerprint
+from stillhouse.corpus.store import Corpus
+from stillhouse.releases import data
+from stillhouse.releases.git import REMOTE, Git
+from stillhouse.releases.lineage import kubeflow_run
+from stillhouse.releases.tags import (
+    Release,
+    branch_of,
+    identity_of,
+    publish,
+    read_history,
+    refuse_changed,
+    refuse_foreign_record,
+    refuse_overtaken,
+)
+
+RELEASED, ALREADY, REFUSED = "released", "already released", "refused"
+Compare = Callable[[Release], Mapping[str, Any]]
+"""Compares the challenger with a release and returns what `compare-release` wrote to its verdict.json."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A workspace with a challenger in it: where its artifacts lie, what sort of change it is, how it was made.
+
+    `base` is the commit that its files were made from; "" = the one that is checked out.
+    """
+
+    folder: Path
+    paths: Mapping[str, str]
+    bump: str
+    summary: str
+    facts: Mapping[str, Any]
+    base: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a promotion ended: `RELEASED`, `ALREADY` or `REFUSED`, the release that it is about, and why.
+
+    `in_use` says whether the candidate is the champion now.
+    """
+
+    kind: str
+    release: Release | None
+    reason: str
+    in_use: bool = False
+
+
+def promote(candidate: Candidate, compare: Compare, branch: str = "", *, recorded: bool = True) -> Outcome:
+    """Releases a candidate if it is not worse than the champion. The same one again does nothing.
+
+    `recorded` says that dvc.lock is of `dvc repro`; else it is written here. Raises `InputError` for a workspace that
+    is not whole, for damaged artifacts and for remotes that cannot be written, `Overtaken` when another promotion came
+    first.
+    """
+    git = Git.of(candidate.folder)
+    refuse_foreign_record(candidate.folder)
+    branch = branch or branch_of(git)
+    history = read_history(git)
+    artifacts = data.artifacts_of(candidate.folder, candidate.paths)
+    for release in history.releases:
+        if release.identity == identity_of(artifacts):
+            in_use = history.champion is not None and history.champion.tag == release.tag
+            return Outcome(ALREADY, release, _already(release, history.champion), in_use)
+    against = history.champion
+    if recorded:
+        data.refuse_unfinished(candidate.folder)
+    data.refuse_damaged(candidate.folder, candidate.paths)
+    verdict = dict(compare(against)) if against else {}
+    if against and not verdict["accepted"]:
+        return Outcome(REFUSED, against, f"{against.name} stays: {verdict['reason']}")
+    corpus = candidate.folder / candidate.paths["corpus"]
+    record = {
+        "summary": candidate.summary,
+        "artifacts": artifacts,
+        "previous": against.tag if against else "",
+        "verdict": verdict,
+        "fingerprint": fingerprint(Corpus.open(corpus)),
+        "source": read_manifest(corpus, verify=False).facts.get("versioned", {}),
+        "run": kubeflow_run(),
+    } | dict(candidate.facts)
+    if not recorded:
+        data.record(candidate.folder)
+    base = candidate.base or git.commit_of("HEAD")
+    refuse_overtaken(read_history(git), against)  # both before anything is sent
+    refuse_changed(git, base, git.commit_of(f"{REMOTE}/{branch}"), against, branch)
+    data.push(candidate.folder)
+    release = publish(git, record, candidate.bump, branch, base, against)
+    return Outcome(RELEASED, release, verdict.get("reason", "the first release"), in_use=True)
+
+
+def _already(release: Release, champion: Release | None) -> str:
+    if champion and champion.tag == release.tag:
+        return f"this is {release.name}, which is the champion; nothing to do"
+    now = champion.name if champion else "none"
+    return (
+        f"this is {release.name}, and the champion is {now}; `stillhouse release rollback --to {release.name}` makes "
+        "it the champion again"
+    )

@@ -1,0 +1,198 @@
+"""What a release holds, and the uses of steps on every rung of a refresh.
+
+The released artifacts of the champion lie in `artifacts/champion/<name>`, as if a use of that name had made them. Uses
+that the whole run does not have take the settings of the one that they stand in for. Where the recipe's run ends in a
+choice among its systems (`select-best`), a refresh does too: what it trained replaces the champion's retriever only
+where the dev queries show it to be better, and BM25 is fused anew with what was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from stillhouse.releases.refresh.plan import Rung
+from stillhouse.workflow.graph import CORPUS, GATE, Use
+from stillhouse.workflow.uses import needed, used
+
+CHAMPION = "champion"
+OWN = f"{CHAMPION}/retriever"
+CHOSEN = {"retriever": "best/retriever", "index": "best/index", "hybrid": "best/hybrid", "run": "best_run/run"}
+DISTILLED = {"retriever": "distilled/retriever", "index": "distilled_index/index", "run": "distilled_run/run"}
+STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "generator": "fetch_generator/encoder"}
+"""What later refreshes start from, where the recipe's run makes it."""
+NEEDED = {
+    Rung.INDEX: ("corpus", "retriever"),
+    Rung.QUERY_ONLY: ("corpus", "retriever"),
+    Rung.FINE_TUNE: ("corpus", "retriever"),
+    Rung.PRETRAIN: ("corpus", "retriever", "encoder"),
+}
+"""What a rung cannot do without."""
+QUERY_TOWER = "query_tower"
+"""The use that trains the query tower alone."""
+
+TASKS = {
+    "tokenize": "pretraining",
+    "importance": "pretraining",
+    "refreshed_pretraining": "pretraining",
+    "bm25": CHAMPION,
+    f"{CHAMPION}_index": CHAMPION,
+    f"{CHAMPION}_best": CHAMPION,
+    "refreshed_negatives": CHAMPION,
+    "refreshed_teacher": CHAMPION,
+    "challenger": "challenger",
+    "challenger_index": "challenger",
+    "challenger_best": "challenger",
+}
+"""The Kubeflow task of each use of a rung, as `stillhouse.workflow.tasks` has them of a whole run."""
+
+
+def tasks_of_rung(rung: Rung) -> dict[str, str]:
+    """The rows for a rung: where nothing is mined and trained, BM25 is indexed in the challenger's own task."""
+    return TASKS | ({"bm25": "challenger"} if rung == Rung.INDEX else {})
+
+
+def before(whole: Collection[Use]) -> tuple[Use, ...]:
+    """The uses that come before the rung is known: a whole run's `ingest`, what that reads, and the validation."""
+    return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS))
+
+
+def _index(system: str, retriever: str) -> Use:
+    return Use(f"{system}_index", "index", CORPUS | GATE | {"retriever": retriever}, "distilled_index")
+
+
+def _chooses(whole: Collection[Use]) -> bool:
+    return any(use.name == "best" for use in whole)
+
+
+def released_of(whole: Collection[Use]) -> dict[str, str]:
+    """What a release of a whole run holds: names, and the use and output that each is."""
+    made = {use.name for use in whole}
+    system = CHOSEN if _chooses(whole) else DISTILLED
+    return {"corpus": "ingest/corpus"} | system | {name: of for name, of in STARTS.items() if used(of) in made}
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The rungs for a champion that holds `released`, by a recipe whose own run has the uses `whole`."""
+
+    whole: Collection[Use]
+    released: Collection[str]
+
+    @classmethod
+    def of(cls, whole: Collection[Use]) -> Ladder:
+        """For the release of a whole run of the recipe."""
+        return cls(whole, tuple(released_of(whole)))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the dev queries choose what is released."""
+        return _chooses(self.whole)
+
+    def uses_of(self, rung: Rung) -> tuple[Use, ...]:
+        """The uses of a rung after those of `before`, inputs first."""
+        if rung == Rung.NOTHING:
+            return ()
+        lexical = Use("bm25", "bm25", CORPUS | GATE)
+        if rung == Rung.INDEX:
+            first = [lexical] if self.chooses else []
+            return (*first, _index("challenger", OWN), *self._run("challenger", {"challenger": OWN}))
+        if rung == Rung.QUERY_ONLY:
+            return self._query_only(lexical)
+        pretraining = self._pretraining() if rung == Rung.PRETRAIN else ()
+        retrievers = {CHAMPION: OWN, "challenger": "challenger/retriever"}
+        return (
+            lexical,
+            _index(CHAMPION, OWN),
+            *self._run(CHAMPION, {CHAMPION: OWN}),
+            *pretraining,
+            *self._training("refreshed_pretraining/encoder" if pretraining else OWN),
+            _index("challenger", "challenger/retriever"),
+            *self._run("challenger", retrievers if self.chooses else {"challenger": "challenger/retriever"}),
+        )
+
+    def _query_only(self, lexical: Use) -> tuple[Use, ...]:
+        """The champion's own index of the corpus, and its query tower trained against it."""
+        tower = {"encoder": OWN, "old_index": f"{CHAMPION}_index/index"}
+        trained = {QUERY_TOWER: f"{QUERY_TOWER}/retriever"}
+        return (
+            *([lexical] if self.chooses else []),
+            _index(CHAMPION, OWN),
+            *self._run(CHAMPION, {CHAMPION: OWN}),
+            Use(QUERY_TOWER, "train-query-encoder", CORPUS | tower),
+            *self._run("challenger", ({CHAMPION: OWN} if self.chooses else {}) | trained),
+        )
+
+    def _run(self, system: str, retrievers: Mapping[str, str]) -> Iterator[Use]:
+        """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 where that is better.
+
+        Without a choice there is one of them.
+        """
+        indexes = {name: f"{name}/index" if name == QUERY_TOWER else f"{name}_index/index" for name in retrievers}
+        if not self.chooses:
+            [(name, retriever)] = retrievers.items()
+            inputs = {"retriever": retriever, "index": indexes[name]}
+            yield Use(f"{system}_run", "retrieve", CORPUS | inputs, "distilled_run")
+            return
+        compared = {f"candidates/{name}": retriever for name, retriever in retrievers.items()}
+        compared |= {f"indexes/{name}": index for name, index in indexes.items()}
+        yield Use(f"{system}_best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | compared, "best")
+        chosen = {port: f"{system}_best/{port}" for port in ("retriever", "index", "hybrid")}
+        yield Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run")
+
+    def _pretraining(self) -> tuple[Use, ...]:
+        """Pre-training that goes on from the champion's encoder."""
+        encoder = f"{CHAMPION}/encoder"
+        start = {"init": encoder}
+        if "generator" in self.released:
+            start["generator"] = f"{CHAMPION}/generator"
+        tokens = {"tokens": "tokenize/tokens", "importance": "importance/importance"}
+        return (
+            Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": encoder}),
+            Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": encoder}),
+            Use("refreshed_pretraining", "pretrain", tokens | start, "pretraining"),
+        )
+
+    def _training(self, encoder: str) -> Iterator[Use]:
+        """The champion's hard negatives, their scores by what teaches in the recipe, and the training upon both.
+
+        Where the recipe ties its last training to an index, this one is tied to the champion's.
+        """
+        searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
+        yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
+        learned = {"negatives": "refreshed_negatives/negatives"}
+        if teacher := self._teacher(searched):
+            yield Use("refreshed_teacher", "score-pairs", CORPUS | learned | teacher, "teacher")
+            learned["teacher"] = "refreshed_teacher/teacher"
+        if any("old_index" in use.inputs for use in self.whole if use.name == "distilled"):
+            learned["old_index"] = f"{CHAMPION}_index/index"
+        yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
+
+    def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:
+        """The inputs of the recipe's teacher; none where its re-ranker alone is to teach and the champion has none."""
+        asked = next((use.inputs for use in self.whole if use.name == "teacher"), {})
+        found = {"bm25": "bm25/bm25", **searched}
+        if "reranker" in self.released:
+            found["reranker"] = f"{CHAMPION}/reranker"
+        found = {port: source for port, source in found.items() if port in asked}
+        return found if {"reranker", "bm25"} & found.keys() else {}
+
+    def released_by(self, rung: Rung) -> dict[str, str]:
+        """Where a rung leaves what it releases: name -> `use/output`. What it does not make stays the champion's."""
+        places = {name: f"{CHAMPION}/{name}" for name in self.released if name != "hybrid"}
+        places |= {"corpus": "ingest/corpus", "index": "challenger_index/index", "run": "challenger_run/run"}
+        if rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
+            places["retriever"] = "challenger/retriever"
+        if rung == Rung.QUERY_ONLY:
+            places |= {name: f"{QUERY_TOWER}/{name}" for name in ("retriever", "index")}
+        if self.chooses:
+            places |= {port: f"challenger_best/{port}" for port in ("retriever", "index", "hybrid")}
+        if rung == Rung.PRETRAIN:
+            places["encoder"] = "refreshed_pretraining/encoder"
+        return places
+
+
+def runs_of(rung: Rung) -> dict[str, str]:
+    """The runs that are compared; on the rung `index` both are of one retriever, and of one index."""
+    champion = "challenger_run/run" if rung == Rung.INDEX else f"{CHAMPION}_run/run"
+    return {"champion": champion, "challenger": "challenger_run/run"}

@@ -1,0 +1,187 @@
+"""The tasks of the Kubeflow refresh that are no steps: a look at what was asked, the plan, and the promotion.
+
+Between plan and promotion the stages of the chosen rung are tasks of their own. Each task works in a clone of its own,
+which is gone when it ends; what it needs comes as artifacts.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from stillhouse.artifacts import write_whole, write_whole_json
+from stillhouse.errors import InputError
+from stillhouse.markdown import as_text
+from stillhouse.releases.git import Git, GitFailed
+from stillhouse.releases.promotion import Outcome
+from stillhouse.releases.refresh.graph import CHAMPION, Ladder
+from stillhouse.releases.refresh.parameters import SOURCE, Parameters
+from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.run import Decision, decide, release
+from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone
+from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed
+from stillhouse.workflow.graph import ARTIFACTS, find_uses, graph_of
+from stillhouse.workflow.recipes import load_recipe
+from stillhouse.yaml_file import parse_yaml
+
+RECORD, PAGE = "refresh.json", "refresh.md"
+"""How far a refresh went, for programs and for a person: what the plan and the promotion both leave behind."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """How far a refresh goes: the rung, the version of the champion that it starts from, and why it is that rung."""
+
+    rung: Rung
+    champion: str
+    reason: str
+
+
+def look(parameters: Parameters) -> str:
+    """The champion's version, after a look at both repositories and at none of their data.
+
+    Raises `InputError` for one that cannot be read, for a branch, revision or path that is not there, and where
+    nothing is released yet: in the run's first task, before hours of work.
+    """
+    from stillhouse.remote.dvc_source import look_up
+
+    with TemporaryDirectory() as place:
+        champion = _champion(open_clone(parameters.releases, parameters.branch, Path(place) / "releases"), parameters)
+    if parameters.repo:
+        look_up(parameters.repo, parameters.revision, parameters.source)
+    return champion.name
+
+
+def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, outputs: Mapping[str, Path]) -> Planned:
+    """Says how far a refresh goes, and writes those of the champion's artifacts to `outputs` that the rung starts from.
+
+    A challenger that was refused before makes it the rung `nothing`, unless it is to be tried again. Raises
+    `InputError` where a promotion would overwrite what people changed since the last release.
+    """
+    with TemporaryDirectory() as place:
+        git = _clone(parameters, recipe, Path(place))
+        champion = _champion(git, parameters)
+        bring_champion(git, champion, ("corpus",))
+        decision = _decide(git, champion, corpus, parameters)
+        rung = decision.plan.rung
+        if decision.refused and not parameters.again:
+            return Planned(Rung.NOTHING, champion.name, decision.refused)
+        if rung != Rung.NOTHING:
+            refuse_changed(git, _made_from(git, recipe), git.commit_of("HEAD"), champion, _branch(git, parameters))
+        names = taken_from_champion(Ladder.of(graph_of(load_recipe(git.folder / PARAMS))), rung)
+        for name in names:
+            if name not in champion.paths:
+                raise InputError(
+                    f"{champion.name} holds no {name}, which the rung {rung} of this pipeline starts from; refresh it "
+                    "by `stillhouse refresh`, which can do without"
+                )
+        if names:
+            bring_champion(git, champion, names)
+        for name in names:
+            shutil.copytree(git.folder / ARTIFACTS / CHAMPION / name, outputs[name], dirs_exist_ok=True)
+        return Planned(rung, champion.name, decision.plan.reason)
+
+
+def taken_from_champion(ladder: Ladder, rung: Rung) -> tuple[str, ...]:
+    """The champion's artifacts that the steps of a rung read."""
+    read = {source for use in ladder.uses_of(rung) for source in use.inputs.values()}
+    return tuple(sorted(source.partition("/")[2] for source in read if source.startswith(f"{CHAMPION}/")))
+
+
+def release_refresh(parameters: Parameters, recipe: str, version: str, made: Mapping[str, Path]) -> Outcome:
+    """Promotes what a rung made beside the release `version`. `made` maps `use/output` to its folder.
+
+    A task that was killed after its push finds its own release there, and says so. Raises `Overtaken` where another
+    became champion.
+    """
+    with TemporaryDirectory() as place:
+        git = _clone(parameters, recipe, Path(place))
+        champion = read_history(git).find(version)
+        drop_stale(git.folder)
+        bring_champion(git, champion)
+        root = git.folder / ARTIFACTS
+        for source, folder in made.items():
+            shutil.copytree(folder, root / source)
+        decision = _decide(git, champion, root / "ingest" / "corpus", parameters)
+        branch, base = _branch(git, parameters), _made_from(git, recipe)
+        return release(git, decision, champion, parameters.rules, branch, base)
+
+
+def write_summary(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
+    """Writes how far a refresh went and how it ended to `folder`; returns it as a page for a person."""
+    content: dict[str, Any] = {"rung": str(planned.rung), "champion": planned.champion, "reason": planned.reason}
+    lines = [f"**{planned.rung}**, upon {as_text(planned.champion)}: {as_text(planned.reason)}"]
+    if outcome:
+        version = outcome.release.name if outcome.release else ""
+        content |= {"outcome": outcome.kind, "why": outcome.reason, "release": version}
+        lines += ["", f"**{outcome.kind}**{f' {as_text(version)}' if version else ''}: {as_text(outcome.reason)}"]
+    page = "\n".join(lines) + "\n"
+    write_whole(folder / PAGE, page)
+    write_whole_json(folder / RECORD, content)
+    return page
+
+
+def _clone(parameters: Parameters, recipe: str, place: Path) -> Git:
+    """A clone whose recipe is the pipeline's own, with the corpus that was asked for."""
+    git = open_clone(parameters.releases, parameters.branch, place / "releases")
+    content = yaml.safe_load(recipe)
+    content["ingest"] |= parameters.corpus
+    (git.folder / PARAMS).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return git
+
+
+def _made_from(git: Git, recipe: str) -> str:
+    """The commit that params.yaml and dvc.yaml of this run were made from: what the clone has, where only releases
+    changed them or people changed params.yaml to the recipe of the pipeline itself; else the last release.
+    """
+    head, last = git.commit_of("HEAD"), last_release(git)
+    theirs = changed_files(git, last, head)
+    with suppress(GitFailed):  # raised where params.yaml was removed
+        if theirs == [PARAMS] and _settings(git.read(head, PARAMS)) == _settings(recipe):
+            return head
+    return last if theirs else head
+
+
+def _settings(text: str) -> dict[str, dict[str, Any]]:
+    """The settings in a params.yaml but for the place of the corpus; none of a file that is no recipe."""
+    try:
+        content = parse_yaml(text, PARAMS) or {}
+        found = {name: dict(content.get(name) or {}) for name in {**find_uses(), **content}}
+    except (InputError, AttributeError, TypeError, ValueError):
+        return {}
+    found["ingest"] = {name: value for name, value in found["ingest"].items() if name not in SOURCE}
+    return found
+
+
+def _branch(git: Git, parameters: Parameters) -> str:
+    return parameters.branch or branch_of(git)
+
+
+def _champion(git: Git, parameters: Parameters) -> Release:
+    champion = read_history(git).champion
+    if champion is None:
+        raise InputError(
+            f"nothing is released in {parameters.releases} yet; `stillhouse release promote` makes the first release"
+        )
+    return champion
+
+
+def _decide(git: Git, champion: Release, corpus: Path, parameters: Parameters) -> Decision:
+    from stillhouse.corpus.store import Corpus
+
+    return decide(
+        git,
+        champion,
+        Corpus.open(git.folder / ARTIFACTS / CHAMPION / "corpus"),
+        Corpus.open(corpus),
+        thresholds=parameters.thresholds,
+        rules=parameters.rules,
+        recipe=load_recipe(git.folder / PARAMS),
+    )

@@ -1,0 +1,237 @@
+"""One refresh, from the current corpus to a release, a refusal, or nothing to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.artifacts import digest_json, read_manifest, write_json
+from stillhouse.errors import InputError
+from stillhouse.lock import only_process
+from stillhouse.releases.git import Git
+from stillhouse.releases.model_registry.register import follow
+from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
+from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Ladder, before, runs_of
+from stillhouse.releases.refresh.plan import BUMPS, Plan, Rung, Thresholds, after_queries, plan
+from stillhouse.releases.refresh.workspace import (
+    PARAMS,
+    bring_champion,
+    drop_stale,
+    open_clone,
+    write_settings,
+    write_stages,
+)
+from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
+from stillhouse.remote.address import refuse_secret
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+from stillhouse.terminal import warn
+from stillhouse.workflow.graph import ARTIFACTS, graph_of, needed
+from stillhouse.workflow.in_process import run_uses
+from stillhouse.workflow.recipes import configs, load_recipe, moved
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.difference import Difference
+    from stillhouse.corpus.store import Corpus
+
+VERDICT = Path("compare_release") / "verdict"
+PRETRAINING = "pretraining"
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """How a refresh ended: the rung, why it was that one, and the promotion's outcome where there was one."""
+
+    plan: Plan
+    outcome: Outcome | None = None
+
+    @property
+    def sentence(self) -> str:
+        said = f"{self.plan.rung}: {self.plan.reason}"
+        return f"{said}; {self.outcome.kind}: {self.outcome.reason}" if self.outcome else said
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: the repository of the releases, where the corpus comes from, and the parameters.
+
+    `source` holds the settings of `ingest` that differ from those of the last release, a `revision` say. `again` tries
+    a corpus that was refused before.
+    """
+
+    repo: str
+    folder: Path
+    branch: str = ""
+    source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    thresholds: Thresholds = dataclasses.field(default_factory=Thresholds)
+    rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    plan_only: bool = False
+    again: bool = False
+
+    def __post_init__(self) -> None:
+        refuse_secret(self.repo, "the repository of the releases")
+        refuse_secret(str(self.source.get("repo", "")), "repo")
+
+
+def refresh(request: Request, log: Callable[[str], None] = lambda line: None) -> Refreshed:
+    """Brings the released retriever up to date with its corpus.
+
+    Raises `InputError` for what cannot be read and while another refresh works in the folder, `ValidationFailed` for a
+    corpus that does not pass (the old release stays), and `Overtaken` when another release was made meanwhile.
+    """
+    with only_process(request.folder.absolute()):
+        return _refresh(request, log)
+
+
+def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
+    from stillhouse.config import build
+    from stillhouse.corpus.store import Corpus
+
+    rules: Any = build(find_step("compare-release").config, request.rules, "compare-release")
+    git = open_clone(request.repo, request.branch, request.folder)
+    champion = read_history(git).champion
+    if champion is None:
+        raise InputError(
+            f"nothing is released in {request.repo} yet, so there is nothing to refresh; run the whole pipeline "
+            "(`dvc repro`), then `stillhouse release promote`"
+        )
+    root = request.folder / ARTIFACTS
+    write_settings(request.folder, {"ingest": request.source})
+    recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
+    settings = configs(recipe, f"{request.folder / PARAMS}")
+    log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
+    drop_stale(request.folder)
+    bring_champion(git, champion)
+    run_uses(before(graph_of(recipe)), settings, root, log)
+
+    decision = decide(
+        git,
+        champion,
+        *(Corpus.open(root / place) for place in (f"{CHAMPION}/corpus", "ingest/corpus")),
+        thresholds=request.thresholds,
+        rules=rules,
+        recipe=load_recipe(request.folder / PARAMS),
+    )
+    planned = decision.plan
+    log(f"[refresh] {planned.rung}: {planned.reason}")
+    if decision.refused and not request.again:
+        return Refreshed(planned, Outcome(REFUSED, champion, decision.refused))
+    if planned.rung == Rung.NOTHING or request.plan_only:
+        return Refreshed(planned)
+    ladder = Ladder(graph_of(recipe), champion.paths)
+    if planned.rung == Rung.QUERY_ONLY:
+        trial = needed(ladder.uses_of(planned.rung), [QUERY_TOWER])
+        run_uses(trial, {use.name: settings[use.section] for use in trial}, root, log)
+        planned = tried(planned, root, request.thresholds)
+        log(f"[refresh] {planned.rung}: {planned.reason}")
+        decision = replace(decision, plan=planned)
+    uses = ladder.uses_of(planned.rung)
+    run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+    branch = request.branch or git("symbolic-ref", "--short", "HEAD")
+    return Refreshed(planned, release(git, decision, champion, rules, branch))
+
+
+def tried(planned: Plan, root: Path, thresholds: Thresholds) -> Plan:
+    """What follows the rung `query_only`, by what its training found on dev."""
+    facts = read_manifest(root / QUERY_TOWER / "retriever").facts
+    gain = float(facts["gain"]["difference"])
+    return after_queries(planned, bool(facts["helps"]), gain, str(facts["measure"]), thresholds)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How far a refresh goes; `refused` says why its challenger was refused before, and `key` is that note's name."""
+
+    plan: Plan
+    changed: Difference
+    key: str
+    refused: str
+
+
+def decide(
+    git: Git,
+    champion: Release,
+    old: Corpus,
+    new: Corpus,
+    *,
+    thresholds: Thresholds,
+    rules: Any,
+    recipe: Mapping[str, Any],
+) -> Decision:
+    """Compares a corpus with the champion's. Raises `InputError` for a champion without what the rung starts from."""
+    from stillhouse.corpus.difference import difference, fingerprint
+
+    changed = difference(old, new)
+    planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
+    lacking = [name for name in NEEDED.get(planned.rung, ()) if name not in champion.paths]
+    if lacking:
+        raise InputError(f"{champion.name} holds no {lacking[0]}, which the rung {planned.rung} starts from")
+    training = {name: values for name, values in recipe.items() if name != "ingest"}
+    refused_by = [dataclasses.asdict(rules), dataclasses.asdict(thresholds)]
+    key = digest_json([fingerprint(new), champion.tag, refused_by, training])[:16]
+    refused = find_refusal(git, key)
+    refusal = f"this corpus was refused before: {refused}; --again tries it again" if refused else ""
+    return Decision(planned, changed, key, refusal)
+
+
+def release(git: Git, decision: Decision, champion: Release, rules: Any, branch: str, base: str = "") -> Outcome:
+    """Promotes what a rung made in a clone's `artifacts/`, or notes that it was refused.
+
+    `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's.
+    """
+    folder, rung = git.folder, decision.plan.rung
+    recipe = load_recipe(folder / PARAMS)
+    whole = graph_of(recipe)
+    ladder = Ladder(whole, champion.paths)
+    write_stages(folder, (*before(whole), *ladder.uses_of(rung)), champion, recipe)
+    outcome = promote(
+        replace(_candidate(folder, decision.plan, champion, ladder, decision.changed.plain()), base=base),
+        lambda against: _compare(folder / ARTIFACTS, rung, rules, champion, against),
+        branch,
+        recorded=False,
+    )
+    now = read_history(git, fetch=False).champion
+    rolled_back = outcome.kind == ALREADY and outcome.release and now and outcome.release.tag != now.tag
+    if outcome.kind == REFUSED or rolled_back:
+        note_refusal(git, decision.key, champion, outcome.reason)
+    follow(git, warn)
+    return outcome
+
+
+def _candidate(folder: Path, planned: Plan, champion: Release, ladder: Ladder, changed: dict[str, Any]) -> Candidate:
+    places = ladder.released_by(planned.rung)
+    return Candidate(
+        folder=folder,
+        paths={name: (ARTIFACTS / place).as_posix() for name, place in places.items()},
+        bump=BUMPS[planned.rung],
+        summary=f"{planned.rung} upon {champion.name}: {planned.reason}",
+        facts={"rung": str(planned.rung), "difference": changed},
+    )
+
+
+def _compare(root: Path, rung: Rung, config: Any, champion: Release, against: Release) -> dict[str, Any]:
+    """Runs the step `compare-release` on both runs. The champion must be the one that the challenger was made
+    beside."""
+    if against.tag != champion.tag:
+        raise Overtaken(
+            f"{against.name} became champion while this refresh ran upon {champion.name}; repeat it to start from there"
+        )
+    inputs = {"corpus": root / "ingest" / "corpus"}
+    inputs |= {system: root / place for system, place in runs_of(rung).items()}
+    if rung == Rung.INDEX and "index" in champion.paths:
+        inputs |= {f"{CHAMPION}_index": root / CHAMPION / "index", "challenger_index": root / "challenger_index/index"}
+    execute(find_step("compare-release"), config, inputs, {"verdict": root / VERDICT})
+    return dict(read_manifest(root / VERDICT).facts)
+
+
+def report(refreshed: Refreshed, path: Path) -> None:
+    """Writes how a refresh ended as JSON, for the task of a pipeline."""
+    outcome = refreshed.outcome
+    content = {"rung": str(refreshed.plan.rung), "reason": refreshed.plan.reason}
+    if outcome:
+        content |= {"outcome": outcome.kind, "why": outcome.reason}
+        content["release"] = outcome.release.name if outcome.release else ""
+    write_json(path, content)

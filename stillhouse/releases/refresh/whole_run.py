@@ -1,0 +1,94 @@
+"""The promotion of a whole run: what `dvc repro` made in a workspace, against the champion on the same corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.config import build
+from stillhouse.errors import InputError
+from stillhouse.releases.git import Git
+from stillhouse.releases.promotion import Candidate, Outcome, promote
+from stillhouse.releases.refresh.graph import Ladder, released_of
+from stillhouse.releases.refresh.plan import Rung
+from stillhouse.releases.refresh.workspace import PARAMS, bring_champion
+from stillhouse.releases.tags import Release
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of
+from stillhouse.workflow.in_process import run_uses
+from stillhouse.workflow.recipes import configs, load_recipe, moved
+from stillhouse.workflow.uses import needed, used
+
+COMPARED = "champion_run"
+HELD = ("corpus", "retriever", "index", "run")
+"""What every release holds; a recipe may leave out what made the rest."""
+
+
+def promote_whole_run(
+    folder: Path,
+    *,
+    branch: str = "",
+    bump: str = "major",
+    rules: Mapping[str, Any] | None = None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Outcome:
+    """Releases what a workspace's run chose as best, or else distilled, unless it is worse than the champion on test.
+
+    The champion's retriever is fetched and indexes the workspace's corpus for the comparison.
+    """
+    config: Any = build(find_step("compare-release").config, rules or {}, "compare-release")
+    root = folder / ARTIFACTS
+    recipe = load_recipe(folder / PARAMS)
+    whole = graph_of(recipe, str(folder / PARAMS))
+    made, places = {use.name for use in whole}, released_of(whole)
+    for name in HELD:
+        if used(places[name]) not in made:
+            raise InputError(
+                f"{folder / PARAMS} leaves {used(places[name])} out, and a release holds its {name}; take it back into "
+                "`stages`"
+            )
+    paths = {name: (ARTIFACTS / place).as_posix() for name, place in places.items()}
+    for path in paths.values():
+        if not (folder / path / "manifest.json").is_file():
+            raise InputError(f"{folder / path} is not there; run the pipeline (`dvc repro`), then promote")
+
+    settings = configs(moved(recipe, folder, Path()), str(folder / PARAMS))
+
+    def compare(champion: Release) -> dict[str, Any]:
+        git = Git.of(folder)
+        bring_champion(git, champion)
+        uses = needed(Ladder(whole, champion.paths).uses_of(Rung.FINE_TUNE), [COMPARED])
+        run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+        inputs = {
+            "corpus": root / places["corpus"],
+            "champion": root / COMPARED / "run",
+            "challenger": root / places["run"],
+        }
+        execute(find_step("compare-release"), config, inputs, {"verdict": root / "compare_release" / "verdict"})
+        return dict(read_manifest(root / "compare_release" / "verdict").facts)
+
+    passages = read_manifest(root / places["corpus"], verify=False).facts.get("passages", "?")
+    summary = f"a whole run on {passages} passages"
+    facts = {"rung": "whole_run", "figures": released_figures(whole, places["run"], root)}
+    return promote(Candidate(folder, paths, bump, summary, facts), compare, branch)
+
+
+def released_figures(whole: Collection[Use], run: str, root: Path) -> dict[str, Any]:
+    """What the run's evaluation says of the released system: each measure's mean and 95 % interval on test.
+
+    `run` is the use and output of that system's run. Empty where the recipe does not evaluate it.
+    """
+    evaluated = next((use.inputs for use in whole if use.name == "evaluate"), {})
+    system = next((port.removeprefix("run/") for port, place in evaluated.items() if place == run), "")
+    folder = root / "evaluate" / "evaluation"
+    if not system or not (folder / "metrics.json").is_file():
+        return {}
+    means, bounds = (
+        json.loads((folder / name).read_text(encoding="utf-8")) for name in ("metrics.json", "intervals.json")
+    )
+    of_system = {name: [mean, bounds.get(system, {}).get(name)] for name, mean in means.get(system, {}).items()}
+    return {"measures": of_system, "labels": read_manifest(folder, verify=False).facts.get("labels", "")}

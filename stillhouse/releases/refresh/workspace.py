@@ -1,0 +1,191 @@
+"""The workspace of a refresh: a clone of the release repository, with the champion's artifacts in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stillhouse.artifacts import read_manifest, write_whole_json
+from stillhouse.environment import describe_environment
+from stillhouse.errors import InputError
+from stillhouse.releases.data import fetch_release
+from stillhouse.releases.git import REMOTE, Git, GitFailed
+from stillhouse.releases.refresh.graph import CHAMPION
+from stillhouse.releases.tags import Release, branch_of
+from stillhouse.remote.address import redact, refuse_secret
+from stillhouse.workflow.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, Indented, stage
+from stillhouse.workflow.graph import ARTIFACTS, Use
+from stillhouse.workflow.recipes import Recipe
+
+PARAMS = "params.yaml"
+MARK = Path(".git") / "stillhouse-refresh"
+"""The file that says that a refresh made a clone, so that what is changed in it is a refresh's own."""
+
+
+def open_clone(repo: str, branch: str, folder: Path) -> Git:
+    """A clone of `repo` in `folder`, at the newest commit of its branch; an earlier clone there is brought up to date.
+
+    Artifacts of an earlier run that was killed stay, so that it goes on. Raises `InputError` for a repository that
+    cannot be read, for a folder that no refresh made, and for one that holds work that nobody committed or pushed.
+    """
+    refuse_secret(repo, "the repository of the releases")
+    local = Path(repo).expanduser()
+    address = str(local.resolve()) if local.is_dir() else repo
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name another folder by --folder")
+    if not folder.exists() or not any(folder.iterdir()):
+        return _clone(repo, address, branch, folder)
+    if not (folder / MARK).is_file():
+        raise InputError(
+            f"{folder} was not made by a refresh, which throws away what is changed in the folder that it works in; "
+            "name another by --folder, whose clone has all that is committed and pushed"
+        )
+    _drop_locks(folder / ".git")
+    git = Git.of(folder)
+    cloned = git("remote", "get-url", REMOTE)
+    if cloned != address:
+        raise InputError(f"{folder} is a clone of {redact(cloned)}; name another folder by --folder")
+    # What a killed refresh wrote there are its own files; anything else is somebody's.
+    changed = git("diff", "--name-only", "HEAD").splitlines()
+    foreign = [name for name in changed if name not in ("dvc.yaml", "dvc.lock", PARAMS, "release.json")]
+    if foreign:
+        raise InputError(
+            f"{folder} holds changes that nobody committed ({foreign[0]}); name another folder by --folder"
+        )
+    git.fetch("retriever")
+    branch = branch or branch_of(git)
+    _refuse_unpushed(git, branch)
+    try:
+        git("checkout", "--quiet", "--force", "-B", branch, f"{REMOTE}/{branch}")
+    except GitFailed as error:
+        raise InputError(f"{repo} has no branch {branch!r} ({error.last})") from None
+    return git
+
+
+def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
+    """A clone that is marked as a refresh's own, there whole or not at all."""
+    folder = folder.absolute()
+    if folder == Path.cwd():
+        raise InputError("a refresh does not work in the current folder itself; name one in it by --folder")
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a refresh that was killed
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    words = ["git", "clone", "--quiet", *(["--branch", branch] if branch else []), "--", address, str(partial)]
+    environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    except FileNotFoundError:
+        raise InputError("releases need git, which is not installed here") from None
+    if done.returncode != 0:
+        raise InputError(
+            f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, is there such a branch, and "
+            "may this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
+        )
+    (partial / MARK).touch()
+    try:
+        partial.rename(folder)
+    except OSError as error:
+        shutil.rmtree(partial)
+        raise InputError(f"{folder} cannot be replaced ({error.strerror}); name a folder in it by --folder") from None
+    return Git.of(folder)
+
+
+def _drop_locks(git: Path) -> None:
+    """Removes what a git that was killed had locked: nobody else is at work where the folder is a refresh's own."""
+    for lock in (*git.glob("*.lock"), *(git / "refs").rglob("*.lock")):
+        lock.unlink(missing_ok=True)
+
+
+def _refuse_unpushed(git: Git, branch: str) -> None:
+    """Refuses commits that would be on no branch once `branch` stands where the remote's does."""
+    here = [name for name in ("HEAD", f"refs/heads/{branch}") if git.commit_of(name)]
+    unpushed = git("rev-list", *here, "--not", f"--remotes={REMOTE}", "--glob=refs/tags/retriever*").split()
+    if unpushed:
+        raise InputError(
+            f"{git.folder} holds commits that were never pushed ({unpushed[0][:12]}); push them, or name another "
+            "folder by --folder"
+        )
+
+
+def _begin(text: str) -> str:
+    """What git and ssh say first: which key is missing or refused; what comes last is the same for all."""
+    return "; ".join([line for line in redact(text).strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
+
+
+def drop_stale(folder: Path) -> None:
+    """Removes artifacts that other code or other libraries made in this folder, and notes which are here now."""
+    now, path = describe_environment(), folder / ENVIRONMENT
+    if (folder / ARTIFACTS).is_dir() and _noted(path) != now:
+        shutil.rmtree(folder / ARTIFACTS)
+    write_whole_json(path, now)
+
+
+def _noted(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # the stage of `dvc repro` that writes it may have been killed
+        return None
+
+
+def bring_champion(git: Git, champion: Release, names: Collection[str] = ()) -> None:
+    """Puts the champion's artifacts, all or those of `names`, into `artifacts/champion`.
+
+    Those that are there already are not fetched again.
+    """
+    target = git.folder / ARTIFACTS / CHAMPION
+    held = champion.record["artifacts"]
+    wanted = {name: entry["digest"] for name, entry in held.items() if not names or name in names}
+    missing = tuple(name for name, digest in wanted.items() if _digest(target / name) != digest)
+    if missing:
+        fetch_release(git, champion, target, missing)
+    for name in missing:
+        if _digest(target / name) != wanted[name]:
+            raise InputError(
+                f"{name} of {champion.name} is not what was released: its data were changed on the remote; roll back "
+                "to another release (`stillhouse release rollback`)"
+            )
+
+
+def _digest(folder: Path) -> str:
+    try:
+        return read_manifest(folder).digest
+    except InputError:
+        return ""
+
+
+def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release, recipe: Recipe) -> None:
+    """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as they were run here."""
+    (folder / "dvc.lock").unlink(missing_ok=True)  # it holds the stages of the champion
+    write_settings(folder, {use.section: {} for use in uses})  # DVC wants every section that a stage names
+    held = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
+    fetched: dict[str, Any] = {
+        "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",
+        "outs": list(held.values()),
+    }
+    stages = ENVIRONMENT_STAGE | {CHAMPION: fetched} | {use.name: stage(use, recipe, folder) for use in uses}
+    text = HEADER + yaml.dump({"stages": stages}, sort_keys=False, width=1000, Dumper=Indented)
+    (folder / "dvc.yaml").write_text(text, encoding="utf-8")
+
+
+def write_settings(folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Writes settings, by section, into params.yaml, whose comments stay. Sections that it lacks are added."""
+    from ruamel.yaml import YAML
+
+    editor = YAML()
+    editor.preserve_quotes = True
+    content = editor.load((folder / PARAMS).read_text(encoding="utf-8")) or {}
+    before = {name: dict(values or {}) for name, values in content.items()}
+    if all(name in before and {**before[name], **values} == before[name] for name, values in changes.items()):
+        return
+    for name, values in changes.items():
+        content[name] = content.get(name) or {}
+        content[name].update(values)
+    with (folder / PARAMS).open("w", encoding="utf-8") as file:
+        editor.dump(content, file)

@@ -1,0 +1,102 @@
+"""The average of two models' weights, as WiSE-FT and LM-Cocktail take it: start · (1 - alpha) + trained · alpha.
+
+What a training adds on its own data costs something elsewhere; between both ends lie models that keep more of either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates
+from stillhouse.retrieval.fine_tuning.dev_scores import retriever_scores
+from stillhouse.retrieval.index.corpus_encoding import encode_corpus
+from stillhouse.retrieval.models.encoder import BiEncoder, encode
+from stillhouse.retrieval.settings import EncodingConfig
+
+State = Mapping[str, Tensor]
+REMEDY = "give the encoder that the training began from, and the retriever that it made"
+
+
+def averaged(start: State, trained: State, alpha: float) -> dict[str, Tensor]:
+    """All floating tensors as start · (1 - alpha) + trained · alpha, computed in float32; others are the trained's.
+
+    At 0 and 1 it is one of the two, to the last bit. Both have the same names and shapes (`refuse_unlike`).
+    """
+    assert 0 <= alpha <= 1, alpha
+    if alpha in (0.0, 1.0):
+        return dict(trained if alpha else start)
+    return {
+        name: (start[name].float() * (1 - alpha) + value.float() * alpha).to(value.dtype)
+        if value.is_floating_point()
+        else value
+        for name, value in trained.items()
+    }
+
+
+def rank_averages(
+    encoder: BiEncoder,
+    start: State,
+    trained: State,
+    alphas: Sequence[float],
+    candidates: DevCandidates,
+    corpus: Corpus,
+    context: Context,
+    config: EncodingConfig,
+    code: str,
+) -> dict[float, Mapping[str, float]]:
+    """How each average ranks dev queries: `DevCandidates.measured`, by alpha. `encoder` is left with the last one.
+
+    Passages' vectors go through the cache that `index` uses: those of both ends are mostly there already, and those of
+    the average that is chosen need not be computed again. `code` is as in `encode_corpus`.
+    """
+    figures = {}
+    for alpha in alphas:
+        encoder.load_state_dict(averaged(start, trained, alpha))
+        what = f"alpha {alpha:g}, queries"
+        queries_QD = encode(encoder, encoder.texts(list(candidates.texts), "query"), context, what, config)
+        found = encode_corpus(encoder, corpus, context, config, code, rows=candidates.passages.astype(np.int64))
+        passages_RD = found.embeddings.rows(np.arange(len(found.embeddings)))
+        figures[alpha] = candidates.measured(retriever_scores(candidates, queries_QD, passages_RD))
+    return figures
+
+
+def refuse_unlike(start: BiEncoder, trained: BiEncoder, folders: tuple[Path, Path]) -> None:
+    """Raises `InputError` for models that differ in towers, pooling, prompts, tokenizer, shapes or whole numbers.
+
+    `folders` are where they come from.
+    """
+    names = "{} and {}".format(*folders)
+    for setting in ("towers", "pooling", "query_prompt", "passage_prompt"):
+        one, other = getattr(start.settings, setting), getattr(trained.settings, setting)
+        if one != other:
+            raise InputError(f"{names} differ in their {setting} ({one!r} and {other!r}); {REMEDY}")
+    if _made_of(start.tokenizer) != _made_of(trained.tokenizer):
+        raise InputError(f"{names} differ in their tokenizers; {REMEDY}")
+    states = start.state_dict(), trained.state_dict()
+    for name in sorted(states[0].keys() | states[1].keys()):
+        shapes = [tuple(state[name].shape) if name in state else "missing" for state in states]
+        if shapes[0] != shapes[1]:
+            raise InputError(f"{names} differ in shape: {name} is {shapes[0]} and {shapes[1]}; {REMEDY}")
+    for name, value in _whole_numbers(trained).items():
+        if not torch.equal(value, _whole_numbers(start)[name]):
+            raise InputError(f"{names} differ in {name}, whole numbers that have no average; {REMEDY}")
+
+
+def _made_of(tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
+    """All that a text's ids depend on; where texts are cut and padded is a setting of the encoder."""
+    made_of: dict[str, object] = json.loads(tokenizer.backend_tokenizer.to_str())
+    return made_of | {"truncation": None, "padding": None}
+
+
+def _whole_numbers(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value for name, value in model.named_buffers() if not value.is_floating_point()}

@@ -1,0 +1,154 @@
+"""Passages whose vectors stay as an index holds them, and the loss of queries that are ranked among them.
+
+A step of training costs its queries and a matrix product, so that all passages of an index can be negatives, or as many
+of them as `at_once` says. It trains a query tower alone (`query_training`), and it is what ties new queries to an
+older index (backward-compatible training, Shen et al. 2020, "Towards Backward-Compatible Representation Learning").
+
+Shape suffixes: B queries, N passages of a step, P pairs of a query and a passage, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.mining.relevance import never_negative
+from stillhouse.retrieval.models.pooling import normalized
+
+AT_ONCE = 262_144
+"""Passages of an index that queries are ranked among in a step, unless a setting says otherwise."""
+RUN = 4096
+"""Passages that stand side by side in a sample: read together, as they lie on the disk."""
+SAMPLES = 2**34
+"""The second part of the seed of a step's sample, which no epoch reaches."""
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Places [P] of queries in a batch, and of each a passage [P]: its row in the corpus, or its column in a step."""
+
+
+@dataclass(frozen=True)
+class RowLists:
+    """Some passages of every query: those of query i are `rows[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: NDArray[np.int64]
+    rows: NDArray[np.int32]
+
+    def pairs(self, queries_B: NDArray[np.int64]) -> Pairs:
+        """Those of some queries, each with its place among them."""
+        counts_B = self.offsets[queries_B + 1] - self.offsets[queries_B]
+        place_P = np.repeat(np.arange(len(queries_B)), counts_B)
+        inside_P = np.arange(len(place_P)) - np.repeat(np.cumsum(counts_B) - counts_B, counts_B)
+        return place_P, self.rows[self.offsets[queries_B][place_P] + inside_P].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the queries of a step are ranked among: vectors [N, D], `rows_N` of the corpus in ascending order, and
+    columns that are right answers and columns that are no negatives (`right` are among these)."""
+
+    vectors_ND: Tensor
+    rows_N: NDArray[np.int64]
+    right: Pairs
+    never_negative: Pairs
+
+    def columns(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Where passages of the step stand in it."""
+        return np.searchsorted(self.rows_N, rows)
+
+
+class FixedPassages:
+    """The vectors of an index, and which are right answers to the queries of `query_ids`, which have some each.
+
+    Of an index of more than `at_once` passages a step has a sample, drawn from (seed, step) alone, beside the right
+    answers and what it is asked to hold. Vectors are fp32 whatever the kind of index, and a flat one stays on the disk.
+    """
+
+    def __init__(
+        self,
+        index: VectorIndex,
+        corpus: Corpus,
+        query_ids: Sequence[str],
+        at_once: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self._index = index
+        self._at_once = at_once
+        self._seed = seed
+        self._device = device
+        self._right = RowLists(*corpus.positives(query_ids))
+        self._never_negative = RowLists(*never_negative(corpus, query_ids))
+        self._whole_ND = self._vectors(np.arange(len(index))) if len(index) <= at_once else None
+
+    @property
+    def width(self) -> int:
+        return self._index.width
+
+    def targets(self, queries_B: NDArray[np.int64], step: int, held: NDArray[np.integer] | None = None) -> Targets:
+        """What some queries, by their numbers, are ranked among in a step. `held` are rows that it has to hold."""
+        right, never = self._right.pairs(queries_B), self._never_negative.pairs(queries_B)
+        if self._whole_ND is not None:
+            return Targets(self._whole_ND, np.arange(len(self._index)), right, never)
+        wanted = [self._sample(step), right[1], *([] if held is None else [np.asarray(held, dtype=np.int64).ravel()])]
+        rows_N = np.unique(np.concatenate(wanted))
+        places = np.searchsorted(rows_N, never[1])
+        there = (places < len(rows_N)) & (rows_N[np.minimum(places, len(rows_N) - 1)] == never[1])
+        return Targets(
+            self._vectors(rows_N),
+            rows_N,
+            (right[0], np.searchsorted(rows_N, right[1])),
+            (never[0][there], places[there]),
+        )
+
+    def _sample(self, step: int) -> NDArray[np.int64]:
+        runs = -(-len(self._index) // RUN)
+        drawn = np.random.default_rng([self._seed, SAMPLES, step]).permutation(runs)[: max(1, self._at_once // RUN)]
+        rows = (np.sort(drawn)[:, None] * RUN + np.arange(RUN)).ravel()
+        return rows[rows < len(self._index)]
+
+    def _vectors(self, rows_N: NDArray[np.int64]) -> Tensor:
+        if self._index.kind == "flat" and len(rows_N) == len(self._index):
+            return torch.from_numpy(self._index.mapped()).to(self._device)
+        return torch.from_numpy(self._index.vectors(rows_N.astype(np.int32))).to(self._device)
+
+
+def cut_to_index(queries_BD: Tensor, width: int, normalize: bool) -> Tensor:
+    """Queries' vectors as an index of a width compares them, as `vector_index.cut` makes them without gradients."""
+    if width > queries_BD.shape[1]:
+        raise InputError(
+            f"the index has vectors of width {width} and the model's have {queries_BD.shape[1]}: it was made by "
+            "another model; run `stillhouse index` with the one that this training starts from"
+        )
+    if width == queries_BD.shape[1]:
+        return queries_BD
+    return normalized(queries_BD[:, :width]) if normalize else queries_BD[:, :width]
+
+
+def fixed_passages_loss(scores_BN: Tensor, right: Pairs, never_negative: Pairs) -> Tensor:
+    """-log e^s(q, d+) / (e^s(q, d+) + sum over negatives n of e^s(q, n)), the mean over a query's right answers d+, and
+    of that the mean over the queries.
+
+    `scores_BN` are divided by the temperature already. Negatives are all columns but those of `never_negative`, so that
+    the right answers of a query do not push one another away.
+    """
+    masked_BN = scores_BN.clone()
+    masked_BN[_on(never_negative, scores_BN)] = torch.finfo(scores_BN.dtype).min
+    against_B = masked_BN.logsumexp(dim=1)
+    query_P, column_P = _on(right, scores_BN)
+    loss_P = functional.softplus(against_B[query_P] - scores_BN[query_P, column_P])
+    counts_B = torch.bincount(query_P, minlength=len(scores_BN))
+    return (loss_P / counts_B[query_P]).sum() / len(scores_BN)
+
+
+def _on(pairs: Pairs, like: Tensor) -> tuple[Tensor, Tensor]:
+    query_P, column_P = (torch.from_numpy(np.asarray(part, dtype=np.int64)).to(like.device) for part in pairs)
+    return query_P, column_P

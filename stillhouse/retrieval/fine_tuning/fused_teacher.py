@@ -1,0 +1,130 @@
+"""A teacher put together from several scores of the same pairs, and whether it ranks better than its student.
+
+Shape suffixes: N pairs, Q queries, K candidates of a query, F kinds of scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.evaluation.rankings import order_by_score
+from stillhouse.retrieval.search.fusion import fit_weights
+
+CROSS_ENCODER, RETRIEVER, BM25, FUSED = "cross_encoder", "retriever", "bm25", "fused"
+CUTOFF = 10
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of a query and a candidate, and their scores of every kind: `query_N`, `positive_N`, `scores_NF`."""
+
+    query_N: NDArray[np.int64]
+    positive_N: NDArray[np.bool_]
+    kinds: Sequence[str]
+    scores_NF: NDArray[np.float32]
+
+    def of(self, chosen_N: NDArray[np.bool_]) -> Pairs:
+        return Pairs(self.query_N[chosen_N], self.positive_N[chosen_N], self.kinds, self.scores_NF[chosen_N])
+
+
+@dataclass(frozen=True)
+class FusedTeacher:
+    """What was found on judged pairs that no kind of score was trained on.
+
+    `weights` are those of the chosen teacher. `reciprocal_ranks` is RR@10 of each kind and of their fusion, a mean over
+    `queries` queries. `student` is the kind that the teacher is to teach.
+    """
+
+    chosen: str
+    weights: Mapping[str, float]
+    reciprocal_ranks: Mapping[str, float]
+    student: str
+    queries: int
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the teacher ranks better than the student; True where there is no student to compare with."""
+        if self.student not in self.reciprocal_ranks:
+            return True
+        return self.reciprocal_ranks[self.chosen] > self.reciprocal_ranks[self.student]
+
+    def scores(self, pairs: Pairs) -> NDArray[np.float32]:
+        """The teacher's score of every pair, float32 [N]; their softmax over a query's candidates is calibrated."""
+        weights_F = np.array([self.weights.get(kind, 0.0) for kind in pairs.kinds])
+        return (pairs.scores_NF.astype(np.float64) @ weights_F).astype(np.float32)
+
+    def as_it_is(self, kind: str) -> FusedTeacher:
+        """The teacher of one kind with its raw scores, as the papers have it."""
+        return replace(self, chosen=kind, weights={kind: 1.0})
+
+    def __str__(self) -> str:
+        formula = " + ".join(f"{weight:.3g} · {kind}" for kind, weight in self.weights.items() if weight)
+        figures = ", ".join(f"{kind} {value:.3f}" for kind, value in self.reciprocal_ranks.items())
+        if self.student not in self.reciprocal_ranks:
+            verdict = "there is no student to compare it with"
+        elif self.ahead:
+            verdict = "it ranks better than its student"
+        else:
+            verdict = "IT RANKS NO BETTER THAN ITS STUDENT and has nothing to teach"
+        return f"teacher {self.chosen} = {formula or 0}; RR@10 of {self.queries} dev queries: {figures}; {verdict}"
+
+
+def unmeasured(kind: str) -> FusedTeacher:
+    """A teacher of one kind where no judged pair says how it ranks."""
+    return FusedTeacher(kind, {kind: 1.0}, {}, RETRIEVER, 0)
+
+
+def choose_teacher(pairs: Pairs, student: str = RETRIEVER) -> FusedTeacher:
+    """Fits weights on judged pairs and chooses the best teacher of them: one kind of score, or the fusion of all.
+
+    A teacher of one kind is scaled by its own weight, so that its softmax is calibrated too. Among equals the first of
+    `pairs.kinds` is chosen, and the fusion last. The student itself is no teacher. Raises `ValueError` where no query
+    has a positive and a negative.
+    """
+    candidates = {kind: [number] for number, kind in enumerate(pairs.kinds)}
+    if len(pairs.kinds) > 1:
+        candidates[FUSED] = list(range(len(pairs.kinds)))
+    scores_QKF, candidate_QK, positive_QK = _grid(pairs)
+    weights: dict[str, dict[str, float]] = {}
+    ranks: dict[str, float] = {}
+    for name, columns in candidates.items():
+        found_F = fit_weights(scores_QKF[:, :, columns], candidate_QK, positive_QK)
+        # Six digits: what a machine adds up in another order must not change what is taught.
+        weights[name] = {pairs.kinds[column]: float(f"{w:.6g}") for column, w in zip(columns, found_F)}
+        fused_QK = scores_QKF[:, :, columns].astype(np.float64) @ found_F
+        ranks[name] = float(_reciprocal_ranks(fused_QK, candidate_QK, positive_QK).mean())
+    teachers = [name for name in candidates if name != student] or [student]
+    chosen = max(teachers, key=lambda name: ranks[name])
+    return FusedTeacher(chosen, weights[chosen], ranks, student, len(scores_QKF))
+
+
+def _grid(pairs: Pairs) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+    """The pairs query by query: scores [Q, K, F], which places are candidates and which of these are positives."""
+    _, query_N = np.unique(pairs.query_N, return_inverse=True)
+    order_N = np.argsort(query_N, kind="stable")
+    query_N = query_N[order_N]
+    sizes_Q = np.bincount(query_N)
+    column_N = np.arange(len(query_N)) - np.repeat(np.cumsum(sizes_Q) - sizes_Q, sizes_Q)
+    shape = (len(sizes_Q), int(sizes_Q.max(initial=0)))
+    scores_QKF = np.zeros((*shape, len(pairs.kinds)), dtype=np.float32)
+    scores_QKF[query_N, column_N] = pairs.scores_NF[order_N]
+    positive_QK = np.zeros(shape, dtype=np.bool_)
+    positive_QK[query_N, column_N] = pairs.positive_N[order_N]
+    return scores_QKF, np.arange(shape[1]) < sizes_Q[:, None], positive_QK
+
+
+def _reciprocal_ranks(
+    scores_QK: NDArray[np.float64], candidate_QK: NDArray[np.bool_], positive_QK: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """RR@10 of each query's candidates by score, float64 [Q]. A tie counts against the positive."""
+    # Positives last among equals: a score that cannot tell candidates apart ranks nothing.
+    columns_QK = np.broadcast_to(np.arange(scores_QK.shape[1]), scores_QK.shape)
+    place_QK = np.where(candidate_QK, columns_QK + np.where(positive_QK, scores_QK.shape[1], 0), -1)
+    _, order_QK = order_by_score(scores_QK, place_QK)
+    hit_QK = (order_QK >= scores_QK.shape[1])[:, :CUTOFF]
+    first_Q = np.argmax(hit_QK, axis=1)
+    return np.where(hit_QK.any(axis=1), 1.0 / (first_Q + 1), 0.0)

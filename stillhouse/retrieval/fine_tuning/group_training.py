@@ -1,0 +1,157 @@
+"""What the trainings of the bi-encoder and the cross-encoder share: samplers of both splits, and the loop over them.
+
+Shapes: B examples of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from stillhouse.context import Context
+from stillhouse.corpus.store import Corpus
+from stillhouse.curves import HELDOUT_LOSS, CurveRow, Watch
+from stillhouse.monitoring.activity import doing
+from stillhouse.retrieval.fine_tuning.dev_ranking import DevCandidates, sample, signal
+from stillhouse.retrieval.fine_tuning.groups import GroupSampler
+from stillhouse.retrieval.fine_tuning.teacher import Teacher
+from stillhouse.retrieval.mining.negatives import Negatives
+from stillhouse.retrieval.settings import RANKINGS, GroupTrainingConfig
+from stillhouse.training.ahead import Ahead
+from stillhouse.training.batches import chunks, epoch_batches, steps_for, times_seen
+from stillhouse.training.loop import train
+from stillhouse.training.measurements import SHARE, within
+
+Drawn = TypeVar("Drawn")
+Draw = Callable[[str, np.ndarray, np.ndarray], Drawn]
+"""`draw(split, examples_B, times_B)`: all that a loss needs of the examples but the model, in another thread perhaps.
+
+`times_B` says how often each was seen before.
+"""
+GroupLoss = Callable[[str, Drawn], Tensor | Iterable[Tensor]]
+"""`loss(split, drawn)`, the mean over the examples; several losses add up to it, each to be back-propagated before the
+next is made."""
+Score = Callable[[DevCandidates], NDArray[np.float32]]
+"""`score(candidates)`, those of `candidates.pairs()` by the present model."""
+
+
+@doing("reading the hard negatives")
+def open_samplers(
+    corpus: Corpus,
+    negatives: Negatives,
+    per_query: int,
+    depth: int,
+    seed: int,
+    context: Context,
+    teacher: Teacher | None = None,
+) -> dict[str, GroupSampler]:
+    """A sampler for train and one for dev; where there is a teacher they draw what it scored alone.
+
+    Raises `InputError` as `GroupSampler`.
+    """
+    scores_QD = teacher.negative_scores_QD if teacher else None
+    samplers = {
+        split: GroupSampler(corpus, negatives, split, per_query, depth, seed, scores_QD) for split in ("train", "dev")
+    }
+    for split, sampler in samplers.items():
+        if sampler.without_negatives():
+            context.log(f"{sampler.without_negatives()} {split} queries have no hard negatives")
+        if sampler.unscored():
+            context.log(f"{sampler.unscored()} negatives of {split} queries have no teacher score and are not drawn")
+    return samplers
+
+
+@dataclass(frozen=True)
+class Reads:
+    """How many texts are read, or pairs by a cross-encoder; one that is trained on counts `READS_OF_TRAINING` times.
+
+    `example`: a step for one of its examples. `heldout`: the held-out loss for a dev query. `passages_once`: whether a
+    passage that is ranked for several dev queries is read once.
+    """
+
+    example: int
+    heldout: int
+    passages_once: bool
+
+    def measurement(self, candidates: DevCandidates | None) -> Callable[[int], int]:
+        """`reads(n)` of a measurement on n dev queries: their held-out loss and the ranking of candidates, if any.
+
+        Each query is taken to have as many candidates as all have on average.
+        """
+        if candidates is None:
+            return lambda queries: queries * self.heldout
+        row_P = candidates.pairs()[1]
+        total, pairs, rows = len(candidates), len(row_P), len(np.unique(row_P))
+
+        def read(queries: int) -> int:
+            own = -(-pairs * queries // total)
+            return queries * self.heldout + (queries + min(own, rows) if self.passages_once else own)
+
+        return read
+
+
+def train_on_groups(
+    model: nn.Module,
+    samplers: Mapping[str, GroupSampler],
+    draw: Draw[Drawn],
+    loss: GroupLoss[Drawn],
+    score: Score,
+    reads: Reads,
+    config: GroupTrainingConfig,
+    context: Context,
+) -> list[CurveRow]:
+    """Trains `model` in place on the train queries and returns its curves; dev queries give the held-out loss.
+
+    A dev query is always seen as for the first time, so that every held-out loss is of the same groups. Where a ranking
+    chooses, `score` ranks the candidates of the same dev queries, and the best ranking's parameters are kept.
+    """
+    count = len(samplers["train"])
+    batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
+    steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
+    ranks = config.metric_for_best_model in RANKINGS
+    dev = sample(len(samplers["dev"]), config.eval_queries or len(samplers["dev"]), config.seed)
+    candidates = DevCandidates.of(samplers["dev"], dev, config.eval_depth) if ranks else None
+    share = config.eval_share or (SHARE if ranks else 0.0)
+    if share and not config.eval_steps:
+        last = min(steps, config.last_step or steps)
+        trained = last * min(config.batch_size, count) * reads.example
+        read = reads.measurement(candidates)
+        made = within(share, trained, last, len(dev), read)
+        kept = np.isin(dev, sample(len(samplers["dev"]), made.queries, config.seed))
+        part = made.count(last) * read(made.queries) / trained
+        context.log(
+            f"measured on {made.queries} of {len(samplers['dev'])} dev queries, after every {made.every} of {last} "
+            f"steps: {part:.1%} of what the training reads"
+        )
+        dev = dev[kept]
+        candidates = candidates.take(np.flatnonzero(kept)) if candidates is not None else None
+        config = replace(config, eval_steps=made.every)
+
+    def heldout_loss() -> float:
+        total = 0.0
+        with context.bar("held-out loss", len(dev), "query") as bar:
+            for places in chunks(len(dev), config.batch_size):
+                part = dev[places]
+                value = loss("dev", draw("dev", part, np.zeros_like(part)))
+                total += len(part) * sum(float(each) for each in ([value] if isinstance(value, Tensor) else value))
+                bar.update(len(part))
+        return total / len(dev)
+
+    def ranking() -> Mapping[str, float]:
+        assert candidates is not None
+        figures = candidates.measured(score(candidates))
+        return {signal(config.metric_for_best_model): figures[RANKINGS[config.metric_for_best_model]]}
+
+    watch = Watch(ranking if ranks else dict, stop_on(config), config.patience)
+    with Ahead(lambda step: draw("train", batch(step), times(step)), steps) as drawn:
+        return train(model, lambda step: loss("train", drawn(step)), heldout_loss, steps, config, context, watch)
+
+
+def stop_on(config: GroupTrainingConfig) -> str:
+    """The name of what the kept row of the curves is chosen by."""
+    return signal(config.metric_for_best_model) if config.metric_for_best_model in RANKINGS else HELDOUT_LOSS

@@ -1,0 +1,111 @@
+"""Exact search by inner product on a GPU, in PyTorch: any depth, ties in corpus order, vectors that fit or do not.
+
+It gives the rankings of `exact_search` but for the last bits of a product, by the same running top K of integers that
+are a score above a row. Products are computed in full fp32, not in TF32. Shape suffixes: Q queries, B vectors of a
+block, C candidates, K depth, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stillhouse.retrieval.index.exact_search import NOTHING
+
+QUERIES_AT_ONCE = 1024
+BLOCK = 131_072
+"""Vectors compared at once: with as many queries, 512 MiB of scores, so that few blocks have to be merged."""
+BESIDE = 4 << 30
+"""Bytes of a GPU that a search leaves to scores and candidates."""
+
+BlockOnGpu = tuple[int, Tensor]
+"""The row of the first of some vectors, and the vectors float32 [B, D], on the GPU."""
+
+
+def gpu_search(
+    queries_QD: NDArray[np.float32], blocks: Iterable[BlockOnGpu], depth: int, device: torch.device
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Rows int32 [Q, K] and inner products float32 [Q, K], K = `depth`, best first, ties in corpus order.
+
+    `blocks` hold all vectors in corpus order, at least `depth` of them.
+    """
+    with torch.inference_mode(), full_precision(device):
+        queries = torch.from_numpy(np.ascontiguousarray(queries_QD, dtype=np.float32)).to(device)
+        best_QK = torch.full((len(queries), depth), NOTHING, dtype=torch.int64, device=device)
+        for start, vectors_BD in blocks if depth else ():
+            for first in range(0, len(queries), QUERIES_AT_ONCE):
+                part = slice(first, first + QUERIES_AT_ONCE)
+                best_QK[part] = merged(best_QK[part], queries[part] @ vectors_BD.T, start)
+        assert not best_QK.numel() or bool((best_QK != NOTHING).all()), "fewer vectors than the depth"
+        rows_QK, scores_QK = (part.cpu().numpy() for part in unpacked(best_QK))
+    return rows_QK, scores_QK
+
+
+def on_gpu(vectors_ND: NDArray[np.float32], device: torch.device) -> Tensor | NDArray[np.float32]:
+    """Vectors of a file on the GPU, float32 [N, D]; as they lie where there is no room for them beside a search."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else vectors_ND.nbytes + BESIDE
+    if vectors_ND.nbytes + BESIDE > free:
+        return vectors_ND
+    all_ND = torch.empty(vectors_ND.shape, dtype=torch.float32, device=device)
+    for start, vectors_BD in blocks_of(vectors_ND, device):
+        all_ND[start : start + len(vectors_BD)] = vectors_BD
+    return all_ND
+
+
+def blocks_of(vectors_ND: NDArray[np.float32] | Tensor, device: torch.device) -> Iterator[BlockOnGpu]:
+    """The vectors of a file, brought to the GPU block by block, or of a tensor that is there."""
+    for start in range(0, len(vectors_ND), BLOCK):
+        part = vectors_ND[start : start + BLOCK]
+        yield start, part if isinstance(part, Tensor) else torch.from_numpy(np.array(part, np.float32)).to(device)
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Keeps products of fp32 matrices from TF32 and from autocast, whatever is allowed around it."""
+    allowed = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+
+
+def merged(best_QK: Tensor, scores_QB: Tensor, start: int) -> Tensor:
+    """The best K of those so far and those of a block whose first row is `start`, int64 [Q, K]."""
+    (queries, depth), size = best_QK.shape, scores_QB.shape[1]
+    # Later rows lose ties, so that a full ranking takes only what is better than its last.
+    if bool((best_QK[:, -1] != NOTHING).all()):
+        taken_QB = scores_QB > unpacked(best_QK[:, -1:])[1]
+    elif size > depth:
+        taken_QB = scores_QB >= scores_QB.topk(depth, dim=1).values[:, -1:]
+    else:
+        taken_QB = torch.ones_like(scores_QB, dtype=torch.bool)
+    query_C, column_C = taken_QB.nonzero(as_tuple=True)
+    if not len(query_C):
+        return best_QK
+    counts_Q = torch.bincount(query_C, minlength=queries)
+    before_Q = counts_Q.cumsum(0) - counts_Q
+    place_C = torch.arange(len(query_C), device=query_C.device) - before_Q[query_C]
+    new = torch.full((queries, int(counts_Q.max())), NOTHING, dtype=torch.int64, device=best_QK.device)
+    new[query_C, place_C] = packed(scores_QB[query_C, column_C], column_C + start)
+    return torch.cat([best_QK, new], dim=1).sort(dim=1).values[:, :depth]
+
+
+def packed(scores: Tensor, rows: Tensor) -> Tensor:
+    """`exact_search.packed` of tensors: the better the score and the earlier the row, the less."""
+    bits = (scores + 0.0).view(torch.int32)  # -0 becomes 0, its equal
+    rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return ((~rising).to(torch.int64) << 32) | rows
+
+
+def unpacked(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows int32 and scores float32 of `packed`."""
+    rising = ~(keys >> 32).to(torch.int32)
+    bits = rising ^ ((rising >> 31) & 0x7FFFFFFF)
+    return (keys & 0xFFFFFFFF).to(torch.int32), bits.view(torch.float32)

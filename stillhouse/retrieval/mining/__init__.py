@@ -1,0 +1,1 @@
+"""Hard negatives: which passages are wrong answers, and which only seem to be."""

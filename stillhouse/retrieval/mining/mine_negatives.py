@@ -1,0 +1,232 @@
+"""Mining: rankings and other sources become one matrix of hard negatives, without right answers and repeats.
+
+Shapes: Q queries (train and dev), B some of them, K the depth of a ranking, D the negatives kept, N passages, P pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.evaluation.answer_matching import AnswerMatcher
+from stillhouse.evaluation.rankings import Rows, first_kept, repeated
+from stillhouse.monitoring.activity import doing
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.mining import rotation
+from stillhouse.retrieval.mining.false_negatives import Accept
+from stillhouse.retrieval.mining.negatives import SPLITS, training_queries
+from stillhouse.retrieval.mining.relevance import AnswerSets, never_negative
+
+AMONG = ("corpus", "answers", "train_answers")
+QUERIES_AT_ONCE = 4096
+PAIRS_AT_ONCE = 65_536
+DRAWS_AT_ONCE = 2**23
+
+Search = Callable[[NDArray[np.int64], int], tuple[Rows, NDArray[np.float32]]]
+"""`search(queries_B, depth)`: rows and scores [B, K] of the best passages of the queries of these numbers."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """`size` passages: those of `rows`, int32 ascending, or all, whose rows nobody needs to hold."""
+
+    size: int
+    rows: Rows | None = None
+
+    def at(self, places: NDArray[np.int64]) -> Rows:
+        """The rows of the passages at these places in the pool."""
+        return places.astype(np.int32) if self.rows is None else self.rows[places]
+
+
+class MiningQueries:
+    """The train and dev queries of a corpus, and which passages may be negatives of each.
+
+    A right answer (`never_negative`) may not. With `among` "answers" a negative is a passage that answers another query
+    of the same split. Where splits divide the passages (by article, say), passages of the other splits are wrong for
+    every train query, and a model that sees them as negatives learns them by heart as wrong. With "train_answers" that
+    holds for train queries alone, and the dev queries' candidates are of the whole corpus. With `without_answers` a
+    passage that holds one of the query's answers (`AnswerMatcher`) may not be its negative, as on NQ in SimLM Appendix
+    B.
+    Raises `InputError` where there are no answers to look for.
+    """
+
+    def __init__(self, corpus: Corpus, among: str = "corpus", without_answers: bool = False) -> None:
+        assert among in AMONG, among
+        self.queries: pd.DataFrame = training_queries(corpus)
+        self.passages = corpus.passage_count
+        self._split_Q = (self.queries["split"] == SPLITS[1]).to_numpy().astype(np.int64)
+        offsets, right = never_negative(corpus, list(self.queries["query_id"]))
+        self._answers = AnswerSets(offsets, right)
+        self.most_answers = int(np.diff(offsets).max(initial=0))
+        self._matcher: AnswerMatcher | None = None
+        if without_answers:
+            self._matcher = AnswerMatcher.of(corpus, list(self.queries["query_id"]))
+            if not self._matcher.has_answers.any():
+                raise InputError(
+                    "without_answers: the corpus has no answers of train and dev queries; leave it out, or ingest a "
+                    "source with answers"
+                )
+        self._pools: list[Pool] = []
+        """Of each split, where not all passages may be negatives of all queries."""
+        if among != "corpus":
+            split_R = np.repeat(self._split_Q, np.diff(offsets))
+            limited = SPLITS if among == "answers" else SPLITS[:1]
+            rows = [np.unique(right[split_R == split]) for split in range(len(limited))]
+            self._in_pools = AnswerSets(np.cumsum([0, *map(len, rows)]), np.concatenate(rows))
+            self._pools = [Pool(len(own), own) for own in rows]
+            self._pools += [Pool(self.passages)] * (len(SPLITS) - len(limited))
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def looks_for_answers(self) -> bool:
+        """Whether passages are left out by what their text says, so that nobody knows beforehand how many."""
+        return self._matcher is not None
+
+    def pools(self) -> Iterator[tuple[NDArray[np.int64], Pool]]:
+        """Queries that share the passages which may be their negatives, some at a time, and these passages."""
+        parts = [(np.arange(len(self)), Pool(self.passages))]
+        if self._pools:
+            parts = [(np.flatnonzero(self._split_Q == split), pool) for split, pool in enumerate(self._pools)]
+        for queries, pool in parts:
+            for start in range(0, len(queries), QUERIES_AT_ONCE):
+                yield queries[start : start + QUERIES_AT_ONCE], pool
+
+    def may_be_negative(self, queries_B: NDArray[np.int64], rows_BK: Rows) -> NDArray[np.bool_]:
+        """Whether each row may be a negative of its query; padding may not."""
+        may_BK = (rows_BK >= 0) & ~self._answers.hold(queries_B[:, None], rows_BK)
+        for split, pool in enumerate(self._pools):
+            if pool.rows is not None:
+                own_B1 = (self._split_Q[queries_B] == split)[:, None]
+                may_BK &= ~own_B1 | self._in_pools.hold(np.full((1, 1), split), rows_BK)
+        if self._matcher is not None:
+            place_P, column_P = np.nonzero(may_BK)
+            may_BK[place_P, column_P] = ~self._matcher.match(queries_B[place_P], rows_BK[place_P, column_P])
+        return may_BK
+
+
+@doing("choosing hard negatives")
+def ranked(
+    asked: MiningQueries,
+    search: Search,
+    depth: int,
+    range_min: int = 0,
+    limits_Q: NDArray[np.float32] | None = None,
+    range_max: int | None = None,
+) -> tuple[Rows, int]:
+    """The best `depth` wrong passages of every query by a search, and how many were above the limits.
+
+    The best `range_min` wrong passages are left out first, then those that score above `limits_Q`. Right answers are
+    taken out afterwards, so as many more are searched for, and twice `depth` where limits or answers in the text leave
+    out an unknown number. Where passages are negatives of one split alone, the search reads twice as deep as it needs
+    on average. `range_max` says how deep to search instead.
+    """
+    rows_QD = np.full((len(asked), depth), -1, dtype=np.int32)
+    above = 0
+    wanted = range_min + (2 * depth if limits_Q is not None or asked.looks_for_answers else depth)
+    for queries_B, pool in asked.pools():
+        whole = pool.size == asked.passages
+        needed = wanted if whole else 2 * math.ceil(wanted * asked.passages / max(1, pool.size))
+        deep = min(asked.passages, range_max or asked.most_answers + needed)
+        rows_BK, scores_BK = search(queries_B, deep)
+        keep_BK = asked.may_be_negative(queries_B, rows_BK)
+        keep_BK &= np.cumsum(keep_BK, axis=1) > range_min
+        if limits_Q is not None:
+            above_BK = scores_BK > limits_Q[queries_B][:, None]
+            above += int((keep_BK & above_BK).sum())
+            keep_BK &= ~above_BK
+        rows_QD[queries_B] = first_kept(rows_BK, keep_BK, depth)
+    return rows_QD, above
+
+
+@doing("choosing hard negatives")
+def best_of(asked: MiningQueries, rows_QW: Rows, depth: int, accept: Sequence[Accept] = ()) -> tuple[Rows, int]:
+    """The first `depth` rows of another source that may be negatives and that every filter accepts.
+
+    Also says how many the filters dropped.
+    """
+    rows_QD = np.full((len(asked), depth), -1, dtype=np.int32)
+    dropped = 0
+    for queries_B, _ in asked.pools():
+        rows_BW = np.asarray(rows_QW[queries_B])
+        keep_BW = asked.may_be_negative(queries_B, rows_BW)
+        before = int(keep_BW.sum())
+        for filter in accept:
+            place_P, column_P = np.nonzero(keep_BW)
+            keep_BW[place_P, column_P] = filter(queries_B[place_P], rows_BW[place_P, column_P])
+        dropped += before - int(keep_BW.sum())
+        rows_QD[queries_B] = first_kept(rows_BW, keep_BW, depth)
+    return rows_QD, dropped
+
+
+def random_passages(asked: MiningQueries, taken_QD: Rows, count: int, seed: int) -> Rows:
+    """`count` passages of each query, drawn from (seed, query) of all that may be negatives and are not in `taken_QD`.
+
+    Fewer where there are no more.
+    """
+    rows_QC = np.full((len(asked), count), -1, dtype=np.int32)
+    barred = taken_QD.shape[1] + asked.most_answers
+    for all_queries_B, pool in asked.pools() if count else ():
+        # Of few passages all, in random order; of many passages enough draws that enough of them are new.
+        few = pool.size <= 8 * (count + barred)
+        columns_K = np.arange(pool.size if few else 2 * count + 64)
+        at_once = max(1, DRAWS_AT_ONCE // max(1, len(columns_K)))
+        for start in range(0, len(all_queries_B), at_once):
+            queries_B = all_queries_B[start : start + at_once]
+            keys_BK = rotation.keys(seed, rotation.RANDOM, queries_B, columns_K)
+            places_BK = np.argsort(keys_BK, axis=1) if few else (keys_BK % np.uint64(pool.size)).astype(np.int64)
+            rows_BK = np.concatenate([taken_QD[queries_B], pool.at(places_BK)], axis=1)
+            keep_BK = asked.may_be_negative(queries_B, rows_BK) & ~repeated(rows_BK)
+            keep_BK[:, : taken_QD.shape[1]] = False
+            rows_QC[queries_B] = first_kept(rows_BK, keep_BK, count)
+    return rows_QC
+
+
+def interleaved(sources: Sequence[Rows]) -> Rows:
+    """One matrix of several sources, each spread evenly over it, so that any first part has its share of every one.
+
+    Of a source that is D deep, negative j (from 0) comes at (j + 1/2) / D of the whole; at the same place the earlier
+    source comes first. A passage that two sources name stands where it comes first; rows are then moved together.
+    """
+    places = np.concatenate([(np.arange(rows.shape[1]) + 0.5) / max(1, rows.shape[1]) for rows in sources])
+    order = np.argsort(places, kind="stable")
+    rows_QD = np.empty((len(sources[0]), len(order)), dtype=np.int32)
+    for start in range(0, len(rows_QD), QUERIES_AT_ONCE):
+        part = slice(start, start + QUERIES_AT_ONCE)
+        rows_BD = np.concatenate([rows[part] for rows in sources], axis=1)[:, order]
+        rows_QD[part] = first_kept(rows_BD, (rows_BD >= 0) & ~repeated(rows_BD), len(order))
+    return rows_QD
+
+
+class DenseRanking:
+    """Query vectors beside an index: ranks its passages, and scores any pair as the index does.
+
+    `on_gpu(depth)` says whether a search so deep is one on a GPU.
+    """
+
+    def __init__(
+        self, vectors_QD: NDArray[np.float32], index: VectorIndex, on_gpu: Callable[[int], bool] = lambda depth: False
+    ) -> None:
+        self._vectors_QD = vectors_QD
+        self._index = index
+        self._on_gpu = on_gpu
+
+    def search(self, queries_B: NDArray[np.int64], depth: int) -> tuple[Rows, NDArray[np.float32]]:
+        return self._index.search(self._vectors_QD[queries_B], depth, gpu=self._on_gpu(depth))
+
+    def score(self, query_P: NDArray[np.int64], row_P: Rows) -> NDArray[np.float32]:
+        """Inner products of the queries and the passages' vectors in the index, float32 [P]."""
+        scores_P = np.empty(len(query_P), dtype=np.float32)
+        for start in range(0, len(query_P), PAIRS_AT_ONCE):
+            part = slice(start, start + PAIRS_AT_ONCE)
+            passages_PD = self._index.vectors(row_P[part])
+            scores_P[part] = np.einsum("pd,pd->p", self._vectors_QD[query_P[part]], passages_PD)
+        return scores_P

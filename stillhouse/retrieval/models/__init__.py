@@ -1,0 +1,1 @@
+"""Encoders and re-rankers, and their files."""

@@ -1,0 +1,203 @@
+"""The cross-encoder: query and passage read together, one score (SimLM §3.2, the re-ranker).
+
+Shape suffixes: B queries, K candidates of a query, P pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+
+from stillhouse.acceleration.first_token import can_end_in_first_token
+from stillhouse.acceleration.side_by_side import side_by_side, threads_of
+from stillhouse.context import Context
+from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.titles import joined_by_colon
+from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
+from stillhouse.retrieval.models.encoder import TOKENIZING, TokenizedTexts, inference, length_batches
+from stillhouse.retrieval.models.encoder_folder import refuse_bag_of_words
+from stillhouse.retrieval.models.model_folder import keep_layers, load_model, read_config, reads_types, refuse_unusable
+from stillhouse.retrieval.models.model_place import CONFIG
+from stillhouse.retrieval.models.positions import longest_text, refuse_longer
+from stillhouse.retrieval.models.score_log import ScoreLog
+from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.training.ahead import Ahead
+from stillhouse.training.batches import chunks
+
+PAIRS_AT_ONCE = 16_384
+OWN_LENGTH = "stillhouse_max_length"
+"""Where a folder's configuration says how many tokens a pair has at most."""
+UNSAID_LENGTH = 512
+"""The most tokens of a pair where the folder says nothing: a ModernBERT reads 8,192, which would take the memory."""
+SHORTEST = 8
+"""The least that `train-reranker` takes."""
+
+
+class CrossEncoder(nn.Module):
+    """A Transformer with one score a pair; loads with `AutoModelForSequenceClassification`.
+
+    sentence-transformers' `CrossEncoder` gives the same scores: the folder names the identity as its activation.
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+        super().__init__()
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self._options = {"first_token_alone": True} if can_end_in_first_token(model) else {}
+
+    @classmethod
+    @doing("loading the model")
+    def start(cls, folder: Path, max_length: int, layers: int | None = None) -> CrossEncoder:
+        """A new cross-encoder on a pre-trained encoder; the scoring layer is random, from torch's seed.
+
+        `layers` keeps this many of the encoder's first layers. Raises `InputError` where it has fewer, reads fewer
+        tokens than `max_length`, or is a bag of words.
+        """
+        refuse_bag_of_words(folder)
+        config = read_config(folder, num_labels=1)
+        if layers and layers > config.num_hidden_layers:
+            raise InputError(f"{folder} has {config.num_hidden_layers} layers: `layers: {layers}` asks for more")
+        keep_layers(config, layers or config.num_hidden_layers)
+        model = load_model(AutoModelForSequenceClassification, folder, config, cut=layers is not None).model
+        refuse_longer(model, str(folder), max_length=max_length)
+        model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
+        setattr(model.config, OWN_LENGTH, max_length)
+        tokenizer = load_tokenizer(folder)
+        refuse_unusable(folder, model, tokenizer, of_pairs=True)
+        return cls(model, tokenizer, max_length)
+
+    @classmethod
+    @doing("loading the cross-encoder")
+    def load(cls, folder: str | PathLike[str]) -> CrossEncoder:
+        """Raises `InputError` for a folder that holds no model with one score a pair, or a damaged one."""
+        folder = Path(folder)
+        remedy = "`stillhouse train-reranker` makes a cross-encoder"
+        if not (folder / CONFIG).is_file():
+            raise InputError(f"{folder / CONFIG} is missing: {folder} holds no model that scores pairs; {remedy}")
+        config = read_config(folder)
+        loaded = load_model(AutoModelForSequenceClassification, folder, config) if config.num_labels == 1 else None
+        if loaded is None or loaded.absent:
+            # An encoder loads too, with a scoring layer of random numbers.
+            raise InputError(f"{folder} holds no scoring layer of one score a pair; {remedy}")
+        tokenizer = load_tokenizer(folder)
+        own = getattr(config, OWN_LENGTH, None)
+        known = (own or tokenizer.model_max_length, longest_text(loaded.model), None if own else UNSAID_LENGTH)
+        length = min((number for number in known if isinstance(number, int)), default=0)
+        if length < SHORTEST:
+            raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, too few for a pair; {remedy}")
+        refuse_unusable(folder, loaded.model, tokenizer, of_pairs=True)
+        return cls(loaded.model, tokenizer, length)
+
+    def save(self, folder: Path) -> None:
+        self.model.save_pretrained(folder)
+        self.tokenizer.model_max_length = self.max_length
+        save_tokenizer(self.tokenizer, folder)
+
+    def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
+        """Tokenizes pairs; a pair that is too long loses the end of its passage, a very long query its own.
+
+        A passage of a corpus with `titles: sep` is read as `title: text`, as SimLM's authors do: the pair's own
+        separator, between query and passage, stays the only one.
+        """
+        with TOKENIZING:
+            encoded = self.tokenizer(
+                self._cut(queries),
+                [joined_by_colon(passage) for passage in passages],
+                truncation="only_second",
+                max_length=self.max_length,
+            )
+        # A tokenizer says whether its model reads token types; other tools go by that, so this does too.
+        types = encoded.get("token_type_ids") or [[0] * len(ids) for ids in encoded["input_ids"]]
+        ids = TokenizedTexts(encoded["input_ids"], self.tokenizer.pad_token_id)
+        return PairTexts(ids, TokenizedTexts(types, 0))
+
+    def _cut(self, queries: Sequence[str]) -> list[str]:
+        """The queries, each without what lies beyond half of a pair's tokens: something of the passage must be read."""
+        encoded = self.tokenizer(
+            list(queries),
+            add_special_tokens=False,
+            truncation=True,
+            max_length=self.max_length // 2,
+            return_offsets_mapping=True,
+        )
+        ends = [offsets[-1][1] if offsets else 0 for offsets in encoded["offset_mapping"]]
+        return [query[:end] for query, end in zip(queries, ends)]
+
+    def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
+        """Raw scores [P], float32."""
+        types = {"token_type_ids": types_PL} if reads_types(self.model) else {}
+        output = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options)
+        scores_P: Tensor = output.logits.float().squeeze(-1)
+        return scores_P
+
+
+class PairTexts:
+    """Tokenized pairs with their token types (0 the query, 1 the passage)."""
+
+    def __init__(self, ids: TokenizedTexts, types: TokenizedTexts) -> None:
+        self.ids = ids
+        self._types = types
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def batch(self, rows: Sequence[int] | np.ndarray, device: object) -> tuple[Tensor, Tensor, Tensor]:
+        ids_PL, mask_PL = self.ids.batch(rows, device)  # type: ignore[arg-type]
+        types_PL, _ = self._types.batch(rows, device)  # type: ignore[arg-type]
+        return ids_PL, mask_PL, types_PL
+
+
+def score_pairs(
+    model: CrossEncoder,
+    queries: np.ndarray,
+    passages: TextFile | np.ndarray,
+    query_P: np.ndarray,
+    row_P: np.ndarray,
+    context: Context,
+    what: str,
+    config: InferenceConfig,
+) -> np.ndarray:
+    """Scores float32 [P] of the pairs (`queries[query_P]`, `passages[row_P]`), in length-sorted batches.
+
+    Pairs are tokenized 16,384 at a time, the next ones meanwhile. Every batch is kept in `context.work` when it is
+    done, and a run after a kill computes only what is missing, in the same batches, so that its scores are the same to
+    the last bit.
+    Raises `InputError` for a score that is not a number.
+    """
+    with ScoreLog(context.work, list(queries), query_P, row_P) as log, inference(model, context, config) as device:
+        parts = [part for part in chunks(len(query_P), PAIRS_AT_ONCE) if not log.done_P[part].all()]
+
+        def tokenized(number: int) -> PairTexts:
+            part = parts[number]
+            return model.pairs(list(queries[query_P[part]]), list(passages[row_P[part]]))
+
+        done = int(log.done_P.sum())
+        with Ahead(tokenized, len(parts)) as ahead, context.bar(what, len(query_P), "pair", done=done) as bar:
+            for number, part in enumerate(parts):
+                texts = ahead(number)
+                batches = length_batches(texts.ids.lengths(), config.batch_tokens // threads_of(device))
+                missing = (rows for rows in batches if not log.done_P[part[rows]].all())
+
+                def score(rows: np.ndarray, texts: PairTexts = texts) -> np.ndarray:
+                    return model(*texts.batch(rows, device)).float().cpu().numpy()
+
+                for rows, scores in side_by_side(missing, score, config.precision, device):
+                    if not np.isfinite(scores).all():
+                        wrong = part[rows[np.argmin(np.isfinite(scores))]]
+                        passage = passages[row_P[wrong : wrong + 1]][0]
+                        raise InputError(
+                            f"the cross-encoder's score of query {queries[query_P[wrong]][:80]!r} with passage "
+                            f"{passage[:80]!r} is no number; train the re-ranker again with a lower "
+                            "learning rate, or score in fp32 (`precision: fp32`)"
+                        )
+                    log.add(part[rows], scores)
+                    bar.update(len(rows))
+        return log.scores_P

@@ -1,0 +1,200 @@
+"""The folder of a bi-encoder: its towers, as Stillhouse, `AutoModel` and `SentenceTransformer` read them.
+
+| towers | Transformer | bag of words |
+|---|---|---|
+| shared | a Hugging Face folder, the projection in `2_Dense/` | its modules in `document/`, a tokenizer beside |
+| separate | that for passages, and another in `query/` for queries | its modules in `document/` and in `query/` |
+
+Separate towers have a `Router` over both for sentence-transformers: `encode_query` and `encode_document`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+
+from stillhouse.artifacts import write_json
+from stillhouse.errors import InputError
+from stillhouse.retrieval.models.model_files import REMEDY, WEIGHTS, json_object, read_tensors
+from stillhouse.retrieval.models.model_folder import load_model, refuse_larger_vocabulary, refuse_unusable
+from stillhouse.retrieval.models.model_place import CONFIG, DOCUMENT, EMBEDDINGS, is_bag_of_words
+from stillhouse.retrieval.models.pooling import (
+    POOLING,
+    EncoderSettings,
+    module_type,
+    normalize_path,
+    write_module_list,
+    write_modules,
+    write_sentence_transformer,
+)
+from stillhouse.retrieval.models.projection import PROJECTION, read_projection, write_projection
+from stillhouse.retrieval.models.tokenizer_files import save_tokenizer
+from stillhouse.retrieval.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
+
+ROUTES: Mapping[Role, str] = {"passage": DOCUMENT, "query": "query"}
+"""What sentence-transformers calls the roles; a bag of words has a folder of that name for each tower."""
+TRANSFORMERS: Mapping[Role, str] = {"passage": "", "query": "query"}
+"""The folder of a role's Transformer."""
+BAG = (EMBEDDINGS, "1_Dense", "2_Dense")
+"""The folders of a bag of words: embeddings of words, the hidden layer with tanh, the output."""
+WORDS = "embedding.weight"
+
+
+def refuse_bag_of_words(folder: Path) -> None:
+    """Refuses a BoW-MLP folder where a Transformer or its language-model head is needed."""
+    if is_bag_of_words(folder):
+        raise InputError(
+            f"{folder} is a bag of words (bow_mlp), without a Transformer or a language-model head; give a "
+            "Transformer, as `stillhouse fetch-model` fetches it by a name such as bert-base-uncased"
+        )
+
+
+def refuse_cross_encoder(folder: Path) -> None:
+    """Refuses a cross-encoder where texts are to become vectors: what is in it would be read, and mean nothing."""
+    config = folder / CONFIG
+    architectures = json_object(config).get("architectures") if config.is_file() else None
+    names = architectures if isinstance(architectures, list) else []
+    if any(str(name).endswith("ForSequenceClassification") for name in names):
+        raise InputError(
+            f"{folder} is a cross-encoder, which scores pairs and makes no vectors; give a retriever or an encoder. To "
+            "start one from its layers, `stillhouse fetch-model` it first"
+        )
+
+
+def read_towers(folder: Path, settings: EncoderSettings, tokenizer: PreTrainedTokenizerBase) -> dict[Role, Tower]:
+    """The towers by role, in float32; no "query" where `settings.towers`, the folder's own, is "shared".
+
+    Raises `InputError` for files that are missing, damaged, or not of one model.
+    """
+    roles: tuple[Role, ...] = ("passage",) if settings.towers == "shared" else ("passage", "query")
+    towers: dict[Role, Tower] = {}
+    for role in roles:
+        if is_bag_of_words(folder):
+            towers[role] = _read_bag(folder / ROUTES[role], tokenizer)
+        else:
+            towers[role] = _read_transformer(folder / TRANSFORMERS[role], tokenizer, settings)
+    if len({tower.width for tower in towers.values()}) > 1:
+        raise InputError(f"{folder}: its towers make vectors of different widths, which cannot be compared; {REMEDY}")
+    return towers
+
+
+def write_towers(
+    folder: Path,
+    towers: Mapping[Role, Tower],
+    tokenizer: PreTrainedTokenizerBase,
+    settings: EncoderSettings,
+    model: PreTrainedModel | None = None,
+) -> None:
+    """Writes towers by role; without "query" they are shared, which `settings.towers` must say too.
+
+    `model` is written in the place of the passages' Transformer, which is part of it: with its language-model head.
+    """
+    assert ("query" in towers) == (settings.towers == "separate"), settings
+    passage, query = towers["passage"], towers.get("query")
+    _write_tower(folder, "passage", passage, tokenizer, settings, model)
+    if query is not None:
+        own = replace(
+            settings,
+            passage_length=settings.query_length,
+            passage_prompt=settings.query_prompt,
+            towers="shared",
+        )
+        _write_tower(folder, "query", query, tokenizer, own)
+        _write_router(folder, {"passage": passage, "query": query}, settings)
+    elif isinstance(passage, BagOfWordsTower):
+        write_module_list(folder, [*_modules("passage", passage), *_normalize(settings)])
+    if isinstance(passage, BagOfWordsTower):
+        save_tokenizer(tokenizer, folder)
+        write_sentence_transformer(folder, settings)
+
+
+Modules = list[tuple[str, str]]
+"""Kinds of sentence-transformers modules and the folders that they lie in, in the order they run."""
+
+
+def _write_tower(
+    folder: Path,
+    role: Role,
+    tower: Tower,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: EncoderSettings,
+    model: PreTrainedModel | None = None,
+) -> None:
+    if isinstance(tower, BagOfWordsTower):
+        _write_bag(folder / ROUTES[role], tower, tokenizer, settings.passage_length)
+        return
+    own = folder / TRANSFORMERS[role]
+    (model or tower.encoder).save_pretrained(own)
+    save_tokenizer(tokenizer, own)
+    write_modules(own, int(tower.encoder.config.hidden_size), settings, tower.projection)
+
+
+def _read_transformer(folder: Path, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> TransformerTower:
+    encoder = load_model(AutoModel, folder).model
+    refuse_unusable(folder, encoder, tokenizer)
+    width, wanted = int(encoder.config.hidden_size), settings.projection
+    return TransformerTower(
+        encoder, settings.pooling, read_projection(folder / PROJECTION, width, wanted) if wanted else None
+    )
+
+
+def _write_bag(folder: Path, tower: BagOfWordsTower, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+    """`max_length` counts special tokens, which a bag is without, as for a Transformer.
+
+    sentence-transformers takes a special token that a text spells out ("[SEP]") for a word, `BagOfWordsTower` does not.
+    """
+    embedding, hidden, output = (folder / name for name in BAG)
+    embedding.mkdir(parents=True)
+    words = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    words.no_padding()
+    words.enable_truncation(max_length - tokenizer.num_special_tokens_to_add())
+    words.save(str(embedding / "tokenizer.json"))
+    weights = {WORDS: tower.embedding.weight.detach().cpu().contiguous()}
+    save_file(weights, embedding / WEIGHTS, metadata={"format": "pt"})
+    write_projection(hidden, tower.hidden, nn.Tanh)
+    write_projection(output, tower.output)
+
+
+def _read_bag(folder: Path, tokenizer: PreTrainedTokenizerBase) -> BagOfWordsTower:
+    weights_VE = read_tensors(folder / BAG[0] / WEIGHTS, {WORDS: (None, None)})[WORDS]
+    refuse_larger_vocabulary(folder / BAG[0], tokenizer, len(weights_VE))
+    hidden = read_projection(folder / BAG[1], weights_VE.shape[1])
+    output = read_projection(folder / BAG[2], hidden.out_features)
+    added = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
+    if None in added:
+        raise InputError(f"{folder.parent}: the tokenizer has no [CLS] or no [SEP], which bags leave out; {REMEDY}")
+    tower = BagOfWordsTower(len(weights_VE), added, output.out_features, weights_VE.shape[1], hidden.out_features)
+    tower.embedding.load_state_dict({"weight": weights_VE})
+    tower.hidden, tower.output = hidden, output
+    return tower
+
+
+def _modules(role: Role, tower: Tower) -> Modules:
+    """The modules of a tower, by their folders within the encoder folder."""
+    if isinstance(tower, BagOfWordsTower):
+        return [(name.split("_")[1], f"{ROUTES[role]}/{name}") for name in BAG]
+    kinds = [("Transformer", ""), ("Pooling", POOLING)] + ([("Dense", PROJECTION)] if tower.projection else [])
+    return [(kind, (Path(TRANSFORMERS[role]) / path).as_posix()) for kind, path in kinds]
+
+
+def _write_router(folder: Path, towers: Mapping[Role, Tower], settings: EncoderSettings) -> None:
+    routes = {ROUTES[role]: _modules(role, tower) for role, tower in towers.items()}
+    write_json(
+        folder / "router_config.json",
+        {
+            "types": {path: module_type(kind) for modules in routes.values() for kind, path in modules},
+            "structure": {route: [path for _, path in modules] for route, modules in routes.items()},
+            "parameters": {"default_route": ROUTES["passage"], "allow_empty_key": True},
+        },
+    )
+    write_module_list(folder, [("Router", ""), *_normalize(settings)])
+
+
+def _normalize(settings: EncoderSettings) -> Modules:
+    return [("Normalize", normalize_path(settings))] if settings.normalize else []

@@ -1,0 +1,46 @@
+"""How many tokens a Transformer reads at once, as its table of positions says."""
+
+from __future__ import annotations
+
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stillhouse.errors import InputError
+from stillhouse.retrieval.models.pooling import EncoderSettings
+
+TABLE = "position_embeddings"
+"""What Hugging Face calls the table in BERT, RoBERTa, MPNet, DistilBERT, ELECTRA and their like."""
+
+
+def longest_text(model: PreTrainedModel) -> int | None:
+    """The most tokens of a text, special tokens included; None where nothing bounds them.
+
+    Models like RoBERTa count from the place behind the padding token's, so that 514 rows are 512 positions. A model
+    without a table, with rotary positions say, reads as many as its configuration says.
+    """
+    for name, module in model.named_modules():
+        if name.rsplit(".", 1)[-1] == TABLE and isinstance(module, nn.Embedding):
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    longest = getattr(model.config, "max_position_embeddings", None)
+    return longest if isinstance(longest, int) and longest > 0 else None
+
+
+def refuse_longer(model: PreTrainedModel, what: str, **lengths: int) -> None:
+    """Raises `InputError` for a length, given by its setting's name, beyond what the model reads."""
+    longest = longest_text(model)
+    for name, length in lengths.items():
+        if longest is not None and length > longest:
+            raise InputError(f"{what} reads at most {longest} tokens; lower {name} from {length}")
+
+
+def refuse_long_prompts(tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> None:
+    """Raises `InputError` for a prompt that leaves no room for a text."""
+    for role in ("query", "passage"):
+        prompt, length = getattr(settings, f"{role}_prompt"), getattr(settings, f"{role}_length")
+        # The tokenizer's own call would change how it cuts and pads, which is saved with it.
+        tokens = sum(tokenizer.backend_tokenizer.encode(prompt).attention_mask)
+        if tokens >= length:
+            raise InputError(
+                f"{role}_prompt takes {tokens} tokens, special tokens included, and {role}_length is {length}; raise "
+                "the length, or shorten the prompt"
+            )

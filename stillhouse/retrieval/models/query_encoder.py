@@ -1,0 +1,196 @@
+"""The vectors of a few questions, soon after the start: BERT by PyTorch's own encoder layers.
+
+Importing transformers' models takes longer than all else that a first answer needs. A retriever that a step of ours
+wrote and that is a BERT is therefore read here, its layers as `torch.nn.TransformerEncoderLayer` and its tokenizer by
+the library `tokenizers`. Its vectors are those of `BiEncoder` but for rounding. All others are read by `BiEncoder`.
+A service reads the tower of the passages in the same way.
+
+Shape suffixes: Q questions, L tokens, D width.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.functional import embedding, gelu, layer_norm, relu
+
+from stillhouse.artifacts import MANIFEST
+from stillhouse.context import Context
+from stillhouse.retrieval.models.plain_tokens import PassageTokens, PlainTokens, QueryTokens
+from stillhouse.retrieval.models.pooling import EncoderSettings, normalized, pool, read_settings
+from stillhouse.retrieval.settings import InferenceConfig
+
+EXACT = InferenceConfig(precision="fp32")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": relu}
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+QUERY_TOWER = "query"
+"""The folder of the queries' tower, where they have one of their own."""
+
+
+class QueryEncoder(Protocol):
+    """What makes vectors of questions. `normalize`: they have length 1."""
+
+    width: int
+    normalize: bool
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Float32 [Q, D]; a text is cut to the retriever's `query_length`, behind the prompt if it has one."""
+
+
+def open_query_encoder(folder: Path, context: Context) -> QueryEncoder:
+    """Reads a retriever for its questions. Raises `InputError` as `BiEncoder.load` does."""
+    if (folder / MANIFEST).is_file():
+        settings = read_settings(folder)
+        tower = folder / QUERY_TOWER if settings.towers == "separate" else folder
+        if is_plain_bert(tower, settings.query_length) and not settings.projection:
+            return PlainBert(tower, settings, context.torch_device())
+    return AnyEncoder(folder, context)
+
+
+def open_passage_encoder(folder: Path, queries: PlainBert, context: Context) -> PlainBert | None:
+    """The passages' tower of the retriever whose `queries` were read; None where it reads longer texts than it can."""
+    settings = read_settings(folder)
+    if not is_plain_bert(folder, settings.passage_length):
+        return None
+    tokens = PassageTokens(folder, settings.passage_length, settings.passage_prompt)
+    if settings.towers == "separate":
+        return PlainBert(folder, settings, context.torch_device(), tokens)
+    return queries.with_tokens(tokens)
+
+
+def is_plain_bert(folder: Path, length: int) -> bool:
+    """Whether a folder's model is a BERT as `PlainBert` computes it, up to `length` tokens, with a tokenizer for it."""
+    if not all((folder / name).is_file() for name in FILES):
+        return False
+    config, tokenizer = _json(folder / "config.json"), _json(folder / "tokenizer_config.json")
+    return (
+        config.get("model_type") == "bert"
+        and config.get("hidden_act") in ACTIVATIONS
+        and config.get("position_embedding_type", "absolute") == "absolute"
+        and not config.get("is_decoder")
+        and not config.get("add_cross_attention")
+        and config.get("max_position_embeddings", 0) >= length
+        and tokenizer.get("truncation_side", "right") == "right"
+    )
+
+
+class PlainBert(nn.Module):
+    """A BERT without a head, one text at a time, so that nothing is padded. In fp32.
+
+    It reads queries, unless `tokens` cuts texts otherwise.
+    """
+
+    def __init__(
+        self, folder: Path, settings: EncoderSettings, device: torch.device, tokens: PlainTokens | None = None
+    ) -> None:
+        super().__init__()
+        config = _json(folder / "config.json")
+        self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
+        self.tokens = tokens or QueryTokens(folder, settings.query_length, settings.query_prompt)
+        self.device, self.eps = device, float(config["layer_norm_eps"])
+        # A model with a head has the encoder's weights under its name.
+        read = load_file(folder / "model.safetensors")
+        weights = {name.removeprefix("bert."): values.float() for name, values in read.items()}
+        part = "embeddings."
+        names = ("word_embeddings.weight", "token_type_embeddings.weight", "position_embeddings.weight")
+        self.words, self.kinds, self.positions = (weights[part + name].to(device) for name in names)
+        self.scale, self.shift = (weights[f"{part}LayerNorm.{name}"].to(device) for name in ("weight", "bias"))
+        count = int(config["num_hidden_layers"])
+        self.layers = nn.ModuleList(_layer(weights, f"encoder.layer.{number}.", config) for number in range(count))
+        self.to(device).eval()
+
+    def with_tokens(self, tokens: PlainTokens) -> PlainBert:
+        """The same model, of the same weights, for texts that are cut otherwise."""
+        other = copy(self)
+        other.tokens = tokens
+        return other
+
+    def without_layers(self) -> PlainBert:
+        """What makes tokens states, for an encoder that has layers of its own."""
+        other = copy(self)
+        other.__dict__["_modules"] = {}
+        return other
+
+    def embedded(self, ids_T: Tensor, places_T: Tensor) -> Tensor:
+        """The states [..., D] that the first layer reads, of tokens int64 at places in their texts."""
+        states = embedding(ids_T, self.words) + self.kinds[0] + self.positions[places_T]
+        return layer_norm(states, (self.width,), self.scale, self.shift, self.eps)
+
+    def forward(self, ids_1L: Tensor) -> Tensor:
+        """Hidden states [1, L, D] of the tokens of one text, int64."""
+        states = self.embedded(ids_1L, torch.arange(ids_1L.shape[1], device=self.device))
+        for layer in self.layers:
+            states = layer(states)
+        return states
+
+    @torch.inference_mode()
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors_QD = np.empty((len(texts), self.width), dtype=np.float32)
+        for number, ids in enumerate(self.tokens.cut(texts)):
+            ids_1L = torch.tensor([ids], device=self.device)
+            vector_1D = pool(self(ids_1L), torch.ones_like(ids_1L), self.pooling)
+            vectors_QD[number] = (normalized(vector_1D) if self.normalize else vector_1D)[0].cpu().numpy()
+        return vectors_QD
+
+
+class AnyEncoder:
+    """A retriever of any other kind."""
+
+    def __init__(self, folder: Path, context: Context) -> None:
+        from stillhouse.acceleration.packed_linears import keep_packed
+        from stillhouse.retrieval.models.encoder import BiEncoder
+
+        self.encoder, self.context = BiEncoder.load(folder), context
+        self.width, self.normalize = self.encoder.width, self.encoder.settings.normalize
+        # Packed here once, not anew for every question.
+        keep_packed(self.encoder, context.torch_device())
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        from stillhouse.retrieval.models.encoder import encode
+
+        vectors_QD: NDArray[np.float32] = encode(
+            self.encoder, self.encoder.queries(texts), self.context, "queries", EXACT
+        )
+        return vectors_QD
+
+
+def _layer(weights: Mapping[str, Tensor], part: str, config: Mapping[str, Any]) -> nn.TransformerEncoderLayer:
+    """A layer of BERT, whose weights have names that begin with `part`."""
+    own = {
+        "self_attn.out_proj": "attention.output.dense",
+        "norm1": "attention.output.LayerNorm",
+        "linear1": "intermediate.dense",
+        "linear2": "output.dense",
+        "norm2": "output.LayerNorm",
+    }
+    with torch.device("meta"):  # the weights take the place of these
+        layer = nn.TransformerEncoderLayer(
+            int(config["hidden_size"]),
+            int(config["num_attention_heads"]),
+            int(config["intermediate_size"]),
+            dropout=0.0,
+            activation=ACTIVATIONS[config["hidden_act"]],
+            layer_norm_eps=float(config["layer_norm_eps"]),
+            batch_first=True,
+        )
+    state = {}
+    for kind in ("weight", "bias"):
+        three = [weights[f"{part}attention.self.{name}.{kind}"] for name in ("query", "key", "value")]
+        state[f"self_attn.in_proj_{kind}"] = torch.cat(three)
+        state |= {f"{ours}.{kind}": weights[f"{part}{theirs}.{kind}"] for ours, theirs in own.items()}
+    layer.load_state_dict(state, assign=True)
+    return layer
+
+
+def _json(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content

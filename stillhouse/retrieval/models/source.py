@@ -1,0 +1,150 @@
+"""The model that training starts from: read from wherever it lies, cut, checked and written as a folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from transformers import AutoModel, AutoModelForMaskedLM
+
+from stillhouse.artifacts import MANIFEST, read_manifest
+from stillhouse.errors import InputError
+from stillhouse.monitoring.activity import doing
+from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.models.model_folder import keep_layers, load_model, random_model, read_config, refuse_unusable
+from stillhouse.retrieval.models.model_place import downloaded, is_bag_of_words, locate
+from stillhouse.retrieval.models.pooling import POOLINGS, EncoderSettings, read_settings, write_modules
+from stillhouse.retrieval.models.positions import refuse_long_prompts, refuse_longer
+from stillhouse.retrieval.models.tokenizer_files import load_tokenizer, save_tokenizer
+from stillhouse.retrieval.models.towers import TransformerTower
+from stillhouse.retrieval.settings import NO_MODEL
+
+
+def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
+    """`folder`, or `otherwise` where `fetch-model` was asked for no model.
+
+    Raises `InputError` where there is neither.
+    """
+    manifest = read_manifest(folder, verify=False) if (folder / MANIFEST).is_file() else None
+    if manifest is None or manifest.facts.get("model") != NO_MODEL:
+        return folder
+    if otherwise is None:
+        raise InputError(f"{folder} holds no model for the {what}; run `stillhouse fetch-model` with one")
+    return otherwise
+
+
+@doing("fetching the model")
+def fetch(
+    name: str,
+    layers: int | None,
+    pooling: str | None,
+    query_length: int,
+    passage_length: int,
+    folder: Path,
+    *,
+    query_prompt: str | None = None,
+    passage_prompt: str | None = None,
+    random_from: int | None = None,
+) -> dict[str, object]:
+    """Writes the starting model into `folder`, and returns facts about it.
+
+    Pooling and prompts are the model's where they are None. With `layers` only this many of the first Transformer
+    layers are kept. A language-model head comes along where the source has one (fact `lm_head` "trained"), else the
+    encoder is written bare ("absent"). Two towers and bags of words (bow_mlp) come along whole. With the seed
+    `random_from` the source gives its configuration and tokenizer alone, and a bare encoder's parameters are drawn from
+    the seed. Raises `InputError` when the source cannot be read, and for settings that it has no use for.
+    """
+    source = locate(name)
+    place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
+    bag = is_bag_of_words(place)
+    if bag and not Path(source).is_dir():
+        place = downloaded(source)  # only a bag's weights say how wide it is
+    settings = read_settings(place)
+    settings = replace(
+        settings,
+        query_length=query_length,
+        passage_length=passage_length,
+        query_prompt=settings.query_prompt if query_prompt is None else query_prompt,
+        passage_prompt=settings.passage_prompt if passage_prompt is None else passage_prompt,
+    )
+    if bag:
+        if layers or pooling:
+            raise InputError(
+                f"{name} is a bag of words (bow_mlp), which has no Transformer layers and no pooling to choose; leave "
+                "layers and pooling out"
+            )
+        return _fetch_whole(place, settings, folder, random_from)
+    if random_from is not None:
+        _refuse_more_than_a_transformer(name, settings)
+    if settings.towers == "separate":
+        if layers or pooling:
+            raise InputError(f"{name} has two towers, which are taken whole; leave layers and pooling out")
+        return _fetch_whole(place, settings, folder)
+    config = read_config(place)
+    if layers and layers > config.num_hidden_layers:
+        raise InputError(f"{name} has {config.num_hidden_layers} layers, {layers} cannot be kept")
+    keep_layers(config, layers or config.num_hidden_layers)
+    if random_from is None:
+        loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers is not None)
+        headless = loaded.new_head
+        model = load_model(AutoModel, place, config, cut=layers is not None).model if headless else loaded.model
+    else:
+        headless, model = True, random_model(place, config, random_from)
+    tokenizer = load_tokenizer(place)
+    refuse_unusable(place, model, tokenizer)
+    refuse_longer(model, name, passage_length=passage_length, query_length=query_length)
+    refuse_long_prompts(tokenizer, settings)
+    if pooling is not None:
+        settings = replace(settings, pooling=pooling)
+    assert settings.pooling in POOLINGS
+    model.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
+    write_modules(folder, int(config.hidden_size), settings)
+    return {
+        "lm_head": "absent" if headless else "trained",
+        "layers": int(config.num_hidden_layers),
+        "width": int(config.hidden_size),
+        "pooling": settings.pooling,
+        "query_prompt": settings.query_prompt,
+        "passage_prompt": settings.passage_prompt,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:
+    """Raises `InputError` for a model whose towers or projection a random start would leave out."""
+    if settings.towers == "separate" or settings.projection:
+        extra = "two towers" if settings.towers == "separate" else "a layer on the pooled vector"
+        raise InputError(
+            f"{name} has {extra}, and a random start is one plain Transformer; name the model that it was trained from"
+        )
+
+
+def _fetch_whole(
+    source: Path, settings: EncoderSettings, folder: Path, random_from: int | None = None
+) -> dict[str, object]:
+    """Writes an encoder's towers unchanged; those of a bag of words drawn anew where there is a seed."""
+    torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn anew
+    changed = ("query_length", "passage_length", "query_prompt", "passage_prompt")
+    encoder = BiEncoder.load(source, **{name: getattr(settings, name) for name in changed})
+    if random_from is not None:
+        encoder.draw_bags(random_from)
+    refuse_long_prompts(encoder.tokenizer, settings)
+    encoder.save(folder)
+    passage = encoder.tower("passage")
+    facts: dict[str, object] = {"lm_head": "absent"}
+    if isinstance(passage, TransformerTower):
+        config = passage.encoder.config
+        facts |= {
+            "layers": int(config.num_hidden_layers),
+            "width": int(config.hidden_size),
+            "pooling": encoder.settings.pooling,
+        }
+    else:
+        facts["width"] = encoder.width
+    return facts | {
+        "query_prompt": settings.query_prompt,
+        "passage_prompt": settings.passage_prompt,
+        "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
+    }

@@ -1,0 +1,1 @@
+"""Answers: BM25, dense, both together, and which of them is best."""

@@ -1,0 +1,189 @@
+"""Hybrid search: BM25 and the dense index each bring candidates, and every candidate has both scores, fused.
+
+Shape suffixes: Q queries, K candidates of a query, D width of the vectors, F = 2 scores (BM25's, the retriever's).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.artifacts import write_json
+from stillhouse.errors import InputError
+from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
+from stillhouse.retrieval.index.vector_index import VectorIndex
+from stillhouse.retrieval.search.bm25 import BM25
+from stillhouse.retrieval.search.fusion import convex_combination, fit_weights, fuse, reciprocal_ranks
+
+FILE, INDEX = "hybrid.json", "bm25"
+METHODS = ("weights", "convex", "ranks", "dense")
+SHARE = 0.7
+"""The retriever's part of a convex combination that nothing was fitted for (benchmarks/fusion.md)."""
+QUERIES_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """How BM25 and the retriever rank together.
+
+    `weights`: bm25 · BM25's score + dense · the vectors' product. `convex`: the same of scores that are scaled to lie
+    between 0 and 1 in every query (`convex_combination`). `ranks`: reciprocal rank fusion. `dense`: the retriever
+    alone. Each brings its best `depth` passages as candidates.
+    """
+
+    method: str = "dense"
+    bm25: float = 0.0
+    dense: float = 1.0
+    depth: int = 100
+
+    def __str__(self) -> str:
+        if self.method == "weights":
+            return f"{self.bm25:.3g} · BM25 + {self.dense:.3g} · retriever"
+        if self.method == "convex":
+            return f"{self.bm25:.3g} · scaled BM25 + {self.dense:.3g} · scaled retriever"
+        return "reciprocal rank fusion" if self.method == "ranks" else "the retriever alone"
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What both rankings bring: rows int32 [Q, K] padded with -1, their scores [Q, K, 2] and ranks [Q, K, 2].
+
+    The last axis is BM25, retriever. A rank is 0 where that ranking does not have the passage; its score is known all
+    the same.
+    """
+
+    rows_QK: NDArray[np.int32]
+    scores_QKF: NDArray[np.float32]
+    ranks_QKF: NDArray[np.int32]
+
+
+class HybridIndex:
+    """A BM25 index and a vector index of the same passages."""
+
+    def __init__(self, bm25: BM25, index: VectorIndex) -> None:
+        if len(bm25) != len(index):
+            raise InputError(
+                f"the BM25 index has {len(bm25)} passages and the vector index {len(index)}; make both of one corpus"
+            )
+        self.bm25 = bm25
+        self.index = index
+
+    def candidates(
+        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
+    ) -> Candidates:
+        """The union of the best `depth` passages of both rankings for each query, BM25's first."""
+        lexical_QK, _ = self.bm25.search(texts, depth)
+        dense_QK, _ = self.index.search(vectors_QD, depth, gpu=gpu)
+        both_QK = np.concatenate([lexical_QK, dense_QK], axis=1)
+        rows_QK = first_kept(both_QK, (both_QK >= 0) & ~repeated(both_QK), both_QK.shape[1])
+        scores_QKF = np.stack([self.bm25.scores_of(texts, rows_QK), self.products(vectors_QD, rows_QK)], axis=2)
+        ranks_QKF = np.stack([_ranks(rows_QK, lexical_QK), _ranks(rows_QK, dense_QK)], axis=2)
+        return Candidates(rows_QK, scores_QKF, ranks_QKF)
+
+    def search(
+        self, fusion: Fusion, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Rows int32 [Q, depth] and fused scores float32 [Q, depth], best first, padded with -1.
+
+        Ties stand in corpus order. Below the candidates of both rankings there is nothing: a `depth` above their number
+        leaves the end of a ranking empty, so each brings at least `depth`.
+        """
+        rows_QK = np.full((len(texts), depth), -1, dtype=np.int32)
+        scores_QK = np.full((len(texts), depth), -np.inf, dtype=np.float32)
+        for start in range(0, len(texts), QUERIES_AT_ONCE):
+            part = slice(start, start + QUERIES_AT_ONCE)
+            found = self.candidates(texts[part], vectors_QD[part], max(depth, fusion.depth), gpu)
+            fused_BK, ordered_BK = order_by_score(fused_scores(fusion, found), found.rows_QK)
+            width = min(depth, ordered_BK.shape[1])
+            rows_QK[part, :width], scores_QK[part, :width] = ordered_BK[:, :width], fused_BK[:, :width]
+        return rows_QK, scores_QK
+
+    def products(self, vectors_QD: NDArray[np.float32], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Products of the queries' vectors with those in the index, float32 [Q, K]; 0 under padding."""
+        scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
+        query_P, column_P = np.nonzero(rows_QK >= 0)
+        passages_PD = self.index.vectors(rows_QK[query_P, column_P])
+        scores_QK[query_P, column_P] = np.einsum("pd,pd->p", vectors_QD[query_P], passages_PD)
+        return scores_QK
+
+
+def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
+    """The fused score of every candidate, float32 [Q, K]."""
+    if fusion.method == "ranks":
+        return reciprocal_ranks(found.ranks_QKF)
+    if fusion.method == "convex":
+        bm25_QK, dense_QK = np.moveaxis(found.scores_QKF, 2, 0)
+        return convex_combination(bm25_QK, dense_QK, found.rows_QK >= 0, fusion.dense)
+    return fuse(found.scores_QKF, np.array([fusion.bm25, fusion.dense]))
+
+
+def unfitted(method: str, depth: int) -> Fusion:
+    """The fusion of a method that needs no judged query: `ranks`, or `convex`, which `auto` means then."""
+    return Fusion("ranks", depth=depth) if method == "ranks" else Fusion("convex", 1.0 - SHARE, SHARE, depth)
+
+
+def fit_fusion(found: Candidates, positive_QK: NDArray[np.bool_], known_QK: NDArray[np.bool_], depth: int) -> Fusion:
+    """The weights that make the positives likeliest (`fit_weights`); `convex` where no query can say anything.
+
+    `known_QK` marks candidates that are positive or wrong: what is neither is left out.
+    """
+    try:
+        bm25, dense = fit_weights(found.scores_QKF, known_QK & (found.rows_QK >= 0), positive_QK)
+    except ValueError:
+        return unfitted("convex", depth)
+    # Six digits: what a machine adds up in another order must not change a ranking.
+    return Fusion("weights", float(f"{bm25:.6g}"), float(f"{dense:.6g}"), depth)
+
+
+def write_hybrid(folder: Path, fusion: Fusion, bm25: BM25 | None) -> None:
+    """Writes `hybrid.json` and, where BM25 has a part in it, its index."""
+    write_json(folder / FILE, asdict(fusion))
+    if fusion.method != "dense":
+        assert bm25 is not None, "a hybrid needs BM25's index"
+        bm25.save(folder / INDEX)
+
+
+def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
+    """What `write_hybrid` wrote, beside the vector index of the same passages.
+
+    Raises `InputError` for another folder, and for an index of another corpus's size.
+    """
+    try:
+        fusion = Fusion(**json.loads((folder / FILE).read_text(encoding="utf-8")))
+        sound = fusion.method in METHODS and fusion.depth > 0 and all(np.isfinite([fusion.bm25, fusion.dense]))
+    except (OSError, ValueError, TypeError):
+        sound = False
+    if not sound:
+        raise InputError(f"{folder} holds no {FILE} of `stillhouse hybrid`; run that step again")
+    return HybridSearch(fusion, None if fusion.method == "dense" else HybridIndex(BM25.load(folder / INDEX), index))
+
+
+@dataclass(frozen=True)
+class HybridSearch:
+    """A fusion ready to search; `both` is None where the retriever ranks alone."""
+
+    fusion: Fusion
+    both: HybridIndex | None
+
+    def search(
+        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """As `HybridIndex.search`. Only for a fusion that BM25 has a part in."""
+        assert self.both is not None, "the retriever ranks alone: search its index"
+        return self.both.search(self.fusion, texts, vectors_QD, depth, gpu)
+
+
+def _ranks(rows_QK: NDArray[np.int32], ranking_QR: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The rank, from 1, that each row has in its query's ranking, int32 [Q, K]; 0 for none."""
+    ranks_QK = np.zeros(rows_QK.shape, dtype=np.int32)
+    for number, (rows_K, ranking_R) in enumerate(zip(rows_QK, ranking_QR)):
+        order_R = np.argsort(ranking_R, kind="stable")
+        place_K = np.minimum(np.searchsorted(ranking_R, rows_K, sorter=order_R), len(ranking_R) - 1)
+        hit_K = (rows_K >= 0) & (ranking_R[order_R[place_K]] == rows_K)
+        ranks_QK[number, hit_K] = order_R[place_K[hit_K]] + 1
+    return ranks_QK

@@ -1,1 +1,0 @@
-"""Versions: what git and DVC say a corpus or a model is, and its releases."""

@@ -1,0 +1,99 @@
+"""Renders dvc.yaml from the graph: one stage a use of a step.
+
+    python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml
+
+The stages come from the recipe's graph; its settings only say which locations are paths on this machine, because DVC
+can watch those and no others. Such a path is written as `${use.field}`, so a change of it in params.yaml is followed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stillhouse.corpus.sources.built_in import SAMPLE
+from stillhouse.evaluation.systems import about_training
+from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of
+from stillhouse.workflow.recipes import Recipe, load_recipe, location_fields
+from stillhouse.workflow.step_command import command_of
+
+HEADER = """\
+# Rendered from stillhouse/workflow/graph.py; a test holds it to that. To render it again:
+#     python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml
+"""
+
+
+ENVIRONMENT = f"{ARTIFACTS}/environment.json"
+"""What every stage depends on beside its folders: the code and the libraries."""
+ENVIRONMENT_STAGE = {
+    # It takes no time, and DVC runs a stage anew only where this file's content changed.
+    "environment": {"cmd": f"stillhouse environment {ENVIRONMENT}", "always_changed": True, "outs": [ENVIRONMENT]}
+}
+
+
+def render(recipe: Recipe, folder: Path) -> str:
+    """The text of dvc.yaml for a recipe that lies in `folder`."""
+    uses = graph_of(recipe)
+    evaluations = [path for use in uses for name, path in use.output_paths().items() if name == "evaluation"]
+    content = {
+        "stages": ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder, reported=True) for use in uses},
+        "metrics": [f"{path}/{name}.json" for path in evaluations for name in ("metrics", "dev_metrics")],
+        "plots": [_plot(use.name) for use in uses if "curves" in use.output_paths()],
+    }
+    return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=Indented)
+
+
+def report_path(use: Use) -> Path:
+    """Where a stage leaves the step's report, so that a Kubeflow component that restores it can show what it shows."""
+    return ARTIFACTS / use.name / "report.json"
+
+
+def stage(use: Use, recipe: Recipe, folder: Path, *, reported: bool = False) -> dict[str, Any]:
+    """One stage, with the step's report as one more output where it is `reported`.
+
+    All outputs are cached: DVC restores a stage elsewhere only when every output is in the cache. A stage without any
+    dependency is never restored either; all have one in `ENVIRONMENT`.
+    """
+    settings = recipe.get(use.section, {})
+    elsewhere = settings.get("repo")  # `source` is then a path there, and `revision` says which
+    sources = [
+        f"${{{use.section}.{field}}}"
+        for field in location_fields(use.step)
+        if not elsewhere
+        if (value := settings.get(field)) and value != SAMPLE and (folder / value).exists()
+    ]
+    folders = [path.as_posix() for path in use.input_paths().values()]
+    words, outs = command_of(use), [path.as_posix() for path in use.output_paths().values()]
+    if reported:
+        words.append(f"--report {report_path(use).as_posix()}")
+        outs.append(report_path(use).as_posix())
+    deps = [ENVIRONMENT, *sources, *dict.fromkeys(folders)]
+    return {"cmd": " ".join(words), "deps": deps, "params": [use.section], "outs": outs}
+
+
+def _plot(training: str) -> dict[str, Any]:
+    curve = f"{ARTIFACTS}/{training}/curves/curves.csv"
+    losses = ["train_loss", "heldout_loss"]
+    return {
+        training: {"x": "step", "y": {curve: losses}, "title": f"Loss: {about_training(training)}", "y_label": "loss"}
+    }
+
+
+class Indented(yaml.SafeDumper):
+    """Indents lists below their key, as DVC itself writes them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def main(argv: list[str]) -> int:
+    path = Path(argv[0] if argv else "params.yaml")
+    print(render(load_recipe(path), path.parent), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

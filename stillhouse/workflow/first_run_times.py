@@ -1,0 +1,182 @@
+"""How long a use of a step takes that never ran here: its arithmetic by the speed of this machine.
+
+Counted are the products of the transformer's weights with tokens, which is where the time goes: two operations a weight
+and token forwards, twice as many again backwards. The speed is that of a product of two matrices, measured in a
+moment. Right within a factor of two or so on a processor; nothing is said about a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.context import device
+from stillhouse.errors import InputError
+from stillhouse.workflow.recipe_choice import TOKENS_A_WORD
+
+TRAINED = 3.0
+"""A training step's operations, as a multiple of the way forwards."""
+SHARE_OF_SPEED = 0.7
+"""Of a matrix product's speed, what a model reaches."""
+OVERHEAD = 5.0
+"""Seconds to start a process, import PyTorch and load what a step reads."""
+QUERY_TOKENS = 20
+PASSAGES_READ = 1000
+"""Of which the mean length is taken."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What sets the time of a run. `weights` are those of the encoder's layers, `tokens` of a passage as it is cut."""
+
+    passages: int
+    queries: Mapping[str, int]
+    tokens: float
+    weights: int
+
+
+def scale_of(corpus: Path, encoder: Path) -> Scale | None:
+    """The scale of a run by its corpus and its starting model; None before these are there."""
+    import pyarrow.parquet as pq
+
+    with suppress(InputError, OSError, KeyError, ValueError, TypeError):
+        facts = read_manifest(corpus, verify=False).facts
+        config = json.loads((encoder / "config.json").read_text(encoding="utf-8"))
+        cut = json.loads((encoder / "stillhouse.json").read_text(encoding="utf-8"))["passage_length"]
+        table = next(pq.ParquetFile(corpus / "passages.parquet").iter_batches(PASSAGES_READ, columns=["text"]))
+        words = [len(text.split()) for text in table.column("text").to_pylist()]
+        return Scale(int(facts["passages"]), dict(facts["queries"]), mean_tokens(words, cut), layer_weights(config))
+    return None
+
+
+def mean_tokens(words: Sequence[int], cut: int) -> float:
+    """The tokens of passages with these numbers of words, cut at `cut` tokens, on average."""
+    return sum(min(count * TOKENS_A_WORD + 2, cut) for count in words) / len(words)
+
+
+def layer_weights(config: Mapping[str, Any]) -> int:
+    """The weights of a transformer's layers: four square matrices of attention and two of the feed-forward part.
+
+    A gated feed-forward part, which ModernBERT has, is of three.
+    """
+    width = int(config.get("hidden_size") or config["dim"])
+    inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * width)
+    layers = int(config.get("num_hidden_layers") or config["n_layers"])
+    matrices = 3 if config.get("model_type") == "modernbert" else 2
+    return layers * (4 * width * width + matrices * width * inner)
+
+
+def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
+    """Seconds of a step with these settings on this machine's processor."""
+    count = TOKENS.get(step)
+    tokens = count(config, scale) if count else 0.0
+    return OVERHEAD + 2.0 * scale.weights * tokens / (SHARE_OF_SPEED * speed())
+
+
+def on_processor() -> bool:
+    """Whether steps compute on the processor: asked for, or there is no GPU of NVIDIA's."""
+    return device() == "cpu" or not Path("/dev/nvidia0").exists()
+
+
+@cache
+def speed() -> float:
+    """Operations a second of a product of two float32 matrices, the best of a few."""
+    import numpy as np
+
+    left, right = np.ones((1024, 384), np.float32), np.ones((384, 1536), np.float32)
+    best = 0.0
+    for _ in range(20):
+        started = time.perf_counter()
+        left @ right
+        best = max(best, 2.0 * left.size * right.shape[1] / (time.perf_counter() - started))
+    return best
+
+
+def _asked(scale: Scale, *splits: str) -> int:
+    return sum(scale.queries.get(split, 0) for split in splits)
+
+
+def _passages(config: Any, scale: Scale) -> float:
+    return scale.passages * scale.tokens
+
+
+def _queries(*splits: str) -> Callable[[Any, Scale], float]:
+    return lambda config, scale: _asked(scale, *splits) * QUERY_TOKENS
+
+
+def steps_of(step: str, config: Any, scale: Scale) -> int:
+    """The steps of a training."""
+    from stillhouse.training.batches import steps_for
+
+    return steps_for(TRAININGS[step](scale), config.batch_size, config.epochs, config.max_steps)
+
+
+def _examples(step: str, config: Any, scale: Scale) -> float:
+    """The examples of all steps of a training, three times."""
+    return TRAINED * steps_of(step, config, scale) * min(config.batch_size, TRAININGS[step](scale))
+
+
+def _groups(config: Any, scale: Scale) -> float:
+    """A training on a query, its positive and its negatives."""
+    read = QUERY_TOKENS + (1 + config.negatives_per_query) * scale.tokens
+    return _examples("train-retriever", config, scale) * read
+
+
+def _pairs(config: Any, scale: Scale) -> float:
+    """A training of a cross-encoder on the same groups, each candidate read with the query."""
+    read = (1 + config.negatives_per_query) * min(config.max_length, QUERY_TOKENS + scale.tokens)
+    return _examples("train-reranker", config, scale) * read
+
+
+def _pretraining(config: Any, scale: Scale) -> float:
+    """Half as much again for the decoder and the head."""
+    return 1.5 * _examples("pretrain", config, scale) * min(config.max_length, scale.tokens)
+
+
+def _scored(*splits: str) -> Callable[[Any, Scale], float]:
+    """Each query with its candidates; a teacher that is fused may have none."""
+
+    def tokens(config: Any, scale: Scale) -> float:
+        if getattr(config, "kind", "") == "best":
+            return _asked(scale, *splits) * QUERY_TOKENS
+        return _asked(scale, *splits) * config.depth * (QUERY_TOKENS + scale.tokens)
+
+    return tokens
+
+
+def _averages(config: Any, scale: Scale) -> float:
+    """The dev queries' candidates, once for each share; the vectors of both ends are known from their indexes."""
+    between = [alpha for alpha in config.alphas if 0 < alpha < 1]
+    dev = min(config.eval_queries or _asked(scale, "dev"), _asked(scale, "dev"))
+    read = min(scale.passages, dev * config.eval_depth) * scale.tokens + dev * QUERY_TOKENS
+    return len(between) * read
+
+
+TRAININGS: Mapping[str, Callable[[Scale], int]] = {
+    "train-retriever": lambda scale: max(1, _asked(scale, "train")),
+    "train-reranker": lambda scale: max(1, _asked(scale, "train")),
+    "pretrain": lambda scale: max(1, scale.passages),
+}
+"""How many examples each training has."""
+TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
+    "index": _passages,
+    "encode": _passages,
+    "retrieve": _queries("dev", "test"),
+    "mine": _queries("train", "dev"),
+    "train-retriever": _groups,
+    "train-reranker": _pairs,
+    "pretrain": _pretraining,
+    "score-pairs": _scored("train", "dev"),
+    "rerank": _scored("dev", "test"),
+    "average": _averages,
+    "hybrid": _queries("dev"),
+    "select-best": _queries("dev"),
+}
+"""Tokens that a step's model reads, those of a training counted three times; other steps read none."""

@@ -1,0 +1,71 @@
+"""Runs the whole graph in one process, for tests and notebooks: same steps, same folders, no DVC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import refuse_foreign
+from stillhouse.steps.execute import execute, open_inputs
+from stillhouse.steps.spec import Report
+from stillhouse.workflow.graph import ARTIFACTS, USES, Use
+from stillhouse.workflow.recipes import location_fields
+from stillhouse.workflow.run_progress import made_of, position, still_to_do
+from stillhouse.workflow.run_times import note_seconds
+
+
+def run_graph(
+    configs: Mapping[str, Any], folder: Path, log: Callable[[str], None] = lambda line: None, uses: Iterable[Use] = USES
+) -> dict[str, Report | None]:
+    """Runs the uses of a graph, by default those of the papers' run, in `folder`/artifacts, as `run_uses` does."""
+    return run_uses(uses, configs, folder / ARTIFACTS, log)
+
+
+def run_uses(
+    uses: Iterable[Use], configs: Mapping[str, Any], root: Path, log: Callable[[str], None] = lambda line: None
+) -> dict[str, Report | None]:
+    """Runs uses in their order below `root` and returns the report of each, None for one that was skipped.
+
+    `log` gets a line before each: which step of how many it is, and how long the rest will take.
+
+    `configs` maps every use to its settings. A use is skipped when its outputs are whole and record the same settings
+    and inputs; they do not record code, so after a change of code the folder is to be removed.
+    """
+    uses, reports = list(uses), dict[str, Report | None]()
+    for number, use in enumerate(uses, start=1):
+        config = configs[use.name]
+        if up_to_date(use, config, root):
+            log(f"[{use.name}] skipped: its outputs are up to date")
+            reports[use.name] = None
+            continue
+        if len(uses) > 1:
+            left = [use, *(other for other in expected(uses, configs, root) if other not in uses[:number])]
+            log(position(number, len(uses), left, configs, root))
+        note = partial(note_seconds, use, config, root)
+        reports[use.name] = execute(use.step, config, use.input_paths(root), use.output_paths(root), note)
+    return reports
+
+
+def expected(uses: Sequence[Use], configs: Mapping[str, Any], root: Path) -> list[Use]:
+    """The uses that `run_uses` will execute: those that are still to do, and those that it never skips."""
+    left = still_to_do(uses, configs, root)
+    return [use for use in uses if use in left or location_fields(use.step)]
+
+
+def refuse_foreign_outputs(uses: Iterable[Use], root: Path) -> None:
+    """Raises `InputError` where uses would write below `root` over what no step wrote: before hours of work."""
+    for use in uses:
+        for path in use.output_paths(root).values():
+            refuse_foreign(path, use.name)
+
+
+def up_to_date(use: Use, config: Any, root: Path) -> bool:
+    """Whether the outputs of a use exist, whole, and were made from the inputs and settings of now.
+
+    Never true of a use that reads something outside the graph, since its settings do not say what lies there.
+    """
+    if location_fields(use.step):
+        return False
+    return made_of(use, config, root, open_inputs(use.step, use.input_paths(root)))

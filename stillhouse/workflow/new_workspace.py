@@ -1,0 +1,59 @@
+"""A folder to work in: a recipe that fits its source, and the time that the run will take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.corpus.sources.built_in import SAMPLE
+from stillhouse.corpus.sources.ir_datasets_id import SCHEME
+from stillhouse.terminal import show
+from stillhouse.workflow.recipe_choice import describe, fitted, recipe_for
+from stillhouse.workflow.workspace import make_workspace, refuse_missing, refuse_taken
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
+
+Settings = Mapping[str, Mapping[str, Any]]
+NOTHING: Settings = {}
+
+
+def make(folder: Path, source: str | None, recipe: str | None, hours: float | None) -> str:
+    """Makes the folder, shows what was seen of the source, and returns a line on the time that the run will take.
+
+    Raises `InputError` as `make_workspace` does, and for hours that do not suffice.
+    """
+    own, time = NOTHING, ""
+    if not recipe or hours:
+        refuse_taken(folder)
+        look = first_look(source)
+        own = NOTHING if recipe else fitted(recipe_for(look), look)
+        recipe = recipe or recipe_for(look)
+        if look is not None:
+            show(describe(recipe, look))
+        own, time = timed(recipe, own, look, hours)
+    make_workspace(folder, source, recipe, own)
+    return time
+
+
+def first_look(source: str | None) -> FirstLook | None:
+    """What can be seen of a source in a few seconds; None of a data set of ir_datasets, which `ingest` fetches."""
+    from stillhouse.corpus.first_look import look_at
+
+    if source is not None and source.startswith(SCHEME):
+        return None
+    if source is not None:
+        refuse_missing(source)
+    return look_at(source or SAMPLE)
+
+
+def timed(recipe: str, own: Settings, look: FirstLook | None, hours: float | None) -> tuple[Settings, str]:
+    """The settings, `own` among them, with which a run fits into `hours`, and a line on the time that it will take."""
+    from stillhouse.workflow.recipes import find_recipe, load_recipe
+    from stillhouse.workflow.run_forecast import fit_into, forecast, with_settings
+
+    whole = with_settings(load_recipe(find_recipe(recipe)), own)
+    shorter = fit_into(hours, whole, look) if hours else NOTHING
+    found = forecast(with_settings(whole, shorter), look)
+    return with_settings(own, shorter), str(found) if found else ""

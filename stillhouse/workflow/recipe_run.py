@@ -1,0 +1,41 @@
+"""All steps of a recipe in this process, as `stillhouse run` and the Python function `run` start them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stillhouse.config import nearest
+from stillhouse.context import say
+from stillhouse.errors import InputError
+from stillhouse.lock import only_process
+from stillhouse.monitoring.duration import in_words
+from stillhouse.workflow.graph import Use, needed
+from stillhouse.workflow.in_process import expected, refuse_foreign_outputs, run_uses
+from stillhouse.workflow.run_times import estimate
+
+
+def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
+    """The use `until` and all that it needs; without it all uses. Raises `InputError` for a use that does not exist."""
+    names = [use.name for use in uses]
+    if until and until not in names:
+        raise InputError(f"--until {until}: no such use; {nearest(until, names)}")
+    return needed(uses, [until]) if until else uses
+
+
+def run_recipe(uses: Sequence[Use], settings: Mapping[str, Any], root: Path) -> None:
+    """Runs uses in their order below `root`; what is up to date is skipped. Logs the time that is left.
+
+    `settings` maps every use to its config. Raises what the steps raise, and `InputError` before any work where an
+    output would replace what no step wrote.
+    """
+    refuse_foreign_outputs(uses, root)
+    with only_process(root):
+        started = time.monotonic()
+        todo = expected(uses, settings, root)
+        say(f"{len(todo)} of {len(uses)} steps to do: {estimate(todo, settings, root)}")
+        reports = run_uses(uses, settings, root, say)
+        skipped = sum(report is None for report in reports.values())
+        say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")

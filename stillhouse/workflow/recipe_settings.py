@@ -1,0 +1,83 @@
+"""Single settings in the place of a recipe's: of a command line, `retriever_1.learning_rate=1e-5`, or of a run form.
+
+The form of a Kubeflow run has one field for all that has none of its own: JSON with sections and settings as they stand
+in `params.yaml`, `{"retriever_1": {"epochs": 8}}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stillhouse.config import field_types, nearest
+from stillhouse.errors import InputError
+from stillhouse.setting_kinds import from_text, plain
+from stillhouse.workflow.graph import known_uses
+from stillhouse.workflow.recipes import Recipe, configs
+
+EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as they stand in params.yaml'
+
+
+def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str, dict[str, Any]]:
+    """The recipe with settings of `words`, each `USE.SETTING=VALUE`; `where` names the recipe in messages.
+
+    Raises `InputError` that names the nearest use, setting or value, and for settings that do not go together.
+    """
+    changed = {name: dict(values) for name, values in recipe.items()}
+    uses = known_uses(recipe, where)
+    given: set[str] = set()
+    for word in words:
+        place, equals, text = word.partition("=")
+        name, dot, setting = place.partition(".")
+        if not (equals and dot and setting) or place in given:
+            raise InputError(f"--set {word}: write USE.SETTING=VALUE, as retriever_1.learning_rate=1e-5, each once")
+        given.add(place)
+        if name not in uses:
+            raise InputError(f"--set {word}: {where} has no use {name!r}; {nearest(name, uses)}")
+        kinds = field_types(uses[name].step.config)
+        if setting not in kinds:
+            raise InputError(f"--set {word}: {name} has no setting {setting!r}; {nearest(setting, kinds)}")
+        value = from_text(text, kinds[setting], f"--set {place}")
+        changed.setdefault(uses[name].section, {})[setting] = plain(value)
+        _refuse_measures(setting, value)
+    configs(changed, f"{where} with --set")
+    return changed
+
+
+def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, Any]]:
+    """The sections and settings that the field of a run form names; none of an empty one.
+
+    Raises `InputError` for what is no JSON of sections, that names the nearest section, setting or value, and for
+    settings that do not go together with those of `recipe`, which `where` names in messages.
+    """
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"settings is no JSON: {error}; {EXAMPLE}") from None
+    if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
+        raise InputError(f"settings must name sections, and in each of them settings; {EXAMPLE}")
+    known = {use.section for use in known_uses(recipe, where).values()}
+    for section, values in found.items():
+        if section not in known:
+            raise InputError(f"settings: {where} has no section {section!r}; {nearest(section, known)}")
+        for setting, value in values.items():
+            _refuse_measures(setting, value)
+    configs(with_sections(recipe, found), "settings")
+    return found
+
+
+def with_sections(recipe: Recipe, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The recipe with these settings in the place of its own."""
+    names = [*recipe, *(name for name in sections if name not in recipe)]
+    return {name: {**recipe.get(name, {}), **sections.get(name, {})} for name in names}
+
+
+def _refuse_measures(setting: str, value: Any) -> None:
+    """Raises `InputError` for measures that do not exist, which the step itself would notice at the run's end."""
+    if setting == "measures":
+        from stillhouse.evaluation.measures import parse_measures
+
+        parse_measures(value if isinstance(value, (list, tuple)) else str(value))

@@ -1,0 +1,145 @@
+"""How long a whole run will take before it starts, by a first look at its source; and a run that fits into a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.errors import InputError
+from stillhouse.monitoring.duration import in_words
+from stillhouse.workflow.first_run_times import (
+    TRAININGS,
+    Scale,
+    layer_weights,
+    mean_tokens,
+    on_processor,
+    predicted_seconds,
+    steps_of,
+)
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import Recipe, configs
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
+
+FEWEST_STEPS = 10
+"""A training of fewer steps is not worth its measurements."""
+NEAR = 1.05
+"""A run that takes so much longer than asked still fits: a forecast is no better."""
+PAIRS_A_PASSAGE = 2
+"""Sentences of a passage, about, that become train queries where there are no others."""
+NAMED = 4
+"""The uses that a forecast names, those that take longest."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """The seconds of every use of a run, and the steps of its trainings. `more` where the source was not read whole."""
+
+    seconds: Mapping[str, float]
+    steps: Mapping[str, int]
+    more: bool
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+    def __str__(self) -> str:
+        longest = sorted(self.seconds, key=self.seconds.__getitem__, reverse=True)[:NAMED]
+        parts = [f"{name} {in_words(self.seconds[name])}" for name in self.seconds if name in longest]
+        if others := len(self.seconds) - len(parts):
+            rest = self.total - sum(self.seconds[name] for name in longest)
+            parts.append(f"{others} other steps {in_words(rest)}")
+        about = "more than" if self.more else "about"
+        return f"the whole run takes {about} {in_words(self.total)} on this machine: {', '.join(parts)}"
+
+
+def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
+    """The time of a recipe's run on a source.
+
+    None with a GPU, for a source that nobody looked at, and for a starting model that is not on this machine.
+    """
+    settings = configs(recipe, "recipe")
+    weights = _weights(settings["fetch_model"].model)
+    if look is None or weights is None or not look.lengths or not on_processor():
+        return None
+    scale = scale_of_look(settings, look, weights)
+    uses = graph_of(recipe)
+    seconds = {use.name: predicted_seconds(use.step_name, settings[use.name], scale) for use in uses}
+    steps = {use.name: steps_of(use.step_name, settings[use.name], scale) for use in uses if use.step_name in TRAININGS}
+    return Forecast(seconds, steps, not look.whole)
+
+
+def scale_of_look(settings: Mapping[str, Any], look: FirstLook, weights: int) -> Scale:
+    """What sets the time of a run, as far as a first look and the settings of `ingest` show."""
+    tokens = mean_tokens(look.lengths, settings["fetch_model"].passage_length)
+    return Scale(look.passages, _queries(settings["ingest"], look), tokens, weights)
+
+
+def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
+    """The queries of each split after `ingest`."""
+    found = dict(look.questions)
+    if ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled):
+        made = PAIRS_A_PASSAGE * look.passages
+        made = min(made, ingest.max_pair_queries or made)
+        dev, test = (int(made * share) for share in (ingest.heldout_dev_articles, ingest.heldout_test_articles))
+        found = {"train": made - dev - test, "dev": dev, "test": test}
+    elif "dev" not in found:
+        found["dev"] = int(found.get("train", 0) * ingest.dev_fraction)
+        found["train"] = found.get("train", 0) - found["dev"]
+    for split in ("train", "dev", "test"):
+        most = getattr(ingest, f"max_{split}_queries")
+        found[split] = min(found.get(split, 0), most or found.get(split, 0))
+    found["train"] += int(found["train"] * ingest.mixed_pairs)
+    return found
+
+
+def _weights(model: str) -> int | None:
+    """The weights of a starting model's layers; None for a model that is not here."""
+    from stillhouse.retrieval.models.model_place import locate
+
+    try:
+        return layer_weights(json.loads((Path(locate(model)) / "config.json").read_text(encoding="utf-8")))
+    except (InputError, OSError, ValueError, KeyError):
+        return None
+
+
+def with_settings(recipe: Recipe, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A recipe with settings, by section, in the place of its own."""
+    return {**recipe, **{name: {**recipe.get(name, {}), **values} for name, values in own.items()}}
+
+
+def fit_into(hours: float, recipe: Recipe, look: FirstLook | None) -> dict[str, dict[str, int]]:
+    """Settings, by section, with which a run takes `hours` at most: its trainings get fewer steps.
+
+    Raises `InputError` where what is no training takes longer than that, and where no forecast can be made.
+    """
+    expected = forecast(recipe, look)
+    if expected is None:
+        raise InputError(
+            "--hours needs a source to look at and a starting model on this machine that runs on its processor; leave "
+            "--hours out, and set `max_steps` in params.yaml"
+        )
+    budget = hours * 3600
+    if expected.total <= budget:
+        return {}
+    trainings = [use for use in graph_of(recipe) if use.step_name in TRAININGS]
+    trained = sum(expected.seconds[use.name] for use in trainings)
+    share = max(0.0, 1 - (expected.total - budget) / trained) if trained else 0.0
+    fewer = {
+        use.section: {"max_steps": max(min(FEWEST_STEPS, steps), int(share * steps))}
+        for use in trainings
+        for steps in [expected.steps[use.name]]
+    }
+    fitted = forecast(with_settings(recipe, fewer), look)
+    if fitted is None or fitted.total > budget * NEAR:
+        least = fitted.total if fitted else expected.total
+        raise InputError(
+            f"the run takes about {in_words(least)} on this machine, however little it trains; give --hours "
+            f"{math.ceil(least / 360) / 10:.1f}, or a smaller fetch_model.passage_length"
+        )
+    return fewer

@@ -1,0 +1,117 @@
+"""Which step of a run is at hand, of how many, and how long the rest will take: for `stillhouse run` and `dvc repro`.
+
+DVC starts every stage as a process of its own. Such a process knows its place from what the others have left: outputs
+that were made of today's settings, inputs and code are done, all others are still to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from stillhouse.artifacts import Manifest, read_manifest
+from stillhouse.config import recorded
+from stillhouse.errors import InputError
+from stillhouse.steps.execute import ORDER
+from stillhouse.workflow.graph import ARTIFACTS, Use, graph_of
+from stillhouse.workflow.recipes import configs, load_recipe
+from stillhouse.workflow.run_times import estimate
+from stillhouse.yaml_file import read_yaml
+
+STAGE = "DVC_STAGE"
+"""Environment variable in which DVC names the stage that it runs, as `retriever_1` or `dvc.yaml:retriever_1`."""
+ENVIRONMENT = ARTIFACTS / "environment.json"
+
+
+def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str, Any], root: Path) -> str:
+    """The line about the first of the uses that are `left`."""
+    return f"step {number} of {total}: {left[0].name} ({left[0].step_name}), {estimate(left, settings, root, ' left')}"
+
+
+def made_of(use: Use, config: Any, root: Path, inputs: Mapping[str, Manifest], *, verify: bool = True) -> bool:
+    """Whether the outputs of a use are there and were made from these settings and inputs.
+
+    With `verify` their files must be whole too.
+    """
+    digests = {name: manifest.digest for name, manifest in inputs.items()}
+    ports = {port.name: port for port in use.step.outputs}
+    for name, path in use.output_paths(root).items():
+        try:
+            manifest = read_manifest(path, verify=verify)
+        except InputError:  # missing or damaged: made anew
+            return False
+        if manifest.facts.get("passed") is False:  # so that a failed validation says so every time
+            return False
+        made_from = {key: digest for key, digest in manifest.inputs.items() if key not in ports[name].beside}
+        if (manifest.step, manifest.config, made_from) != (use.step_name, recorded(config), digests):
+            return False
+        if manifest.facts.get(ORDER, {}) != use.step.order_of(use.inputs):
+            return False
+    return True
+
+
+def still_to_do(
+    uses: Iterable[Use], settings: Mapping[str, Any], root: Path, of_this_code: Callable[[Use], bool] = lambda use: True
+) -> list[Use]:
+    """The uses whose outputs are missing or of the past, and those that depend on them.
+
+    It reads manifests alone, so a damaged file is not seen; nor is what lies outside the graph, as a source.
+    """
+    left: list[Use] = []
+    for use in uses:
+        if (
+            set(use.read_from) & {other.name for other in left}
+            or not of_this_code(use)
+            or not _done(use, settings[use.name], root)
+        ):
+            left.append(use)
+    return left
+
+
+def _done(use: Use, config: Any, root: Path) -> bool:
+    try:
+        inputs = {name: read_manifest(path, verify=False) for name, path in use.input_paths(root).items()}
+    except InputError:
+        return False
+    return made_of(use, config, root, inputs, verify=False)
+
+
+def dvc_stage(params: Path) -> Use | None:
+    """The use of the recipe `params` whose stage DVC runs in this process; None for any other process or recipe."""
+    name = os.environ.get(STAGE, "").rpartition(":")[2]
+    if not name:
+        return None
+    with suppress(InputError):  # which the stages that it concerns say
+        return next((use for use in graph_of(load_recipe(params), str(params)) if use.name == name), None)
+    return None
+
+
+def position_in_dvc(use: Use, params: Path) -> str | None:
+    """The line about a stage of `dvc repro`, in whose folder this process is; None where the recipe cannot be read."""
+    try:
+        recipe = load_recipe(params)
+        settings, uses = configs(recipe, str(params)), graph_of(recipe, str(params))
+    except InputError:
+        return None
+    left = [use, *(other for other in still_to_do(uses, settings, ARTIFACTS, _of_this_code()) if other != use)]
+    return position(len(uses) - len(left) + 1, len(uses), left, settings, ARTIFACTS)
+
+
+def _of_this_code() -> Callable[[Use], bool]:
+    """Whether DVC's lock says that a stage ran with the code and libraries of now; manifests do not record these."""
+    try:
+        now = hashlib.md5(ENVIRONMENT.read_bytes(), usedforsecurity=False).hexdigest()
+        stages = read_yaml(Path("dvc.lock"))["stages"]
+    except (OSError, InputError, TypeError, KeyError):  # the first stage of the first run
+        return lambda use: False
+
+    def of_this_code(use: Use) -> bool:
+        with suppress(TypeError, KeyError):
+            return any(dep == {**dep, "path": ENVIRONMENT.as_posix(), "md5": now} for dep in stages[use.name]["deps"])
+        return False
+
+    return of_this_code

@@ -1,0 +1,308 @@
+"""A recipe's section `stages`: which uses of the papers' run are left out or read something else, and which are new.
+
+    stages:
+      lm_head: none                                  # left out
+      retriever_2: {encoder: retriever_1/retriever}  # other inputs; `none` takes an optional one away
+      distilled_2:                                   # a new use: its step, its inputs, whose settings it takes
+        step: train-retriever
+        settings_of: distilled
+        corpus: ingest/corpus
+        encoder: distilled/retriever
+        negatives: mine_2/negatives
+        system: distilled_2/retriever                # with its index, its run and its place in the evaluation
+
+What read a use that is left out reads what stands in for it (`Use.stands_in`). Where nothing does, an optional input is
+dropped, and a use that cannot do without goes too. So does what only such uses read, unless `stages` names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.steps.registry import find_step, steps
+from stillhouse.steps.spec import NAME, Port, Step
+from stillhouse.workflow.uses import Use, dense, used
+from stillhouse.yaml_file import shown
+
+STAGES = "stages"
+"""The section; no use may have that name."""
+NONE = "none"
+STEP, SETTINGS, SYSTEM = "step", "settings_of", "system"
+EVALUATE, RUN, CURVES = "evaluate", "run", "curves"
+SELECT, CANDIDATES, INDEXES = "select-best", "candidates", "indexes"
+RESERVED = (STAGES, "environment", "champion")
+"""Names that a use may not have: the section's own, and those of stages of dvc.yaml that are no uses."""
+USE_NAME = re.compile("[a-z][a-z0-9_]*")
+
+
+def changed(table: Sequence[Use], rows: Any, where: str, sections: Collection[str] = ()) -> tuple[Use, ...]:
+    """The uses of `table` as `rows` change them, every use after those that it reads.
+
+    `sections` are those of the recipe: a new system's index and run take settings of their own where it has them.
+    Raises `InputError` for a row that cannot be, in a sentence that begins with `where`.
+    """
+    if not rows:
+        return tuple(table)
+    if not isinstance(rows, Mapping):
+        raise InputError(f"{where}: {STAGES} must map stages to `none` or to their inputs, not {shown(rows)}")
+    graph = _Graph(table, where, frozenset(sections))
+    for name, row in rows.items():
+        graph.read(str(name), row)
+    graph.check_inputs()
+    graph.leave_out()
+    return graph.in_order()
+
+
+@dataclass
+class _Graph:
+    """A graph while it is changed. `given` are the inputs that the recipe states itself, as (use, key)."""
+
+    table: Sequence[Use]
+    where: str
+    sections: Collection[str]
+    uses: dict[str, Use] = field(init=False)
+    out: dict[str, Use] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    given: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.uses = {use.name: use for use in self.table}
+
+    def refuse(self, name: str, why: str) -> InputError:
+        return InputError(f"{self.where}: {STAGES}.{name}: {why}")
+
+    def read(self, name: str, row: Any) -> None:
+        """Takes up one row."""
+        known = next((use for use in self.table if use.name == name), None)
+        self.named.add(name)
+        if row == NONE:
+            if known is None:
+                raise self.refuse(name, f"there is no such stage to leave out; {nearest(name, self.uses)}")
+            self.out[name] = self.uses[name]
+        elif not isinstance(row, Mapping) or not row:
+            raise self.refuse(name, f"write `{NONE}`, or the inputs that it is to have, not {shown(row)}")
+        elif known is not None:
+            self._change(known, row)
+        else:
+            self._add(name, row)
+
+    def _change(self, use: Use, row: Mapping[Any, Any]) -> None:
+        for key in (STEP, SYSTEM):
+            if key in row:
+                raise self.refuse(use.name, f"`{key}` is for a new stage, and this is a {use.step_name} of every run")
+        settings = self._settings_of(use.name, use.step, row) or use.settings_of
+        needs = tuple(key for key in use.needs if row.get(key) != NONE)
+        inputs = self._inputs(use.name, use.step, row, use.inputs)
+        self.uses[use.name] = replace(use, inputs=inputs, settings_of=settings, needs=needs)
+
+    def _add(self, name: str, row: Mapping[Any, Any]) -> None:
+        if STEP not in row and SYSTEM not in row:
+            raise self.refuse(name, f"there is no such stage, and a new one needs `{STEP}`; {nearest(name, self.uses)}")
+        if not USE_NAME.fullmatch(name) or name in RESERVED:
+            raise self.refuse(name, "a new stage needs a name of small letters, digits and _ that is not taken")
+        if STEP in row:
+            if str(row[STEP]) not in steps():
+                raise self.refuse(name, f"there is no step {shown(row[STEP])}; {nearest(str(row[STEP]), steps())}")
+            step = find_step(str(row[STEP]))
+            settings = self._settings_of(name, step, row)
+            self._put(Use(name, step.name, self._inputs(name, step, row, {}), settings))
+            if any(port.name == CURVES for port in step.outputs):
+                self._evaluate(f"{CURVES}/{name}", f"{name}/{CURVES}")
+        elif set(row) - {SYSTEM, SETTINGS}:
+            raise self.refuse(name, f"{', '.join(sorted(map(str, row)))}: inputs are of a `{STEP}`; name one")
+        if SYSTEM in row:
+            self._add_system(name, row)
+
+    def _add_system(self, name: str, row: Mapping[Any, Any]) -> None:
+        """The index and run of a retriever, and the place of its run in the evaluation; of a run the place alone."""
+        source, other = str(row[SYSTEM]), str(row.get(SETTINGS, ""))
+        port = self._outputs(lambda port: True).get(source)
+        if port is not None and port.name == RUN:
+            key = f"{RUN}/{name.removesuffix('_run')}"
+            self._evaluate(key, source)
+            self.given |= {(use.name, key) for use in self.uses.values() if use.step_name == EVALUATE}
+            return
+        retrievers = self._outputs(lambda port: port.kind == "model" and port.name != "reranker")
+        if source not in retrievers:
+            raise self.refuse(name, f"{SYSTEM} cannot be {source!r}; {nearest(source, retrievers)}")
+        for use, own in zip(dense(name, source, other), dense(name, source)):
+            if other and use.section not in {known.name for known in self.table}:
+                raise self.refuse(name, f"there is no {use.section} to take settings of; {nearest(other, self.uses)}")
+            self._put(own if own.name in self.sections else use)
+            self.given |= {(use.name, key) for key in use.inputs if use.inputs[key] == source}
+        self._evaluate(f"{RUN}/{name}", f"{name}_run/{RUN}")
+        self._read_by(SELECT, f"{CANDIDATES}/{name}", source)
+        self._read_by(SELECT, f"{INDEXES}/{name}", f"{name}_index/index")
+
+    def _put(self, use: Use) -> None:
+        """Adds a use before the choice and the evaluation, so that it is listed where a reader looks for it."""
+        if use.name in self.uses:
+            raise self.refuse(use.name, "there is a stage of that name already; name the new one otherwise")
+        last = {name: kept for name, kept in self.uses.items() if kept.step_name in (SELECT, EVALUATE)}
+        self.uses = {name: kept for name, kept in self.uses.items() if name not in last} | {use.name: use} | last
+
+    def _evaluate(self, key: str, source: str) -> None:
+        """Has every evaluation read one more folder, unless the recipe says what it reads by that name."""
+        self._read_by(EVALUATE, key, source)
+
+    def _read_by(self, step: str, key: str, source: str) -> None:
+        """The same for every use of a step that takes any number of folders."""
+        for use in [use for use in self.uses.values() if use.step_name == step]:
+            if (use.name, key) not in self.given:
+                # What was chosen among all systems stays the last of them.
+                last = {known: of for known, of in use.inputs.items() if self._is_of_choice(of)}
+                first = {known: of for known, of in use.inputs.items() if known not in last}
+                self.uses[use.name] = replace(use, inputs={**first, key: source, **last})
+
+    def _is_of_choice(self, source: str) -> bool:
+        """Whether an output is the run of what a `select-best` chose."""
+        run = self.uses.get(used(source))
+        return run is not None and any(
+            self.uses[name].step_name == SELECT for name in run.read_from if name in self.uses
+        )
+
+    def _settings_of(self, name: str, step: Step, row: Mapping[Any, Any]) -> str:
+        other = row.get(SETTINGS)
+        if other is None:
+            return ""
+        fitting = {use.name: use.section for use in (*self.table, *self.uses.values()) if use.step_name == step.name}
+        if other not in fitting or other == name:
+            raise self.refuse(
+                name, f"{SETTINGS} {shown(other)} is no other {step.name}; {nearest(str(other), fitting)}"
+            )
+        if name in self.sections:
+            raise self.refuse(name, f"it has a section of its own and the settings of {other}; leave one of them out")
+        return fitting[other]
+
+    def _inputs(self, name: str, step: Step, row: Mapping[Any, Any], before: Mapping[str, str]) -> dict[str, str]:
+        found = dict(before)
+        for key, source in row.items():
+            if key in (STEP, SETTINGS, SYSTEM):
+                continue
+            port = next((port for port in step.inputs if port.keys([str(key)])), None)
+            if port is None or (port.many and not NAME.fullmatch(str(key).partition("/")[2])):
+                known = [f"{port.name}/NAME" if port.many else port.name for port in step.inputs]
+                raise self.refuse(name, f"{step.name} has no input {shown(key)}; {nearest(str(key), known)}")
+            self.given.add((name, str(key)))
+            if source == NONE:
+                found.pop(str(key), None)
+            elif isinstance(source, str):
+                found[str(key)] = source
+            else:
+                raise self.refuse(name, f"{key} must be `use/output` or `{NONE}`, not {shown(source)}")
+        return found
+
+    def _outputs(self, fitting: Callable[[Port], bool]) -> dict[str, Port]:
+        """The outputs of all uses, `use/output`, that are `fitting`."""
+        return {
+            f"{use.name}/{port.name}": port for use in self.uses.values() for port in use.step.outputs if fitting(port)
+        }
+
+    def check_inputs(self) -> None:
+        """Refuses stated inputs that no use writes or that are of another kind, and uses that lack one."""
+        for use in self.uses.values():
+            for key, source in use.inputs.items():
+                kind = use.step.port_of(key).kind
+                outputs = self._outputs(lambda port, kind=kind: port.kind == kind)  # type: ignore[misc]
+                if source not in outputs:
+                    raise self.refuse(use.name, f"{key} cannot be {source!r}; {nearest(source, outputs)}")
+            if use.name not in self.out:
+                for port in _lacking(use):
+                    raise self.refuse(use.name, f"it needs `{port.name}`: {port.help}")
+
+    def leave_out(self) -> None:
+        """Takes out what is left out, what cannot do without it, and what nothing reads any more."""
+        for name in self.out:
+            del self.uses[name]
+        before = None
+        while before != self.uses:
+            before = dict(self.uses)
+            for use in before.values():
+                self._read_instead(_paired(use))
+            for use in self._unread():
+                self.out[use.name] = self.uses.pop(use.name)
+
+    def _read_instead(self, use: Use) -> None:
+        inputs = dict(use.inputs)
+        for key, source in use.inputs.items():
+            instead: str | None = source
+            while instead is not None and used(instead) in self.out:
+                instead = self.out[used(instead)].stands_in.get(instead.partition("/")[2])
+            if instead is not None:
+                inputs[key] = instead
+                continue
+            if (use.name, key) in self.given:
+                raise self.refuse(use.name, f"{key} is {source}, which is left out; give it another input")
+            del inputs[key]
+        read = replace(use, inputs=inputs)
+        if not _lacking(read):
+            self.uses[use.name] = read
+        elif use.name in self.named:
+            [port, *_] = _lacking(read)
+            lost = next(source for key, source in use.inputs.items() if port.keys([key]))
+            raise self.refuse(use.name, f"its {port.name} is {lost}, which is left out; give it another, or `{NONE}`")
+        else:
+            self.out[use.name] = self.uses.pop(use.name)
+
+    def _unread(self) -> list[Use]:
+        """Uses of the table that others read there and none does now; loss curves alone are no reason to train."""
+        # What an evaluation alone reads stays when the recipe leaves the evaluation out: a run has other readers.
+        evaluations = [use for use in self.table if use.step_name == EVALUATE and use.name not in self.uses]
+        once, now = _read(self.table), _read([*self.uses.values(), *evaluations])
+        own = {use.name for use in self.table} - self.named
+        return [use for name, use in self.uses.items() if name in own and name in once and name not in now]
+
+    def in_order(self) -> tuple[Use, ...]:
+        """The uses as they are listed, but every one after those that it reads. Raises `InputError` for a circle."""
+        if not self.uses:
+            raise InputError(f"{self.where}: {STAGES} leave nothing to run; take a stage back")
+        left, found = dict(self.uses), list[Use]()
+        while left:
+            ready = next((use for use in left.values() if not set(use.read_from) & left.keys()), None)
+            if ready is None:
+                raise InputError(f"{self.where}: {STAGES}: {_circle(left)} go round in a circle; break it")
+            found.append(left.pop(ready.name))
+        return tuple(_by_port(use) if use.step_name in (SELECT, EVALUATE) else use for use in found)
+
+
+def _by_port(use: Use) -> Use:
+    """The use with its inputs in the order of its ports, as people read them in a command."""
+    return replace(use, inputs={key: use.inputs[key] for port in use.step.inputs for key in port.keys(use.inputs)})
+
+
+def _paired(use: Use) -> Use:
+    """A choice without the candidates whose index is left out, and without indexes of such candidates."""
+    if use.step_name != SELECT:
+        return use
+    other = {CANDIDATES: INDEXES, INDEXES: CANDIDATES}
+    kept = {
+        key: source
+        for key, source in use.inputs.items()
+        if (port := key.partition("/")[0]) not in other or f"{other[port]}/{key.partition('/')[2]}" in use.inputs
+    }
+    return replace(use, inputs=kept)
+
+
+def _lacking(use: Use) -> list[Port]:
+    """The inputs that a use needs and does not have."""
+    return [
+        port for port in use.step.inputs if (not port.optional or port.name in use.needs) and not port.keys(use.inputs)
+    ]
+
+
+def _read(uses: Iterable[Use]) -> set[str]:
+    """The uses that others read for more than their loss curves."""
+    return {used(source) for use in uses for source in use.inputs.values() if not source.endswith(f"/{CURVES}")}
+
+
+def _circle(uses: Mapping[str, Use]) -> str:
+    """The names of uses that read one another in a circle, each of which reads some other of `uses`."""
+    path = [next(iter(uses))]
+    while path[-1] not in path[:-1]:
+        path.append(next(name for name in uses[path[-1]].read_from if name in uses))
+    return " ← ".join(path[path.index(path[-1]) :])

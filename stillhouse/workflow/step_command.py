@@ -1,0 +1,280 @@
+"""`stillhouse <step>`: the flags of a step come from its declaration, its settings from a recipe and from flags."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stillhouse import context
+from stillhouse.config import build, check_value, field_types, nearest, read_recipe, refuse_unknown_sections
+from stillhouse.errors import InputError
+from stillhouse.own_files import own_file, refuse_foreign_file
+from stillhouse.setting_kinds import Kind, as_flag, from_text, kind_of
+from stillhouse.steps.execute import execute, write_metrics, write_report
+from stillhouse.steps.registry import steps
+from stillhouse.steps.spec import NAME, Step
+from stillhouse.workflow.graph import APART, ARTIFACTS, STAGES, USES, Use, known_uses
+from stillhouse.workflow.parser import Parser, output_file, output_folder
+from stillhouse.workflow.run_progress import dvc_stage, position_in_dvc
+from stillhouse.workflow.run_times import note_seconds
+
+DEVICES = ("auto", "cpu", "cuda")
+COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "engine", "quiet", "help")
+"""Flags that every step has; no port and no setting may have such a name."""
+
+
+def main(step: Step, argv: Sequence[str]) -> int:
+    arguments = step_parser(step).parse(argv)
+    config = resolve_config(step, arguments)
+    inputs = given_inputs(step, arguments)
+    outputs = {}
+    for port in step.outputs:
+        outputs[port.name] = getattr(arguments, port.name)
+        if outputs[port.name] is None:
+            raise InputError(f"step '{step.name}' needs {port.flag}: the folder to write {port.help} to")
+    for path in filter(None, (arguments.metrics, arguments.report)):
+        refuse_foreign_file(path)
+    with environment(arguments):
+        params = split_section(arguments.params, step.identifier)[0] if arguments.params else None
+        use = dvc_stage(params) if params else None
+        if params is None or use is None or use.step_name != step.name:
+            report = execute(step, config, inputs, outputs)
+        else:
+            line = position_in_dvc(use, params)
+            if line and context.rank() == 0:
+                context.say(line)
+            report = execute(step, config, inputs, outputs, partial(note_seconds, use, config, ARTIFACTS))
+    if context.rank() > 0:  # one of several processes writes, as of the outputs
+        return 0
+    if arguments.metrics:
+        with own_file(arguments.metrics) as path:
+            write_metrics(path, report.metrics)
+    if arguments.report:
+        with own_file(arguments.report) as path:
+            write_report(path, report)
+    return 0
+
+
+def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
+    """The input folders of a command line. Raises `InputError` for a `NAME=FOLDER` that is ill-formed or repeated."""
+    found: dict[str, Path] = {}
+    for port in step.inputs:
+        given = getattr(arguments, port.name)
+        if not port.many:
+            found |= {port.name: given} if given else {}
+            continue
+        for text in given or ():
+            name, equals, folder = text.partition("=")
+            if not equals or not folder or not NAME.fullmatch(name):
+                raise InputError(
+                    f"{port.flag} {text}: write NAME=FOLDER, the name of letters, digits, _ and -, as "
+                    f"{port.flag} bm25=artifacts/bm25/{port.name}"
+                )
+            if f"{port.name}/{name}" in found:
+                raise InputError(f"{port.flag} {name} is given twice; give each folder a name of its own")
+            found[f"{port.name}/{name}"] = Path(folder)
+    return found
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def step_parser(step: Step) -> Parser:
+    """The parser of one step: a flag for every input, output and setting, and the common ones."""
+    names = [port.name for port in (*step.inputs, *step.outputs)] + list(field_types(step.config)) + list(COMMON_FLAGS)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"step '{step.name}': {', '.join(twice)} names two of its folders, settings and common flags"
+    description = f"{step.help[0].upper()}{step.help[1:]}."
+    parser = Parser(step.name, description, _example(step))
+    for title, ports, kind in (("reads", step.inputs, Path), ("writes", step.outputs, output_folder)):
+        group = parser.add_argument_group(title) if ports else None
+        for port in ports:
+            assert group is not None
+            notes = ["optional"] * port.optional + ["with its name; once for each"] * port.many
+            text = _literal(port.help + (f" ({'; '.join(notes)})" if notes else ""))
+            if port.many:
+                group.add_argument(port.flag, dest=port.name, metavar="NAME=FOLDER", action="append", help=text)
+            else:
+                group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=kind, help=text)
+    group = parser.add_argument_group("settings (default < --params < flag)")
+    kinds = field_types(step.config)
+    for field in own_first(step.config):
+        known = kind_of(kinds[field.name])
+        # A switch may be given bare: `--normalize` says `--normalize true`.
+        bare: dict[str, Any] = {"nargs": "?", "const": "true"} if known == Kind(bool) else {}
+        group.add_argument(
+            flag_of(field.name), dest=field.name, metavar=_metavar(known), help=_literal(_describe(field)), **bare
+        )
+    add_common_flags(parser, step.divided)
+    return parser
+
+
+def own_first(config: type) -> list[dataclasses.Field[Any]]:
+    """The settings of a class in the order in which a person reads them: its own, then those that it shares."""
+    by_name = {field.name: field for field in dataclasses.fields(config)}
+    order = [name for cls in config.__mro__ for name in inspect.get_annotations(cls)]
+    return [by_name[name] for name in dict.fromkeys(order)]
+
+
+def add_common_flags(parser: Parser, divided: bool) -> None:
+    """Flags that every step has beside its own; one that is divided has that of the engine too."""
+    group = parser.add_argument_group("how it runs")
+    group.add_argument(
+        "--params",
+        metavar="FILE[:SECTION]",
+        help="a recipe to take settings from; without a section, the one named after the step",
+    )
+    group.add_argument("--metrics", metavar="FILE", type=output_file, help="write the step's figures there, as JSON")
+    group.add_argument("--report", metavar="FILE", type=output_file, help="write its summary and figures there")
+    add_context_flags(group)
+    if divided:
+        add_engine_flag(group)
+
+
+def add_engine_flag(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="what shares the reading and the tokens of a large corpus among processes: local (one process), ray, "
+        f"ray:N (N processes here) or ray://HOST:PORT (default: ${context.ENGINE} or local)",
+    )
+
+
+def add_context_flags(group: argparse._ActionsContainer) -> None:
+    """Flags for what is not data: where unfinished work lives, the device, progress bars."""
+    group.add_argument(
+        "--work",
+        metavar="FOLDER",
+        type=output_folder,
+        help=f"keep unfinished work there (default: ${context.WORK_ROOT} or .stillhouse/work)",
+    )
+    group.add_argument(
+        "--device",
+        choices=DEVICES,
+        help=f"where to compute (default: ${context.DEVICE} or auto: a GPU if there is one)",
+    )
+    group.add_argument("--quiet", action="store_true", help="no progress bars and no log lines")
+
+
+@contextmanager
+def environment(arguments: argparse.Namespace, folder: Path | None = None) -> Iterator[None]:
+    """Puts the context flags where `stillhouse.context` looks for them, for as long as the block runs.
+
+    A command that writes all it makes into one `folder` keeps unfinished work there, unless it is given another place.
+    """
+    work = arguments.work
+    if folder is not None and work is None and not os.environ.get(context.WORK_ROOT):
+        work = folder / ".stillhouse" / "work"
+    values = {
+        context.WORK_ROOT: work,
+        context.DEVICE: arguments.device,
+        context.ENGINE: getattr(arguments, "engine", None),
+        context.QUIET: arguments.quiet or None,
+    }
+    chosen = {name: "1" if value is True else str(value) for name, value in values.items() if value is not None}
+    before = {name: os.environ.get(name) for name in chosen}
+    os.environ.update(chosen)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:
+    """The settings of one run: dataclass default, then the recipe's section, then flags.
+
+    Raises `InputError` for an unknown section or setting, and for a value of the wrong type or out of its range.
+    """
+    where = f"stillhouse {step.name}"
+    values: Mapping[str, Any] = {}
+    if arguments.params:
+        path, section = split_section(arguments.params, step.identifier)
+        where = f"{path}: {section}"
+        values = read_section(step, path, section)
+    kinds = field_types(step.config)
+    flags = {}
+    for field in dataclasses.fields(step.config):
+        text = getattr(arguments, field.name)
+        if text is not None:
+            flag = flag_of(field.name)
+            flags[field.name] = check_value(
+                from_text(text, kinds[field.name], flag), kinds[field.name], field.metadata, flag
+            )
+    return build(step.config, dict(values) | flags, where)
+
+
+def split_section(text: str, default: str) -> tuple[Path, str]:
+    """`params.yaml:retriever_1` as a path and a section; the path itself may hold colons."""
+    path, colon, section = text.rpartition(":")
+    if colon and path and "/" not in section and not Path(text).is_file():
+        return Path(path), section
+    return Path(text), default
+
+
+def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
+    """The settings that a recipe gives one step; none when it leaves the section out.
+
+    The recipe of a whole run has a section for each use of the graph and no others. A section named after a step that
+    is no use stands in a file written for that step alone.
+    """
+    recipe = read_recipe(path)
+    uses = {name: use.step for name, use in known_uses(recipe, str(path)).items()}
+    known = uses if section in uses else uses | {other.identifier: other for other in steps().values()}
+    if section not in known:
+        raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
+    if known[section].name != step.name:
+        raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
+    refuse_unknown_sections(recipe, [*known, STAGES], str(path))
+    return recipe.get(section, {})
+
+
+def example_of(step: Step) -> Use:
+    """The use of the step that its example shows: the first in the graph, or one apart from it."""
+    return next(use for use in (*USES, *APART) if use.step_name == step.name)
+
+
+def command_of(use: Use) -> list[str]:
+    """The words of the command line that runs one use in a workspace, one list item a flag with its value."""
+    folders = use.input_paths() | use.output_paths()
+    words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.section}"]
+    return words + [" ".join(use.step.argument(key, folder.as_posix())) for key, folder in folders.items()]
+
+
+def _example(step: Step) -> str:
+    return "example:\n  " + " \\\n    ".join(command_of(example_of(step)))
+
+
+def _literal(text: str) -> str:
+    """Text that argparse must not read as a format."""
+    return text.replace("%", "%%")
+
+
+def _metavar(kind: Kind) -> str:
+    word = {bool: "true|false", int: "N", float: "X", str: "TEXT"}[kind.base]
+    return {"one": word, "list": f"{word},…", "mapping": "NAME=TEXT,…"}[kind.shape]
+
+
+def _describe(field: dataclasses.Field[Any]) -> str:
+    rules = field.metadata
+    default = repr(field.default) if field.default == "" else as_flag(field.default)
+    notes = [f"default: {default}"]
+    if rules["choices"]:
+        notes.append(f"one of {', '.join(rules['choices'])}")
+    if rules["minimum"] is not None:
+        notes.append(f"at least {rules['minimum']}")
+    if rules["maximum"] is not None:
+        notes.append(f"at most {rules['maximum']}")
+    return f"{rules['help']} ({'; '.join(notes)})"

@@ -1,0 +1,48 @@
+"""Which precision is faster, by the processor's maker and what it says that it can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from stillhouse.acceleration.precision import computed_in, has_bf16
+from stillhouse.acceleration.processor import AMD, own_vendor
+
+CPU = torch.device("cpu")
+INTEL = "GenuineIntel"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "capabilities", "fast"),
+    [
+        (AMD, {"avx512_bf16": True, "amx_bf16": False}, True),
+        (AMD, {"avx512_bf16": False, "avx2": True}, False),
+        (INTEL, {"avx512_bf16": True, "amx_bf16": False}, False),
+        (INTEL, {"avx512_bf16": True, "amx_bf16": True}, True),
+        ("", {"avx512_bf16": True}, False),
+        ("", {"bf16": True}, True),  # of Arm
+    ],
+)
+def test_bf16_is_for_processors_that_are_faster_by_it(
+    vendor: str, capabilities: dict[str, bool], fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr("stillhouse.acceleration.precision.own_vendor", lambda: vendor)
+    assert has_bf16(CPU) is has_bf16(CPU, vendor or "unknown") is fast
+    assert computed_in("auto", CPU) is (torch.bfloat16 if fast else torch.float32)
+    assert computed_in("bf16", CPU) is torch.bfloat16 and computed_in("fp32", CPU) is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("logged", "vendor"),
+    [
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC\n\nvendor_id\t: another\n", AMD),
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\n", ""),
+    ],
+)
+def test_the_maker_of_the_processor_is_what_linux_says(logged: str, vendor: str, tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text(logged)
+    assert own_vendor(tmp_path / "cpuinfo") == vendor

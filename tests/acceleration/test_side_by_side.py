@@ -1,0 +1,116 @@
+"""Batches computed side by side: their order, their bits, and what is left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stillhouse.acceleration.side_by_side import side_by_side, threads_of
+from stillhouse.context import Context
+from stillhouse.retrieval.models import encoder as encoder_module
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.encoder import BiEncoder, encode
+from stillhouse.retrieval.settings import InferenceConfig
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_the_order_of_batches(threads: int) -> None:
+    turns = [threading.Event() for _ in range(20)]
+
+    def compute(number: int) -> int:
+        if threads > 1:  # the second of each pair ends before the first
+            turns[number].set()
+            assert number % 2 or turns[number + 1].wait(10)
+        return number * number
+
+    assert list(side_by_side(range(20), compute, "fp32", CPU)) == [(n, n * n) for n in range(20)]
+    assert torch.get_num_threads() == threads == threads_of(CPU)
+
+
+def test_no_more_batches_are_read_than_are_under_way(threads: int) -> None:
+    read: list[int] = []
+
+    def batches() -> Iterator[int]:
+        for number in range(50):
+            read.append(number)
+            yield number
+
+    for done, _ in side_by_side(batches(), lambda number: number, "fp32", CPU):
+        assert len(read) <= done + 2 * threads
+
+
+def test_every_thread_computes_alone_without_gradients_in_the_precision(threads: int) -> None:
+    def compute(_: int) -> tuple[bool, bool, int]:
+        return torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_num_threads()
+
+    for precision in ("fp32", "bf16"):
+        for _, found in side_by_side(range(4), compute, precision, CPU):
+            assert found == (True, precision == "bf16", 1)
+
+
+def test_an_error_is_raised_where_the_results_are_read_and_threads_are_as_before(threads: int) -> None:
+    def compute(number: int) -> int:
+        if number == 3:
+            raise ValueError("batch 3")
+        return number
+
+    with pytest.raises(ValueError, match="batch 3"):
+        list(side_by_side(range(40), compute, "fp32", CPU))
+    assert torch.get_num_threads() == threads
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("batch")]
+
+
+def test_a_loop_that_is_left_stops_the_others(threads: int) -> None:
+    computed: list[int] = []
+    for number, _ in side_by_side(range(100), computed.append, "fp32", CPU):
+        if number == 2:
+            break
+    assert len(computed) <= 3 + 2 * threads and torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_vectors_have_the_bits_of_one_thread(tiny_model: Path, tmp_path: Path, threads: int, precision: str) -> None:
+    encoder, context = BiEncoder.load(tiny_model, passage_length=30), Context(tmp_path, "cpu", quiet=True)
+    rng = np.random.default_rng(1)
+    texts = encoder.passages([" ".join(rng.choice(["red", "bird", "sings"], size)) for size in rng.integers(1, 30, 90)])
+    config = InferenceConfig(precision=precision, batch_tokens=96)
+    found = encode(encoder, texts, context, "test", config)
+    torch.set_num_threads(1)
+    assert np.array_equal(found, encode(encoder, texts, context, "test", config))
+
+
+def test_scores_are_those_of_one_pair_at_a_time(tiny_model: Path, tmp_path: Path, threads: int) -> None:
+    torch.manual_seed(0)
+    model = CrossEncoder.start(tiny_model, 24)
+    rng = np.random.default_rng(2)
+    queries, passages = (
+        np.array([" ".join(rng.choice(["red", "bird", "sings"], size)) for size in rng.integers(1, 20, 30)], object)
+        for _ in range(2)
+    )
+    query_P, row_P = rng.integers(0, 30, 100), rng.integers(0, 30, 100)
+    config = InferenceConfig(precision="fp32", batch_tokens=128)
+    context = Context(tmp_path, "cpu", quiet=True)
+    found = score_pairs(model, queries, passages, query_P, row_P, context, "test", config)
+    with torch.no_grad():
+        texts = model.pairs(list(queries[query_P]), list(passages[row_P]))
+        alone = [float(model(*texts.batch(np.array([pair]), CPU))) for pair in range(100)]
+    np.testing.assert_allclose(found, alone, atol=1e-5)
+
+
+def test_on_a_gpu_batches_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert threads_of(torch.device("cuda")) == 1
+    assert encoder_module.threads_of is threads_of

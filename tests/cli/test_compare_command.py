@@ -1,0 +1,237 @@
+"""`stillhouse compare` on the command line: what it refuses and shows, DVC experiments, one whole comparison."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stillhouse import cli
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.dvc import command, literal, queue
+from stillhouse.experiments.comparison.plan import Plan, make_plan
+from stillhouse.experiments.comparison.sweep import make_sweep
+from stillhouse.experiments.comparison.sweeps import shipped_sweeps
+
+COMMON = ["compare", "--recipe", "micro"]
+BAD = {
+    "nothing": ([], "say what to compare"),
+    "both": (["--objectives", "mlm", "--sweep", "simlm-table7"], "either --objectives"),
+    "a sweep": (["--sweep", "simlm-table77"], "did you mean 'simlm-table7'"),
+    "an objective": (["--objectives", "mlm,simml"], "did you mean 'simlm'"),
+    "a setting": (["--vary", "pretraining.encoder_mlm_probabilty=0.1"], "did you mean 'encoder_mlm_probability'"),
+    "a value": (["--vary", "pretraining.encoder_mlm_probability=0.95"], "must be from 0.01 to 0.9"),
+    "a seed": (["--objectives", "mlm", "--seeds", "1;2"], "--seeds 1;2"),
+    "a variant": (["--sweep", "simlm-table8", "--only", "15-16"], "did you mean '15-15'"),
+    "a baseline": (["--objectives", "mlm,bow", "--baseline", "bo"], "did you mean 'bow'"),
+    "an argument": (["--sweep", "cdmae-table5"], "needs --with general=VALUE"),
+    "a word without value": (["--sweep", "cdmae-table5", "--with", "general"], "write word=value"),
+    "a condition": (["--sweep", "cdmae-table2", "--under", "bm52"], "did you mean 'bm25'"),
+    "conditions of a sweep without": (["--sweep", "simlm-table8", "--under", "a"], "has no condition 'a'; it has none"),
+    "two conditions by DVC": (["--sweep", "cdmae-table2", "--dvc"], "--dvc takes one condition of sweep cdmae-table2"),
+    "two conditions on Kubeflow": (
+        ["--sweep", "cdmae-table2", "--kubeflow", "k.yaml"],
+        "choose it by --under: bm25, mined, distilled",
+    ),
+    "small with a source": (["--objectives", "mlm", "--small", "--source", "sample"], "leave --source out"),
+    "small elsewhere": (["--objectives", "mlm", "--small", "--kubeflow", "k.yaml"], "--small is for a comparison"),
+    "a source beside the sweep's": (
+        ["--sweep", "chang-table4", "--with", "wikipedia=w", "--with", "reqa_nq=r", "--source", "sample"],
+        "sweep chang-table4 names its own corpora; leave --source out",
+    ),
+    "a recipe": (["--objectives", "mlm", "--recipe", "mikro"], "did you mean 'micro'"),
+    "a dry run": (["--objectives", "mlm", "--dry-run"], "goes with --dvc"),
+    "a flag": (["--objective", "mlm"], "did you mean '--objectives'"),
+    "no workspace": (["--objectives", "mlm", "--dvc"], "stillhouse new FOLDER"),
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_before_anything_is_made(
+    case: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, message = BAD[case]
+    assert cli.main([*COMMON, *words]) == InputError.exit_code
+    assert message in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+def test_without_a_recipe_there_must_be_params(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--objectives", "mlm"]) == InputError.exit_code
+    assert "params.yaml does not exist" in capsys.readouterr().err
+
+
+def test_the_list_needs_no_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert [name for name in shipped_sweeps() if f"{name}: " not in shown] == []
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for example in [line for line in shown.splitlines() if line.startswith("  stillhouse compare --")]:
+        words = shlex.split(example.split("(")[0])[2:]
+        from stillhouse.cli.compare import compare_parser
+
+        compare_parser().parse(words)
+    assert shown.count("  stillhouse compare --") >= 4 and "a variant that fails is shown" in shown
+
+
+def dvc_plan(variants: list[dict[str, Any]], **content: Any) -> Plan:
+    return make_plan(make_sweep("masks", {"variants": variants} | content, "masks"), {}, "recipe")
+
+
+def test_experiments_have_the_settings_of_their_variants() -> None:
+    made = dvc_plan(
+        [
+            {"name": "m15", "overrides": {"pretraining.encoder_mlm_probability": 0.15, "retriever_1.batch_size": 8}},
+            {"name": "none", "pretraining": False, "overrides": {"retriever_1.batch_size": 8}},
+        ],
+        seeds=[3],
+        overrides={"pretraining.objective": "bow", "ingest.source": "my corpus"},
+    )
+    pretrained, none = (command(made, job) for job in made.jobs)
+    start = ["dvc", "exp", "run", "--queue", "--name"]
+    assert pretrained[:6] == [*start, "masks-m15-seed-3"] and none[:6] == [*start, "masks-none-seed-3"]
+    assert pretrained[6::2] == ["--set-param"] * 6 + ["evaluate"]
+    assert pretrained[7::2] == [
+        "++pretraining.objective=bow",
+        "++ingest.source='my corpus'",
+        "++pretraining.encoder_mlm_probability=0.15",
+        "++retriever_1.batch_size=8",
+        "++pretraining.seed=3",
+        "++retriever_1.seed=3",
+    ]
+    assert none[7::2] == [
+        "++ingest.source='my corpus'",
+        "++retriever_1_unpretrained.batch_size=8",
+        "++retriever_1_unpretrained.seed=3",
+    ]
+
+
+def test_only_the_first_retriever_can_be_had_without_pre_training() -> None:
+    made = dvc_plan([{"name": "none", "pretraining": False}], retriever="retriever_2")
+    with pytest.raises(InputError, match="leave none out by --only"):
+        command(made, made.jobs[0])
+
+
+@pytest.mark.parametrize(
+    "value", [True, 3, 2e-5, "bow", "ict+bfs+wlp", "true", "12", "a b", "it's", "package:x", "", "a,b"]
+)
+def test_values_come_back_out_of_the_grammar(value: object) -> None:
+    overrides_parser = pytest.importorskip("hydra.core.override_parser.overrides_parser").OverridesParser.create()
+    assert overrides_parser.parse_override(f"++use.field={literal(value)}").value() == value
+
+
+@pytest.mark.slow
+def test_dvc_takes_the_experiments(here: Path) -> None:
+    assert cli.main(["new", "work", "--recipe", "micro"]) == 0
+    made = dvc_plan([{"name": "bow", "overrides": {"pretraining.objective": "bow", "pretraining.bottleneck": "raw"}}])
+    folder = here / "work"
+    with pytest.raises(InputError, match=r"dvc config --unset core\.no_scm"):
+        queue(made, folder, lambda line: None, dry_run=False)
+    dvc = str(Path(sys.executable).with_name("dvc"))
+    person = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (
+        ["git", "init", "-q"],
+        [dvc, "config", "--unset", "core.no_scm"],
+        ["git", "add", "-A"],
+        ["git", *person, "commit", "-q", "-m", "start"],
+    ):
+        subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    lines: list[str] = []
+    assert queue(made, folder, lines.append, dry_run=False) == 0
+    assert "queued 1 experiments" in lines[-1]
+    names = subprocess.run([dvc, "queue", "status"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    assert "masks-bow-seed-42" in names
+    (folder / "params.yaml").write_text("pretraining: [")
+    with pytest.raises(InputError, match="did not queue masks-bow-seed-42"):
+        queue(made, folder, lines.append, dry_run=False)
+
+
+def test_a_recipe_is_the_one_that_is_named_or_else_the_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Plan] = []
+
+    def stand_in(sweep: Any, planned: dict[str, Plan], *others: Any) -> list[Any]:
+        ran.extend(planned.values())
+        return []
+
+    monkeypatch.setattr("stillhouse.cli.compare.run_here", stand_in)
+    words = ["compare", "--sweep", "cdmae-table2", "--under", "bm25"]
+    for own in ([], ["--recipe", "micro"], ["--small"]):
+        assert cli.main([*words, *own]) == 0
+    sources = [plan.reference.configs["ingest"].source for plan in ran]
+    assert sources == ["data/msmarco", "sample", "sample"]
+    assert [plan.jobs[0].configs["retriever_1"].negatives_per_query for plan in ran] == [31, 1, 2]
+
+
+def test_a_condition_by_dvc_is_of_its_own_name() -> None:
+    sweep = make_sweep("t", {"variants": [{"name": "a"}], "conditions": [{"name": "x"}, {"name": "y"}]}, "t")
+    made = make_plan(sweep.under("y"), {}, "recipe")
+    assert command(made, made.jobs[0])[5] == "t-y-a-seed-42"
+
+
+@pytest.mark.slow
+def test_a_table_of_a_paper_is_tried_small(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row of CDMAE's Table 2, the stages as conditions: one training of retriever 1 serves both."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    words = ["compare", "--sweep", "cdmae-table2", "--only", "cdmae", "--small", "--folder", "out", "--quiet"]
+    assert cli.main([*words, "--under", "bm25,mined"]) == 0
+    trained = [path for path in Path("out").rglob("retriever_1/retriever") if not path.parent.is_symlink()]
+    assert len(trained) == 1
+    values = {}
+    for condition, system in (("bm25", "retriever_1"), ("mined", "retriever_2")):
+        content = json.loads(Path("out", condition, "comparison.json").read_text())
+        evaluation = Path("out", condition, "cdmae/seed-42/artifacts/evaluate/evaluation/metrics.json")
+        values[condition] = content["variants"]["cdmae"]["test"]["RR@10"]["mean"]
+        assert values[condition] == pytest.approx(json.loads(evaluation.read_text())[system]["RR@10"], rel=1e-5)
+    [row] = [line for line in Path("out/overview.md").read_text().splitlines() if line.startswith("| CDMAE")]
+    assert row == f"| CDMAE | {values['bm25']:.3f} (38.8) | {values['mined']:.3f} (40.2) |"
+
+
+@pytest.mark.slow
+def test_a_whole_comparison(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two objectives and one that cannot be trained: a table, a page, a reason, and a second run that does nothing."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    sweep = {
+        "title": "Trial",
+        "variants": [
+            {"name": "none", "pretraining": False, "published": {"MRR@10": 33.7}},
+            {"name": "bow", "overrides": {"pretraining.objective": "bow"}, "published": {"MRR@10": 38.4}},
+            {"name": "long", "overrides": {"pretraining.max_length": 4096}},
+        ],
+    }
+    Path("trial.yaml").write_text(yaml.safe_dump(sweep))
+    words = [*COMMON, "--sweep", "trial.yaml", "--seeds", "1", "--folder", "out", "--quiet"]
+    assert cli.main(words) == InputError.exit_code
+    content = json.loads(Path("out/comparison.json").read_text())
+    assert content["variants"]["long"]["failures"] == {
+        "1": "pretraining: the model reads at most 512 tokens; lower max_length from 4096"
+    }
+    bow, none = content["variants"]["bow"], content["variants"]["none"]
+    metrics = json.loads(Path("out/bow/seed-1/artifacts/evaluate/evaluation/metrics.json").read_text())
+    assert bow["test"]["RR@10"]["mean"] == pytest.approx(metrics["retriever_1"]["RR@10"], rel=1e-5)
+    assert bow["passages_per_second"] > 0 and bow["peak_memory_mib"] > 100 and none["heldout_loss"] is None
+    assert none["test"].keys() == {"RR@10", "nDCG@10", "R@50", "R@100"}
+    [curve] = [Path("out/bow/seed-1/artifacts/pretraining/curves/curves.csv")]
+    losses = [float(row["heldout_loss"]) for row in csv.DictReader(curve.open())]
+    assert bow["heldout_loss"] == pytest.approx(min(losses), rel=1e-5)
+    page = Path("out/comparison.html").read_text()
+    assert "lower max_length from 4096" in page and 'data-signal="heldout_loss"' in page
+    before = {path: path.stat().st_mtime_ns for path in Path("out/bow").rglob("manifest.json")}
+    assert cli.main([*words, "--only", "none,bow"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in Path("out/bow").rglob("manifest.json")} == before

@@ -1,0 +1,161 @@
+"""Ports that take many folders by name: on the command line, in one folder for Kubeflow, and in the order given."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.artifacts import read_manifest, write_manifest
+from stillhouse.errors import InputError
+from stillhouse.kubernetes.pods.component import given_folders
+from stillhouse.kubernetes.pods.held_folders import held_folders, hold_folders
+from stillhouse.kubernetes.pods.several_processes import step_words
+from stillhouse.kubernetes.pods.task import as_json, describe_use, works_of
+from stillhouse.steps.execute import execute, open_inputs
+from stillhouse.steps.registry import find_step
+from stillhouse.steps.spec import Paths, Port, Report, Step
+from stillhouse.workflow.graph import Use, find_uses
+from stillhouse.workflow.in_process import up_to_date
+from stillhouse.workflow.step_command import command_of, given_inputs, step_parser
+
+EVALUATE = find_step("evaluate")
+
+
+def parsed(*words: str) -> dict[str, Path]:
+    return given_inputs(EVALUATE, step_parser(EVALUATE).parse(words))
+
+
+def made(folder: Path, text: str = "x") -> Path:
+    """A folder that a step wrote."""
+    folder.mkdir(parents=True)
+    (folder / "test.trec").write_text(text)
+    write_manifest(folder, "retrieve", {}, {}, {})
+    return folder
+
+
+def test_folders_have_their_names_and_stand_in_the_order_given() -> None:
+    found = parsed("--run", "z=a/z", "--curves", "my-own=c", "--corpus", "k", "--run=a_1=b=c", "--run", "b=d")
+    expected = {"corpus": "k", "run/z": "a/z", "run/a_1": "b=c", "run/b": "d", "curves/my-own": "c"}
+    assert list(found.items()) == [(key, Path(folder)) for key, folder in expected.items()]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--run", "artifacts/bm25/run"], "write NAME=FOLDER"),
+        (["--run", "bm25="], "write NAME=FOLDER"),
+        (["--run", "=artifacts"], "write NAME=FOLDER"),
+        (["--run", "a/b=artifacts"], "write NAME=FOLDER"),
+        (["--run", "../a=artifacts"], "write NAME=FOLDER"),
+        (["--run", "a=one", "--run", "b=two", "--run", "a=three"], "--run a is given twice"),
+    ],
+)
+def test_what_is_no_name_and_folder_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parsed(*words)
+
+
+def test_a_folder_that_is_missing_is_refused_and_so_is_a_step_without_any(tmp_path: Path) -> None:
+    corpus = made(tmp_path / "corpus")
+    with pytest.raises(InputError, match="nowhere does not exist"):
+        open_inputs(EVALUATE, {"corpus": corpus, "run/a": tmp_path / "nowhere"})
+    with pytest.raises(InputError, match="needs at least one --run NAME=FOLDER"):
+        open_inputs(EVALUATE, {"corpus": corpus, "curves/a": corpus})
+
+
+@pytest.mark.parametrize("words", [lambda use: " ".join(command_of(use)[2:]).split(), None])
+def test_the_words_that_run_a_step_are_read_back(words: Any) -> None:
+    """Those of dvc.yaml, and those that go to other processes."""
+    use = find_uses()["evaluate"]
+    inputs, outputs = use.input_paths(), use.output_paths()
+    flags = words(use) if words else step_words(use.step, use.step.config(), inputs, outputs)[1:]
+    assert list(parsed(*flags).items()) == list(inputs.items())
+
+
+def test_one_folder_holds_many_and_gives_them_back_in_their_order(tmp_path: Path) -> None:
+    folders = {name: made(tmp_path / "from" / f"{place}", name) for place, name in enumerate(("z", "a-b", "m"))}
+    hold_folders(folders, tmp_path / "runs")
+    held = held_folders(tmp_path / "runs")
+    assert list(held) == ["z", "a-b", "m"]
+    for name, folder in folders.items():
+        assert read_manifest(held[name]).digest == read_manifest(folder).digest
+
+
+def test_a_folder_that_somebody_filled_is_read_by_the_alphabet(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        made(tmp_path / "runs" / name)
+    assert list(held_folders(tmp_path / "runs")) == ["a", "b", "c"]
+    made(tmp_path / "runs" / "two words")
+    with pytest.raises(InputError, match="two words"):
+        held_folders(tmp_path / "runs")
+    with pytest.raises(InputError, match="holds no folder"):
+        held_folders(made(tmp_path / "empty"))
+
+
+@dataclasses.dataclass
+class Artifact:
+    path: str
+
+
+def test_held_folders_hand_a_component_what_the_command_line_would(tmp_path: Path) -> None:
+    runs = {name: made(tmp_path / "run" / name, name) for name in ("start", "our-own")}
+    curves = {"our-own": made(tmp_path / "curves" / "0", "curves")}
+    values = {name: Artifact(str(tmp_path / "gathered" / name)) for name in ("runs", "curves")}
+    hold_folders(runs, Path(values["runs"].path))
+    hold_folders(curves, Path(values["curves"].path))
+    corpus = Artifact(str(made(tmp_path / "corpus")))
+    found = given_folders(EVALUATE, {"corpus": corpus, "runs": values["runs"], "curves": values["curves"]})
+    assert list(found) == ["corpus", "run/start", "run/our-own", "curves/our-own"]
+    expected = {f"run/{name}": folder for name, folder in runs.items()} | {"curves/our-own": curves["our-own"]}
+    for key, folder in expected.items():
+        assert read_manifest(found[key]).digest == read_manifest(folder).digest
+    assert "curves" not in " ".join(given_folders(EVALUATE, {"corpus": corpus, "runs": values["runs"], "curves": None}))
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    pass
+
+
+def of_many(seen: list[Sequence[str]]) -> Step:
+    def run(config: Config, inputs: Paths, outputs: Paths, context: Any) -> Report:
+        seen.append(list(inputs))
+        (outputs["out"] / "order.txt").write_text(" ".join(inputs))
+        return Report("noted")
+
+    return Step("noting", "notes its inputs", Config, (Port("run", "runs", many=True),), (Port("out", "out"),), run)
+
+
+def test_other_orders_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report shows systems in the order given, so its outputs are not those of another order."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    monkeypatch.setenv("STILLHOUSE_QUIET", "1")
+    seen: list[Sequence[str]] = []
+    step = of_many(seen)
+    monkeypatch.setattr(Use, "step", property(lambda use: step))
+    for name in ("a", "b"):
+        made(tmp_path / name / "run")
+
+    def use(names: str) -> Use:
+        return Use("noting", "noting", {f"run/{name}": f"{name}/run" for name in names})
+
+    inputs: Mapping[str, Path] = use("ba").input_paths(tmp_path)
+    execute(step, Config(), inputs, use("ba").output_paths(tmp_path))
+    assert seen == [["run/b", "run/a"]]
+    assert up_to_date(use("ba"), Config(), tmp_path)
+    assert not up_to_date(use("ab"), Config(), tmp_path)
+
+
+def test_a_task_is_reported_the_runs_of_its_stage_in_their_order() -> None:
+    """They stand in the stage's command, which is in the key of the run cache."""
+    use = dataclasses.replace(
+        find_uses()["evaluate"], inputs={"corpus": "c/corpus", "run/z": "z/run", "run/a": "a/run"}
+    )
+    [work] = works_of(json.loads(as_json({use.name: describe_use(use, {}, use.step.config())})), {})
+    logged = work.use
+    assert list(logged.inputs) == ["corpus", "run/z", "run/a"] and command_of(logged) == command_of(use)

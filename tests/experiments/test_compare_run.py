@@ -1,0 +1,233 @@
+"""A comparison runs what a plan says: once, again only what is missing, and on past a variant that fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.plan import make_plan, plans
+from stillhouse.experiments.comparison.run import Failure, Runner, read_timings
+from stillhouse.experiments.comparison.sweep import make_sweep
+from stillhouse.steps import registry
+from stillhouse.steps.execute import execute
+from stillhouse.steps.spec import Report
+from stillhouse.workflow.graph import ARTIFACTS, Use, find_uses
+from stillhouse.workflow.in_process import run_graph
+from stillhouse.workflow.recipes import configs
+from stillhouse.workflow.timed_step import StepClock, Timing, execute_timed, reason
+
+VARIANTS = [
+    {"name": "none", "pretraining": False},
+    {"name": "mlm", "overrides": {"pretraining.objective": "mlm"}},
+    {"name": "bow", "overrides": {"pretraining.objective": "bow"}},
+]
+RECIPE = {"lm_head": {"objective": "mlm"}}
+OUTSIDE = ["fetch-model", "fetch-model", "ingest"]
+"""Steps that read something outside the graph run anew each time."""
+
+
+@pytest.fixture(autouse=True)
+def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Every step writes a digest of its settings and of what it read; returns the list of steps as they run."""
+    executed: list[str] = []
+
+    def stand_in(name: str) -> Any:
+        def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+            executed.append(name)
+            if getattr(config, "objective", "") == broken.get("objective"):
+                raise broken["error"]
+            read = [(port, (folder / "data.txt").read_text()) for port, folder in sorted(inputs.items())]
+            for folder in outputs.values():
+                (folder / "data.txt").write_text(hashlib.sha256(repr((config, read)).encode()).hexdigest())
+            return Report("done", facts={"passed": True})
+
+        return run
+
+    broken.clear()
+    for name, step in list(registry.steps().items()):
+        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=stand_in(name)))
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    return executed
+
+
+broken: dict[str, Any] = {}
+
+
+def timed(use: Use, config: Any, root: Path) -> Timing:
+    execute(use.step, config, use.input_paths(root), use.output_paths(root))
+    return Timing(10, 2.0, 5.0 * config.batch_size, 100.0, 0.0, "CPU")
+
+
+def compare(folder: Path, variants: Any = VARIANTS, seeds: tuple[int, ...] = (1, 2)) -> dict[tuple[str, int], Failure]:
+    sweep = make_sweep("trial", {"variants": variants, "seeds": list(seeds)}, "trial")
+    return Runner(folder, timed=timed).run(make_plan(sweep, RECIPE, "recipe"))
+
+
+def data(folder: Path, place: str, name: str, port: str) -> str:
+    return (folder / place / ARTIFACTS / name / port / "data.txt").read_text()
+
+
+def test_what_is_shared_runs_once_and_the_rest_for_every_variant_and_seed(ran: list[str], tmp_path: Path) -> None:
+    assert compare(tmp_path) == {}
+    counts = {name: ran.count(name) for name in set(ran)}
+    assert counts == {
+        **dict.fromkeys(["ingest", "validate", "tokenize", "importance", "bm25"], 1),
+        "fetch-model": 2,  # the model and the generator
+        "pretrain": 1 + 2 * 2,  # the language-model head, then two objectives under two seeds
+        "train-retriever": 3 * 2,
+        "index": 1 + 3 * 2,
+        "retrieve": 1 + 3 * 2,
+        "evaluate": 1 + 3 * 2,
+    }
+    ran.clear()
+    assert compare(tmp_path) == {} and sorted(ran) == OUTSIDE
+    ran.clear()
+    compare(tmp_path, seeds=(1, 2, 3))
+    assert ran.count("pretrain") == 2 and ran.count("tokenize") == 0
+
+
+def test_what_conditions_have_in_common_runs_once(ran: list[str], tmp_path: Path) -> None:
+    stages = [{"name": "first"}, {"name": "second", "retriever": "retriever_2"}]
+    sweep = make_sweep("trial", {"variants": VARIANTS, "conditions": stages}, "trial")
+    for plan in plans(sweep, RECIPE, "recipe").values():
+        assert Runner(tmp_path, timed=timed).run(plan) == {}
+    assert ran.count("pretrain") == 1 + 2 and ran.count("mine") == 3
+    assert ran.count("train-retriever") == 3 + 3
+    assert ran.count("evaluate") == 2 * (1 + 3)
+    first, second = ("first/bow/seed-42", "second/bow/seed-42")
+    assert data(tmp_path, first, "retriever_1", "retriever") == data(tmp_path, second, "retriever_1", "retriever")
+
+
+def test_a_variant_comes_out_as_in_a_run_of_its_own(tmp_path: Path) -> None:
+    compare(tmp_path / "compared")
+    seeds = {name: {"seed": 2} for name in ("pretraining", "retriever_1", "retriever_1_unpretrained")}
+    recipe = RECIPE | seeds | {"pretraining": {"seed": 2, "objective": "bow"}}
+    run_graph(configs(recipe, "recipe"), tmp_path / "alone")
+    alone = {
+        name: data(tmp_path / "alone", ".", name, port)
+        for name, port in (
+            ("pretraining", "encoder"),
+            ("retriever_1_run", "run"),
+            ("retriever_1_unpretrained_run", "run"),
+        )
+    }
+    compared = tmp_path / "compared"
+    assert data(compared, "bow/seed-2", "pretraining", "encoder") == alone["pretraining"]
+    assert data(compared, "bow/seed-2", "retriever_1_run", "run") == alone["retriever_1_run"]
+    assert data(compared, "none/seed-2", "retriever_1_run", "run") == alone["retriever_1_unpretrained_run"]
+
+
+def test_every_artifacts_folder_is_whole_by_itself(tmp_path: Path) -> None:
+    compare(tmp_path)
+    root = tmp_path / "mlm/seed-1" / ARTIFACTS
+    assert (root / "ingest").is_symlink() and not (root / "ingest").readlink().is_absolute()
+    moved = tmp_path.with_name("moved")
+    tmp_path.rename(moved)
+    assert data(moved, "mlm/seed-1", "lm_head", "encoder") == data(moved, "shared", "lm_head", "encoder")
+
+
+def test_a_variant_that_fails_is_reported_and_tried_again(ran: list[str], tmp_path: Path) -> None:
+    broken.update(objective="bow", error=FloatingPointError("the loss is nan\nat step 3"))
+    failed = Failure("pretraining", "FloatingPointError: the loss is nan at step 3", bad_input=False)
+    assert compare(tmp_path) == {("bow", 1): failed, ("bow", 2): failed}
+    assert ran.count("train-retriever") == 4
+    broken.clear()
+    ran.clear()
+    assert compare(tmp_path) == {}
+    assert ran.count("pretrain") == ran.count("train-retriever") == 2
+
+
+def test_a_shared_use_that_fails_fails_all_that_need_it_once(ran: list[str], tmp_path: Path) -> None:
+    broken.update(objective="mlm", error=InputError("no"))  # the language-model head is trained by mlm too
+    failures = compare(tmp_path)
+    assert set(failures) == {(name, seed) for name in ("mlm", "bow") for seed in (1, 2)}
+    assert {(failure.use, failure.bad_input) for failure in failures.values()} == {("lm_head", True)}
+    assert ran.count("pretrain") == 1
+
+
+def test_a_full_disk_ends_the_comparison(tmp_path: Path) -> None:
+    broken.update(objective="bow", error=OSError(errno.ENOSPC, "no space"))
+    with pytest.raises(OSError, match="no space"):
+        compare(tmp_path)
+
+
+def test_a_changed_sweep_of_the_same_name_finds_its_way(ran: list[str], tmp_path: Path) -> None:
+    """What was a variant's own becomes shared, and the other way round."""
+    four = {"name": "mlm", "overrides": {"pretraining.objective": "mlm", "tokenize.max_length": 32}}
+    compare(tmp_path, [four], seeds=(1,))
+    own = data(tmp_path, "mlm/seed-1", "tokenize", "tokens")
+    compare(tmp_path, seeds=(1,))
+    assert data(tmp_path, "mlm/seed-1", "tokenize", "tokens") == data(tmp_path, "shared", "tokenize", "tokens") != own
+    compare(tmp_path, [four], seeds=(1,))
+    assert data(tmp_path, "mlm/seed-1", "tokenize", "tokens") == own != data(tmp_path, "shared", "tokenize", "tokens")
+
+
+def test_timings_lie_apart_from_the_artifacts(tmp_path: Path) -> None:
+    compare(tmp_path)
+    found = read_timings(tmp_path)
+    assert set(found) == {f"{name}/seed-{seed}" for name in ("mlm", "bow") for seed in (1, 2)}
+    assert found["mlm/seed-1"]["passages_per_second"] == 5 * 64
+    (tmp_path / "timings.json").write_text("{")
+    assert read_timings(tmp_path) == {}
+
+
+def test_progress_names_the_run_and_the_time_left(tmp_path: Path) -> None:
+    lines: list[str] = []
+    sweep = make_sweep("trial", {"variants": VARIANTS, "seeds": [1]}, "trial")
+    Runner(tmp_path, lines.append, timed).run(make_plan(sweep, {}, "recipe"))
+    assert "[1 of 3] none, seed 1" in lines
+    assert [line for line in lines if line.startswith("[3 of 3] bow, seed 1, about ") and line.endswith(" left")]
+
+
+def test_a_clock_counts_training_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bar:
+        def update(self, count: int) -> None: ...
+        def set_postfix(self, **values: str) -> None: ...
+
+    now = iter([10.0, 12.0, 50.0, 53.0, 57.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(now))
+    clock = StepClock(Bar())
+    clock.update(1)  # the first step is not timed
+    clock.update(1)  # 2 s
+    clock.set_postfix(heldout="1.0")  # a measurement ends at 50 s
+    clock.update(1)  # 3 s
+    clock.update(1)  # 4 s
+    assert (clock.steps, clock.seconds) == (3, 9.0)
+
+
+def test_a_timed_step_writes_what_the_plain_one_writes(tmp_path: Path) -> None:
+    folder = tmp_path / "alone"
+    run_graph(configs({}, "recipe"), folder)
+    use, root = find_uses()["pretraining"], folder / ARTIFACTS
+    manifest = root / "pretraining/encoder/manifest.json"
+    before = manifest.read_bytes()
+    timing = execute_timed(use, configs({}, "recipe")["pretraining"], root)
+    assert manifest.read_bytes() == before
+    assert timing.passages_per_second == 0.0 and timing.peak_memory > 10  # a stand-in has no training steps
+
+
+def test_peak_memory_is_the_processs_own() -> None:
+    """A child of a large process must not begin with its parent's peak."""
+    child = (
+        "from stillhouse.workflow.timed_step import peak_memory as p; a = p(); b = bytearray(150 << 20); print(a, p())"
+    )
+    parent = (
+        "import subprocess, sys; block = bytearray(600 << 20)\n"
+        f"print(subprocess.run([sys.executable, '-c', {child!r}], capture_output=True, text=True, check=True).stdout)"
+    )
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    before, after = map(float, done.stdout.split())
+    assert before < 300 and 140 <= after - before < 200
+
+
+def test_reasons_are_one_line() -> None:
+    assert reason(InputError("lower\n it")) == "lower it"
+    assert reason(ValueError("a")) == "ValueError: a" and reason(MemoryError()) == "MemoryError"

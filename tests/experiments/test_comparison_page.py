@@ -1,0 +1,253 @@
+"""What is read of a run, and the page: whole, self-contained, escaped, the same twice, plotted where values belong."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison import svg
+from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome
+from stillhouse.experiments.comparison.page import render, token_examples
+from stillhouse.experiments.comparison.plots import axis_plot, interval_plot
+from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
+from stillhouse.experiments.comparison.sweep import make_sweep
+from stillhouse.experiments.comparison.table import Settings, make_table
+
+SWEEP = make_sweep(
+    "trial",
+    {
+        "title": "Masks & <b>more</b>",
+        "source": "SimLM Table 8",
+        "published_on": "MS MARCO",
+        "axis": "pretraining.encoder_mlm_probability",
+        "seeds": [1, 2],
+        "variants": [
+            {
+                "name": "none",
+                "label": "no <script>alert(1)</script>",
+                "pretraining": False,
+                "published": {"MRR@10": 33.7},
+            },
+            *(
+                {
+                    "name": f"m{mask}",
+                    "overrides": {"pretraining.objective": "mlm", "pretraining.encoder_mlm_probability": mask / 100},
+                    "published": {"MRR@10": 30 + mask / 10},
+                }
+                for mask in (15, 30, 45)
+            ),
+        ],
+    },
+    "trial",
+)
+
+
+def written(folder: Path, value: float, system: str = "retriever_1", origins: tuple[str, ...] = ("source",)) -> Path:
+    """An evaluation folder whose queries q0..q5 have one value each."""
+    rows = [
+        {"split": split, "system": system, "query_id": f"{split}{origin}{i}", "origin": origin, "RR@10": value + shift}
+        for split, shift in (("dev", 0.1), ("test", 0.0))
+        for origin in origins
+        for i in range(6)
+    ]
+    folder.mkdir(parents=True)
+    pd.DataFrame(rows).to_parquet(folder / "per_query.parquet")
+    return folder
+
+
+def curves(folder: Path, shift: float) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "curves.csv").write_text(f"step,train_loss,heldout_loss\n0,3,{3 + shift}\n10,2,{2 + shift}\n20,2,2.5\n")
+    (folder / "signals.csv").write_text(f"step,signal,value\n0,ict_RR@10,0.1\n20,ict_RR@10,{0.3 + shift}\n")
+    (folder / "coverage.csv").write_text(f"k,coverage\n1,0.1\n20,{0.2 + shift}\n")
+    ranked = {"blue": True, "trees": False, "sing": False, "##ngs": True}  # of a tokenizer that cuts "si ##ngs"
+    tokens = [
+        {"token": token, "rank": rank, "in_passage": hit} for rank, (token, hit) in enumerate(ranked.items(), start=1)
+    ][::-1]
+    examples = [{"passage": "A blue <i>bird</i> sings", "tokens": tokens}]
+    (folder / "coverage_examples.json").write_text(json.dumps(examples))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+    root = tmp_path_factory.mktemp("outcomes")
+    made = []
+    for number, variant in enumerate(SWEEP.variants):
+        for seed in (1, 2):
+            place = root / variant.name / str(seed)
+            own = curves(place / "curves", 0.1 * seed) if variant.pretraining else None
+            timing = {"passages_per_second": 50.0, "peak_memory": 2048.0, "device": "CPU, 2 threads"}
+            evaluation = written(place / "evaluation", 0.1 * number + 0.01 * seed)
+            made.append(read_outcome(variant.name, seed, evaluation, own, timing if own else None))
+    return made
+
+
+@pytest.fixture(scope="module")
+def page(found: list[Outcome]) -> str:
+    references = {"bm25": found[0].test, "zero_shot": found[0].test}
+    return render(make_table(SWEEP, found, references, Settings(200, 200)), found)
+
+
+class Parsed(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.shown = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.shown += data
+
+
+def test_a_run_is_read_whole(found: list[Outcome]) -> None:
+    last = found[-1]
+    assert list(last.test.columns) == ["RR@10"] and last.test["RR@10"].tolist() == pytest.approx([0.32] * 6)
+    assert last.dev["RR@10"].mean() == pytest.approx(0.42)
+    assert last.passages_per_second == 50.0 and last.steps == 20
+    by_signal = last.signals.set_index(["signal", "step"])["value"]
+    assert by_signal["heldout_loss", 10] == 2.2 and by_signal["ict_RR@10", 20] == 0.5
+    assert found[0].signals.empty and found[0].coverage.empty and found[0].examples == ()
+
+
+def test_labelled_queries_come_before_synthetic_ones(tmp_path: Path) -> None:
+    both = read_outcome("a", 1, written(tmp_path / "both", 0.5, origins=("ict", "source")), None, None)
+    assert all("source" in query for query in both.test.index) and len(both.test) == 6
+    made = read_outcome("a", 1, written(tmp_path / "made", 0.5, origins=("ict", "bfs")), None, None)
+    assert len(made.test) == 12
+
+
+BAD_CURVES = {
+    "curves.csv": (None, "does not exist"),
+    "signals.csv": ("step,value\n1,2\n", "must have the columns step, signal, value"),
+    "coverage.csv": ("k,share\n1,2\n", "must have the columns k, coverage"),
+    "coverage_examples.json": ('[{"passage": "x"}]', "has no field 'tokens'; run the pre-training"),
+    "coverage_examples.json of before": (
+        '[{"passage": "x", "tokens": [{"token": "x", "rank": 1}]}]',
+        "has no field 'in_passage'; run the pre-training that writes .* again",
+    ),
+    "coverage_examples.json of text": (
+        '[{"passage": "x", "tokens": [{"token": "x", "rank": 1, "in_passage": "false"}]}]',
+        "in_passage is 'false', not true or false",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CURVES)
+def test_damaged_curves_are_named(case: str, tmp_path: Path) -> None:
+    text, message = BAD_CURVES[case]
+    name = case.split()[0]
+    evaluation, folder = written(tmp_path / "evaluation", 0.5), curves(tmp_path / "curves", 0.0)
+    (folder / name).unlink() if text is None else (folder / name).write_text(text)
+    with pytest.raises(InputError, match=message) as refusal:
+        read_outcome("a", 1, evaluation, folder, None)
+    assert name in str(refusal.value)
+
+
+def test_what_may_be_absent_may_be_absent(tmp_path: Path) -> None:
+    folder = curves(tmp_path / "curves", 0.0)
+    for name in ("signals.csv", "coverage.csv", "coverage_examples.json"):
+        (folder / name).unlink()
+    outcome = read_outcome("m15", 1, written(tmp_path / "evaluation", 0.5), folder, None)
+    assert set(outcome.signals["signal"]) == {"heldout_loss"} and outcome.coverage.empty
+    table = make_table(SWEEP, [outcome], {}, Settings(200, 200))
+    assert "What the passage’s vector holds" not in render(table, [outcome])
+
+
+def test_curves_are_means_and_ranges_over_seeds(found: list[Outcome]) -> None:
+    signals = signal_curves(SWEEP, found)
+    assert list(signals) == ["heldout_loss", "ict_RR@10"]
+    assert [curve.variant for curve in signals["heldout_loss"]] == ["m15", "m30", "m45"]
+    curve = signals["heldout_loss"][0]
+    assert curve.steps.tolist() == [0, 10, 20]
+    np.testing.assert_allclose(
+        [curve.mean, curve.low, curve.high], [[3.15, 2.15, 2.5], [3.1, 2.1, 2.5], [3.2, 2.2, 2.5]]
+    )
+    assert coverage_curves(SWEEP, found)[0].mean.tolist() == pytest.approx([0.1, 0.35])
+
+
+def test_the_page_shows_everything_and_stands_alone(page: str) -> None:
+    parsed = Parsed(page)
+    assert [a["data-variant"] for _, a in parsed.tags if "data-variant" in a] == [v.name for v in SWEEP.variants]
+    assert [a["data-signal"] for _, a in parsed.tags if "data-signal" in a] == ["heldout_loss", "ict_RR@10"]
+    assert [a["data-reference"] for _, a in parsed.tags if "data-reference" in a] == ["BM25", "zero-shot"]
+    assert sum(tag == "svg" for tag, _ in parsed.tags) == 6  # intervals, axis, paper, two signals, coverage
+    assert (
+        "0.315" in parsed.shown and "± 0.007" in parsed.shown and "34.5" in parsed.shown and "2.0 GiB" in parsed.shown
+    )
+    assert not [v for _, a in parsed.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
+    assert not re.search(r"url\(|@import", page)
+
+
+def test_the_page_escapes_labels_and_passages(page: str) -> None:
+    parsed = Parsed(page)
+    assert "script" not in {tag for tag, _ in parsed.tags} and "i" not in {tag for tag, a in parsed.tags if not a}
+    assert "no <script>alert(1)</script>" in parsed.shown and "A blue <i>bird</i> sings" in parsed.shown
+
+
+def test_the_same_content_gives_the_same_page(found: list[Outcome], page: str) -> None:
+    references = {"bm25": found[0].test, "zero_shot": found[0].test}
+    assert render(make_table(SWEEP, found, references, Settings(200, 200)), found) == page
+
+
+def test_failures_and_synthetic_figures_are_said(found: list[Outcome]) -> None:
+    failed = [*found[:-1], Outcome(variant="m45", seed=2, failure="pretraining: the <loss> is nan")]
+    table = make_table(SWEEP, failed, {}, Settings(200, 200), synthetic=True)
+    shown = Parsed(render(table, failed)).shown
+    assert "seed 2 failed: pretraining: the <loss> is nan" in shown and "6 SYNTHETIC test queries" in shown
+
+
+def test_tokens_in_the_passage_are_hits(found: list[Outcome]) -> None:
+    table = make_table(SWEEP, found, {}, Settings(200, 200))
+    [example] = token_examples(table, found)
+    assert [variant["title"] for variant in example["variants"]] == ["m15", "m30", "m45"]
+    assert example["variants"][0]["hits"] == 2
+
+
+def test_a_token_is_ticked_by_its_id_alone(page: str) -> None:
+    """`sing` begins the word `sings`, but is no token of a passage that is cut into `si` and `##ngs`."""
+    shown = [(bool(hit), token) for hit, token in re.findall(r'<li( class="hit")?>([^<]+)</li>', page)]
+    assert shown == 3 * [(True, "blue"), (False, "trees"), (False, "sing"), (True, "##ngs")]
+
+
+def circles(text: str, radius: str) -> list[tuple[float, float]]:
+    found = re.findall(rf'<circle cx="([-\d.]+)" cy="([-\d.]+)" r="{radius}"', text)
+    return [(float(x), float(y)) for x, y in found]
+
+
+def test_dots_stand_where_their_values_are(found: list[Outcome]) -> None:
+    table = make_table(SWEEP, found, {}, Settings(200, 200))
+    xs = np.array([x for x, _ in circles(interval_plot(table, found, {}), "6")])
+    means = np.array([row.figures["RR@10"].mean for row in table.rows])
+    np.testing.assert_allclose(np.diff(xs) / np.diff(means), (xs[1] - xs[0]) / (means[1] - means[0]), rtol=0.01)
+    points = np.array(circles(axis_plot(table), "4"))
+    assert len(points) == 3  # the variant without pre-training has no mask
+    assert np.all(np.diff(points[:, 0]) > 0) and np.all(np.diff(points[:, 1]) < 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (32.1, 38.4, [34, 36, 38]),
+        (-0.02, 0.03, [-0.02, -0.01, 0, 0.01, 0.02, 0.03]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert svg.ticks(low, high) == pytest.approx(expected)
+
+
+def test_a_range_is_never_empty() -> None:
+    for values in ([0.0, 0.0], [3.0], [-1.0, -1.0]):
+        low, high = svg.padded(values)
+        assert low < min(values) and high > max(values) and svg.ticks(low, high)

@@ -1,0 +1,240 @@
+"""The table's statistics against slow, obvious versions and scipy's."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import itertools
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.files import as_csv, as_json, as_markdown, write_files
+from stillhouse.experiments.comparison.outcomes import Outcome
+from stillhouse.experiments.comparison.sweep import Sweep, make_sweep
+from stillhouse.experiments.comparison.table import Settings, Table, agreement, make_table, same_measure
+
+QUERIES = [f"q{i}" for i in range(9)]
+MEASURES = ["RR@10", "R@100"]
+BAD = "[a | b](http://x) `c` <img> *d*"
+SWEEP = make_sweep(
+    "trial",
+    {
+        "title": "A trial",
+        "source": "SimLM Table 0",
+        "seeds": [1, 2, 3],
+        "variants": [
+            {"name": "none", "pretraining": False, "published": {"MRR@10": 33.7}},
+            {"name": "mlm", "overrides": {"pretraining.objective": "mlm"}, "published": {"MRR@10": 36.7}},
+            {"name": "bow", "overrides": {"pretraining.objective": "bow"}, "published": {"MRR@10": 38.4}},
+        ],
+    },
+    "trial",
+)
+
+
+def frame(values: np.ndarray, queries: list[str] = QUERIES) -> pd.DataFrame:
+    return pd.DataFrame(values, index=pd.Index(queries, name="query_id"), columns=MEASURES)
+
+
+def outcomes(sweep: Sweep = SWEEP, speed: float = 100.0) -> list[Outcome]:
+    rng = np.random.default_rng(5)
+    made = []
+    for number, variant in enumerate(sweep.variants):
+        for seed in sweep.seeds:
+            made.append(
+                Outcome(
+                    variant=variant.name,
+                    seed=seed,
+                    test=frame(np.round(rng.random((9, 2)) + 0.4 * number, 3)),
+                    dev=frame(rng.random((9, 2))),
+                    passages_per_second=0.0 if variant.name == "none" else speed - 20 * (number - 1),
+                    peak_memory=1000.0 + seed,
+                    device="CPU",
+                )
+            )
+    return made
+
+
+def table(found: list[Outcome]) -> Table:
+    return make_table(SWEEP, found, {"bm25": frame(np.full((9, 2), 0.5))}, Settings(4000, 20000, 3))
+
+
+def test_means_and_spread_over_seeds() -> None:
+    found = outcomes()
+    made = table(found)
+    for variant in ("none", "mlm", "bow"):
+        for measure in MEASURES:
+            means = [statistics.fmean(o.test[measure]) for o in found if o.variant == variant]
+            figure = made.row(variant).figures[measure]
+            assert figure.mean == pytest.approx(statistics.fmean(means), rel=1e-5)
+            assert figure.deviation == pytest.approx(statistics.stdev(means), rel=1e-5)
+            assert (figure.lowest, figure.highest) == pytest.approx((min(means), max(means)), rel=1e-5)
+            assert figure.low < figure.mean < figure.high
+    assert made.references == {"bm25": {"RR@10": 0.5, "R@100": 0.5}}
+
+
+def test_tests_are_paired_over_queries_of_seed_averaged_values() -> None:
+    found = outcomes()
+    made = table(found)
+    exact, t_test = {}, {}
+    for variant in ("mlm", "bow"):
+        average = {
+            name: np.array([statistics.fmean(o.test["RR@10"][q] for o in found if o.variant == name) for q in QUERIES])
+            for name in (variant, "none")
+        }
+        differences = average[variant] - average["none"]
+        flips = [abs(np.dot(signs, differences)) for signs in itertools.product([1, -1], repeat=9)]
+        exact[variant] = np.mean([flip >= abs(differences.sum()) - 1e-9 for flip in flips])
+        t_test[variant] = stats.ttest_rel(average[variant], average["none"]).pvalue
+        against = made.row(variant).figures["RR@10"].against
+        assert against is not None
+        assert against.difference == pytest.approx(differences.mean(), rel=1e-5)
+        assert against.t_test_p == pytest.approx(t_test[variant], rel=1e-4)
+        assert against.randomisation_p == pytest.approx(exact[variant], abs=0.012)
+        resampled = np.random.default_rng(0).choice(differences, (20000, 9)).mean(axis=1)
+        assert (against.low, against.high) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])), abs=0.03)
+    small, large = sorted(t_test, key=lambda name: t_test[name])
+    holm = {small: min(1, 2 * t_test[small]), large: min(1, max(2 * t_test[small], t_test[large]))}
+    for variant, expected in holm.items():
+        assert made.row(variant).figures["RR@10"].against.t_test_p_holm == pytest.approx(expected, rel=1e-4)  # type: ignore[union-attr]
+    assert made.row("none").figures["RR@10"].against is None
+
+
+def test_losses_are_averaged_over_seeds_and_shown_beside_the_published() -> None:
+    found = [dataclasses.replace(o, losses={"MLM loss": o.seed / 2}) if o.variant != "none" else o for o in outcomes()]
+    sweep = dataclasses.replace(SWEEP, losses={"MLM loss": "mlm_loss"})
+    made = make_table(sweep, found, {}, Settings(200, 200, 3))
+    assert made.row("none").losses == {} and made.row("bow").losses == {"MLM loss": 1.0}
+    assert as_json(made)["variants"]["bow"]["losses"] == {"MLM loss": 1.0}
+    rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(as_csv(made)))}
+    assert (rows["none"]["MLM loss"], rows["bow"]["MLM loss"]) == ("", "1.0")
+    lines = [[cell.strip() for cell in line.split("|")] for line in as_markdown(made).splitlines() if "|" in line]
+    column = lines[0].index("MLM loss")
+    assert {line[1]: line[column] for line in lines[2:]} == {"none": "–", "mlm": "1.000", "bow": "1.000"}
+
+
+def test_one_seed_has_no_deviation() -> None:
+    made = table([o for o in outcomes() if o.seed == 2])
+    figure = made.row("mlm").figures["RR@10"]
+    assert figure.deviation is None and figure.lowest == figure.mean == figure.highest
+
+
+def test_speed_is_beside_plain_mlm_and_memory_the_highest() -> None:
+    made = table(outcomes())
+    assert made.row("bow").relative_speed == pytest.approx(-0.2)
+    assert made.row("mlm").relative_speed == 0 and made.row("none").relative_speed is None
+    assert made.row("mlm").peak_memory == 1003.0
+
+
+def test_the_best_is_chosen_on_dev_and_on_test_without_dev() -> None:
+    found = outcomes()
+    dev = {v.name: np.mean([o.dev["RR@10"].mean() for o in found if o.variant == v.name]) for v in SWEEP.variants}
+    assert table(found).best.variant.name == max(dev, key=lambda name: dev[name])
+    without = [Outcome(variant=o.variant, seed=o.seed, test=o.test) for o in found]
+    assert table(without).best.variant.name == "bow"
+
+
+def test_failed_runs_are_reported_and_the_others_count() -> None:
+    found = outcomes()
+    failed = [o for o in found if (o.variant, o.seed) != ("mlm", 2)]
+    failed.append(Outcome(variant="mlm", seed=2, failure="pretraining: the loss is nan"))
+    row = table(failed).row("mlm")
+    assert row.seeds == (1, 3) and row.failures == {2: "pretraining: the loss is nan"}
+    everything = [Outcome(variant="bow", seed=s, failure="why") for s in (1, 2, 3)] + [
+        o for o in found if o.variant != "bow"
+    ]
+    made = table(everything)
+    assert made.row("bow").figures == {} and [row.variant.name for row in made.done] == ["none", "mlm"]
+    assert "failed with seed 2: the loss" not in as_markdown(made) and "`bow` failed with seed 2: why" in as_markdown(
+        made
+    )
+    with pytest.raises(InputError, match="came to its end"):
+        table([Outcome(variant="bow", seed=1, failure="why")])
+
+
+def test_without_a_baseline_nothing_is_tested() -> None:
+    made = table([o for o in outcomes() if o.variant != "none"])
+    assert all(figure.against is None for row in made.done for figure in row.figures.values())
+    assert "`none` has no result" in as_markdown(made)
+
+
+def test_other_queries_are_refused() -> None:
+    found = outcomes()
+    other = frame(np.zeros((9, 2)), [f"r{i}" for i in range(9)])
+    changed = [o if o.variant != "bow" else Outcome(variant="bow", seed=o.seed, test=other) for o in found]
+    with pytest.raises(InputError, match="variant bow was measured on other queries than none"):
+        table(changed)
+    changed = [Outcome(variant="bow", seed=2, test=other) if (o.variant, o.seed) == ("bow", 2) else o for o in found]
+    with pytest.raises(InputError, match="with seed 2 than with seed 1"):
+        table(changed)
+
+
+def test_the_order_is_compared_with_the_papers() -> None:
+    found = outcomes()
+    made = table(found)
+    order = agreement(made)
+    assert order is not None and order.ours == "RR@10"
+    pairs = [(row.variant.published["MRR@10"], row.figures["RR@10"].mean) for row in made.rows]
+    signs = [np.sign((a[0] - b[0]) * (a[1] - b[1])) for a, b in itertools.combinations(pairs, 2)]
+    assert order.tau == pytest.approx(sum(signs) / len(signs)) and order.variants == 3
+
+
+@pytest.mark.parametrize(
+    ("published", "ours"),
+    [("MRR@10", "RR@10"), ("R@100", "R@100"), ("1 % R@100", "R@100"), ("nDCG@10", ""), ("DL19 r@100", "R@100")],
+)
+def test_measures_of_papers_are_known_by_our_names(published: str, ours: str) -> None:
+    assert same_measure(published, MEASURES) == ours
+
+
+def test_recalls_of_papers_are_ours_of_a_thousand_and_of_answers() -> None:
+    ours = ["RR@10", "R@1000", "Answer@5", "Answer@20"]
+    assert [same_measure(name, ours) for name in ("R@1k", "NQ R@20", "R@5", "R@100")] == [
+        "R@1000",
+        "Answer@20",
+        "Answer@5",
+        "",
+    ]
+    assert same_measure("R@20", ["Answer@20", "R@20"]) == "R@20"
+
+
+def test_files_say_the_same(tmp_path: Path) -> None:
+    made = table(outcomes())
+    write_files(made, tmp_path)
+    content = json.loads((tmp_path / "comparison.json").read_text())
+    assert content == as_json(made) and content["seeds"] == [1, 2, 3]
+    [_, mlm, _] = list(csv.DictReader(io.StringIO(as_csv(made))))
+    figure = content["variants"]["mlm"]["test"]["RR@10"]
+    assert float(mlm["RR@10 mean"]) == figure["mean"] and float(mlm["RR@10 deviation"]) == figure["deviation"]
+    assert float(mlm["RR@10 p"]) == figure["against_baseline"]["randomisation_p"]
+    assert float(mlm["published MRR@10"]) == 36.7 and mlm["heldout_loss"] == ""
+    markdown = (tmp_path / "comparison.md").read_text()
+    rows = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in rows}) == 1 and len(rows) == 2 + 1 + 3
+    assert f"{figure['mean']:.3f} ± {figure['deviation']:.3f}" in markdown and "36.7" in markdown
+
+
+def test_what_others_wrote_is_no_markup() -> None:
+    """A label may hold a table's border, and a failure whatever an error says."""
+    content = {
+        "title": "A # trial",
+        "variants": [{"name": "none", "pretraining": False}, {"name": "bow", "label": BAD}],
+    }
+    sweep = make_sweep("trial", content | {"seeds": [1]}, "trial")
+    found = outcomes(sweep)
+    found[-1] = Outcome(variant="bow", seed=1, failure=f"no loss:\n{BAD}")
+    text = as_markdown(make_table(sweep, found, {}, Settings(200, 200, 3)))
+    escaped = r"\[a \| b\](http\://x) \`c\` &lt;img&gt; \*d\*"
+    [row] = [line for line in text.splitlines() if line.startswith(f"| {escaped} |")]
+    [head] = [line for line in text.splitlines() if line.startswith("| variant |")]
+    assert row.replace(r"\|", "").count("|") == head.count("|")
+    assert f"- `bow` failed with seed 1: no loss: {escaped}\n" in text
+    assert text.startswith("# A \\# trial\n")

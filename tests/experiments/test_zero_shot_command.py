@@ -1,0 +1,277 @@
+"""`stillhouse zero-shot` on the command line: one small whole run, what it skips, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import pandas as pd
+import pytest
+
+from stillhouse import cli
+from stillhouse.errors import InputError
+
+COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
+
+
+def beir(folder: Path, shift: int) -> Path:
+    """Nine passages, nine queries, of which `shift` ask for the next passage instead of their own."""
+    (folder / "qrels").mkdir(parents=True)
+    texts = [f"the {colour} {animal} sings" for colour in COLOURS for animal in ANIMALS]
+    passages = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)]
+    queries = [{"_id": f"q{i}", "text": f"which {text}"} for i, text in enumerate(texts)]
+    for name, rows in (("corpus", passages), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    qrels = [f"q{i}\tp{(i + (i < shift)) % 9}\t1\n" for i in range(9)]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(qrels))
+    return folder
+
+
+def run(*words: object) -> int:
+    return cli.main(["zero-shot", *map(str, words), "--bootstrap-samples", "100", "--randomisation-samples", "100"])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> tuple[Path, list[object]]:
+    folder = tmp_path_factory.mktemp("zero_shot")
+    words: list[object] = [beir(folder / "one", 0), beir(folder / "two", 9), "--retriever", f"tiny={tiny_model}"]
+    words += ["--query-length", 16, "--passage-length", 16, "--depth", 5, "--measures", "RR@5 R@5"]
+    assert run(*words, "--folder", folder / "out", "--quiet") == 0
+    return folder / "out", words
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_figures_are_those_of_the_runs_and_average_over_corpora(whole: tuple[Path, list[object]]) -> None:
+    metrics = read(whole[0] / "metrics.json")
+    assert list(metrics["corpora"]) == ["one", "two"] and list(metrics["average"]) == ["bm25", "tiny"]
+    for corpus, by_system in metrics["corpora"].items():
+        qrels = list(ir_measures.read_trec_qrels(_qrels(whole[0].parent / corpus)))
+        for system, figures in by_system.items():
+            trec = whole[0] / "artifacts" / corpus / system / "run" / "test.trec"
+            expected = ir_measures.calc_aggregate(
+                [ir_measures.parse_measure(name) for name in figures], qrels, list(ir_measures.read_trec_run(str(trec)))
+            )
+            assert {str(name): value for name, value in expected.items()} == pytest.approx(figures)
+    assert metrics["corpora"]["one"]["bm25"]["RR@5"] == 1.0
+    for system in ("bm25", "tiny"):
+        mean = (metrics["corpora"]["one"][system]["RR@5"] + metrics["corpora"]["two"][system]["RR@5"]) / 2
+        assert metrics["average"][system]["RR@5"] == pytest.approx(mean)
+        best = [
+            by_system[system]["RR@5"] == max(of["RR@5"] for of in by_system.values())
+            for by_system in metrics["corpora"].values()
+        ]
+        assert metrics["best_on"][system]["RR@5"] == sum(best)
+
+
+def test_corpora_of_a_group_count_as_one(whole: tuple[Path, list[object]], capsys: pytest.CaptureFixture[str]) -> None:
+    out, words = whole
+    three = beir(out.parent / "apart", 5)
+    assert run(three, *words, "--folder", out, "--together", "pair=one,two", "--quiet") == 0
+    metrics = read(out / "metrics.json")
+    of = {name: values["bm25"]["RR@5"] for name, values in metrics["corpora"].items()}
+    assert list(metrics["groups"]) == ["pair"]
+    assert metrics["groups"]["pair"]["bm25"]["RR@5"] == pytest.approx((of["one"] + of["two"]) / 2)
+    assert metrics["average"]["bm25"]["RR@5"] == pytest.approx(((of["one"] + of["two"]) / 2 + of["apart"]) / 2)
+    assert sum(metrics["best_on"][system]["RR@5"] for system in ("bm25", "tiny")) >= 2
+    assert max(metrics["best_on"]["bm25"].values()) <= 2
+    page = (out / "zero_shot.html").read_text(encoding="utf-8")
+    assert "mean of one, two, which count as one" in page and "of 2</span>" in page
+    assert run(*words, "--folder", out, "--quiet") == 0
+    assert "groups" not in read(out / "metrics.json")
+
+
+def _qrels(folder: Path) -> str:
+    lines = (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]
+    return "".join("{} 0 {} {}\n".format(*line.split("\t")) for line in lines)
+
+
+def test_every_corpus_has_intervals_and_tests_and_the_values_behind_them(whole: tuple[Path, list[object]]) -> None:
+    bounds, tests = read(whole[0] / "intervals.json"), read(whole[0] / "significance.json")
+    table = pd.read_parquet(whole[0] / "per_query.parquet")
+    assert list(table.columns) == ["corpus", "system", "query_id", "RR@5", "R@5"] and len(table) == 2 * 2 * 9
+    metrics = read(whole[0] / "metrics.json")["corpora"]
+    for corpus in ("one", "two"):
+        assert list(tests[corpus]) == ["tiny"] and list(tests[corpus]["tiny"]) == ["bm25"]
+        difference = metrics[corpus]["tiny"]["RR@5"] - metrics[corpus]["bm25"]["RR@5"]
+        assert tests[corpus]["tiny"]["bm25"]["RR@5"]["difference"] == pytest.approx(difference, abs=1e-5)
+        low, high = bounds[corpus]["tiny"]["RR@5"]
+        assert low <= metrics[corpus]["tiny"]["RR@5"] <= high
+
+
+def test_the_page_stands_alone_and_names_every_system(whole: tuple[Path, list[object]]) -> None:
+    page = (whole[0] / "zero_shot.html").read_text(encoding="utf-8")
+    assert page.count("data-measure") == 2 and "tiny" in page and "Best on" in page
+    assert "<script" not in page and "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_the_same_command_skips_what_is_done_and_a_new_corpus_adds_to_it(
+    whole: tuple[Path, list[object]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, words = whole
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
+    assert run(*words, "--folder", out) == 0
+    logged = capsys.readouterr().err
+    for use in ("one/bm25", "one/tiny_index", "one/tiny", "two/tiny_index"):
+        assert f"[{use}] skipped" in logged
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert run(beir(out.parent / "three", 3), *words, "--folder", out, "--baseline", "tiny") == 0
+    logged = capsys.readouterr().err
+    assert "[one/tiny_index] skipped" in logged and "[three/tiny_index] skipped" not in logged
+    assert list(read(out / "metrics.json")["corpora"]) == ["one", "three", "two"]
+    assert list(read(out / "significance.json")["one"]) == ["bm25"]
+
+
+def test_a_retriever_folder_is_used_as_it_is(whole: tuple[Path, list[object]], tmp_path: Path) -> None:
+    out, words = whole
+    model = out / "artifacts" / "models" / "tiny" / "encoder"
+    assert run(words[0], "--retriever", model, "--no-bm25", "--measures", "RR@5", "--folder", tmp_path, "--quiet") == 0
+    figures = read(tmp_path / "metrics.json")["corpora"]["one"]
+    assert figures == {"tiny": {"RR@5": read(out / "metrics.json")["corpora"]["one"]["tiny"]["RR@5"]}}
+    assert not (tmp_path / "artifacts" / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["none"], "none does not exist"),
+        (["one", "a/one"], "corpus 'one': another has this name"),
+        (["one", "--retriever", "x y=m"], "cannot be called 'x y'"),
+        (["one", "--retriever", "a/m", "--retriever", "b/m"], "write NAME=MODEL"),
+        (["one", "--retriever", "bm25=m"], "or it is taken"),
+        (["one", "--no-bm25"], "nothing to measure"),
+        (["one", "--baseline", "bm26"], "valid: bm25"),
+        (["one", "--measures", "nDCG10"], "'nDCG10' is not a measure"),
+        (["one", "--together", "g=one,two"], "--together g=one,two: 'two' is none of one"),
+        (["one", "--together", "g=one,one"], "'one' is in a group already"),
+        (["one", "--together", "one=one"], "with a name that nothing else has"),
+        (["one", "--depth", "0"], "--depth: 0 is less than 1"),
+        (["one", "--measures", "R@1000"], "R@1000 looks 1,000 deep and runs are 100 deep; give --depth 1000"),
+        (["one", "--max-rejected", "2"], "is no part of a whole"),
+        ([], "FOLDER"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "a/one"):
+        Path(name).mkdir(parents=True)
+    assert cli.main(["zero-shot", *words]) == InputError.exit_code
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "zero-shot").exists()
+
+
+def test_a_corpus_without_judged_test_queries_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = beir(tmp_path / "bare", 0)
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "train.tsv")
+    assert run(folder, "--folder", tmp_path / "out", "--quiet") == InputError.exit_code
+    logged = capsys.readouterr()
+    assert "bare: no test query is judged for nDCG@10" in logged.err and not logged.out
+    assert not (tmp_path / "out" / "metrics.json").exists()
+
+
+def test_a_query_that_is_a_passage_does_not_find_itself_and_others_of_its_id_stay(tmp_path: Path) -> None:
+    """ArguAna's form: the query is a passage and asks for another. `p2` has a query's id by accident alone."""
+    folder = tmp_path / "same"
+    (folder / "qrels").mkdir(parents=True)
+    passages = {
+        "p0": ("Red", "bird  sings"),
+        "p1": ("", "red bird answers"),
+        "p2": ("", "green fish swims"),
+        "p3": ("", "green"),
+    }
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": id, "title": title, "text": text}) + "\n" for id, (title, text) in passages.items())
+    )
+    queries = {"p0": "red bird sings", "p2": "green fish", "p3": "GREEN"}
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": id, "text": text}) + "\n" for id, text in queries.items())
+    )
+    qrels = ["p0\tp1\t1", "p2\tp2\t1", "p3\tp3\t1"]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(qrels) + "\n")
+    assert run(folder, "--measures", "RR@1", "--depth", 1, "--folder", tmp_path / "out", "--quiet") == 0
+    values = pd.read_parquet(tmp_path / "out" / "per_query.parquet").set_index("query_id")["RR@1"]
+    # p0 is left out of its own ranking, and the one place of the depth goes to the next; p2 is another text, and p3
+    # is relevant to itself.
+    assert values.to_dict() == {"p0": 1.0, "p2": 1.0, "p3": 1.0}
+    measured = list(ir_measures.read_trec_run(str(tmp_path / "out" / "runs" / "same" / "bm25.trec")))
+    judged = list(ir_measures.read_trec_qrels(_qrels(folder)))
+    assert ir_measures.calc_aggregate([ir_measures.RR @ 1], judged, measured)[ir_measures.RR @ 1] == values.mean()
+    first = (tmp_path / "out" / "artifacts" / "same" / "bm25" / "run" / "test.trec").read_text().splitlines()[0]
+    assert first.startswith("p0 Q0 p0 1 ")
+    assert "same: 2 queries" in (tmp_path / "out" / "zero_shot.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("broken", ["qrels", "passages"])
+def test_the_remains_of_a_corpus_have_no_figures(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Qrels of another corpus, and passages without a text: what is left would be measured as if it were all."""
+    folder = beir(tmp_path / "half", 0)
+    if broken == "qrels":
+        path = folder / "qrels" / "test.tsv"
+        path.write_text("".join(line.replace("\tp5", "\tother5") for line in path.open()))
+    else:
+        with (folder / "corpus.jsonl").open("a") as file:
+            file.write('{"_id": "p9", "title": "", "text": " "}\n')
+    words = (folder, "--measures", "RR@5", "--folder", tmp_path / "out", "--quiet")
+    assert run(*words) == InputError.exit_code
+    logged = capsys.readouterr().err
+    expected = "1 of 9 qrels were rejected (points to no passage)"
+    expected = expected if broken == "qrels" else "1 of 10 passages were rejected (empty passage)"
+    assert f"half failed at half/ingest: {expected}, more than 1.0%" in logged
+    assert run(*words, "--max-rejected", "0.2") == 0
+
+
+@pytest.mark.parametrize("broken", ["corpus", "qrels"])
+def test_a_folder_that_fails_is_reported_and_the_others_go_on(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = beir(tmp_path / "good", 3), beir(tmp_path / "bad", 0)
+    if broken == "corpus":
+        (bad / "corpus.jsonl").unlink()
+    else:
+        (bad / "qrels" / "test.tsv").rename(bad / "qrels" / "train.tsv")
+    measures = ("--measures", "RR@5")
+    assert run(bad, good, *measures, "--folder", tmp_path / "out", "--quiet") == InputError.exit_code
+    logged = capsys.readouterr()
+    where = "bad/ingest" if broken == "corpus" else "evaluate"
+    assert f"bad failed at {where}: " in logged.err and "1 of 2 corpora failed" in logged.err
+    assert "zero_shot.html" in logged.out
+    with_failure = read(tmp_path / "out" / "metrics.json")
+    assert list(with_failure["corpora"]) == ["good"] and list(with_failure["failed"]) == ["bad"]
+    assert 'id="failed"' in (tmp_path / "out" / "zero_shot.html").read_text(encoding="utf-8")
+    assert run(good, *measures, "--folder", tmp_path / "alone", "--quiet") == 0
+    alone = read(tmp_path / "alone" / "metrics.json")
+    assert with_failure.pop("failed") and with_failure == alone
+
+
+def test_a_crash_in_one_folder_is_no_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stillhouse.experiments.zero_shot import plan as zero_shot_command
+
+    run_uses = zero_shot_command.run_uses
+
+    def crash(uses: Any, *rest: Any) -> Any:
+        if any(use.name == "one/ingest" for use in uses):
+            raise MemoryError("too little")
+        return run_uses(uses, *rest)
+
+    monkeypatch.setattr(zero_shot_command, "run_uses", crash)
+    words = (beir(tmp_path / "one", 0), beir(tmp_path / "two", 0), "--measures", "RR@5")
+    assert run(*words, "--folder", tmp_path / "out", "--quiet") == 1
+    assert "one failed at one/ingest: MemoryError: too little" in capsys.readouterr().err
+    assert list(read(tmp_path / "out" / "metrics.json")["corpora"]) == ["two"]

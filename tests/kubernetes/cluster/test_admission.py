@@ -1,0 +1,233 @@
+"""What is missing in a cluster and what to do about it, case by case, without a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.kubernetes.cluster.admission import check, find
+from stillhouse.kubernetes.cluster.quantity import amount
+from stillhouse.kubernetes.cluster.readings import Node, Queue, Quota, Readings
+from stillhouse.kubernetes.cluster.wanted import PodKind, Wanted, WantedSecret, read_wanted
+
+GIB = 1024.0**3
+GPU = "nvidia.com/gpu"
+TAINT = {"key": "dedicated", "value": "other", "effect": "NoSchedule"}
+GPU_TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
+TRAINING = PodKind(
+    tasks=("pretrain", "train-retriever"),
+    cpu="8",
+    cpu_limit="8",
+    memory="64Gi",
+    memory_limit="96Gi",
+    accelerator=True,
+    tolerations=({"key": GPU, "effect": "NoSchedule"},),
+    queue="stillhouse",
+)
+SMALL = PodKind(tasks=("gate",), cpu="250m", cpu_limit="2", memory="1Gi", memory_limit="4Gi", queue="stillhouse")
+KEYS = {"access-key-id": "LOOK_0"}
+DATA = WantedSecret(parameter="data_secret", name="stillhouse-data", optional=True, keys=KEYS)
+WANTED = Wanted(
+    pods=(SMALL, TRAINING),
+    claims={"work_claim": "stillhouse-work"},
+    secrets=(DATA,),
+    accelerator_type=GPU,
+    accelerator_count="2",
+)
+
+
+def node(name: str = "a", gpus: float = 8, cpu: float = 32, memory: float = 128, **more: Any) -> Node:
+    return Node(name=name, allocatable={"cpu": cpu, "memory": memory * GIB, GPU: gpus}, **more)
+
+
+GOOD = Readings(
+    nodes=(node("cpu", 0), node("gpu", taints=(GPU_TAINT,))),
+    claims={"stillhouse-work": "Bound"},
+    quotas=(Quota(name="stillhouse", hard={"pods": 50, "requests.cpu": 16, f"requests.{GPU}": 8}),),
+    queues={"stillhouse": Queue(cluster_queue="stillhouse")},
+    secrets={"data_secret": ()},
+)
+
+
+def test_a_cluster_that_has_everything_is_taken() -> None:
+    assert check(WANTED, GOOD) == []
+
+
+def quotas(**hard: float) -> dict[str, Any]:
+    return {"quotas": (Quota(name="stillhouse", hard={name.replace("_", "."): value for name, value in hard.items()}),)}
+
+
+MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "no nodes": ({"nodes": ()}, ["none of the cluster's 0 nodes has nvidia.com/gpu", "they have no accelerators"]),
+    "no GPU": ({"nodes": (node(gpus=0),)}, ["none of the cluster's 1 nodes", "install the device plugin"]),
+    "another type": (
+        {"nodes": (Node(name="a", allocatable={"cpu": 8, "nvidia.com/mig-1g.5gb": 7, "hugepages-2Mi": 0}),)},
+        ["they have nvidia.com/mig-1g.5gb: give `accelerator_type` what a node has", "scales_from_zero: true"],
+    ),
+    "too few in one node": (
+        {"nodes": (node("a", 1), node("b", 1))},
+        ["no node has 2 nvidia.com/gpu, the largest has 1", "lower `accelerator_count`", "pretrain, train-retriever"],
+    ),
+    "little memory": (
+        {"nodes": (node(memory=32.5), node("b", gpus=0, memory=512))},
+        [
+            "no node with 2 nvidia.com/gpu has 8 processors and 64Gi of memory",
+            "32 and 32.5Gi",
+            "lower `cpu` and `memory`",
+        ],
+    ),
+    "taint": (
+        {"nodes": (node(taints=(TAINT,)), node("b", taints=({"key": "spot", "effect": "NoExecute"},)))},
+        ["a taint (dedicated=other:NoSchedule, spot:NoExecute)", "`tolerations` of the placement"],
+    ),
+    "claim": ({"claims": {"stillhouse-work": None}}, ["volume claim stillhouse-work does not exist", "work_claim"]),
+    "lost claim": ({"claims": {"stillhouse-work": "Lost"}}, ["has lost its volume"]),
+    "quota of GPUs": (
+        {"quotas": (Quota(name="q", hard={f"requests.{GPU}": 1}),)},
+        ["quota q of this namespace allows 1 of requests.nvidia.com/gpu", "one pod of pretrain", "asks for 2", "raise"],
+    ),
+    "quota of memory": (quotas(requests_memory=32 * GIB), ["allows 32Gi of requests.memory", "asks for 64Gi"]),
+    "quota of limits": (quotas(limits_memory=80 * GIB), ["allows 80Gi of limits.memory", "asks for 96Gi"]),
+    "quota of cores": (quotas(requests_cpu=4), ["allows 4 of requests.cpu", "asks for 8"]),
+    "no pods": (quotas(pods=0), ["allows 0 of pods", "gate"]),
+    "queue": ({"queues": {"stillhouse": None}}, ["Kueue has no LocalQueue stillhouse in this namespace: create it"]),
+    "queue that is stopped": (
+        {"queues": {"stillhouse": Queue(cluster_queue="all", inactive="ClusterQueue is stopped")}},
+        ["queue stillhouse lets nothing in (ClusterQueue is stopped)", "ClusterQueue all"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_what_is_missing_refuses_the_run_with_a_remedy(case: str) -> None:
+    changes, logged = MISSING[case]
+    with pytest.raises(InputError) as refusal:
+        check(WANTED, replace(GOOD, **changes))
+    for words in logged:
+        assert words in str(refusal.value)
+
+
+PASSABLE: dict[str, dict[str, Any]] = {
+    "a node that is not ready": {
+        "nodes": (node(taints=({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},)),)
+    },
+    "a taint that only asks": {"nodes": (node(taints=(TAINT | {"effect": "PreferNoSchedule"},)),)},
+    "a claim that waits for its first pod": {"claims": {"stillhouse-work": "Pending"}},
+    "quota of what no pod asks for": quotas(persistentvolumeclaims=0),
+}
+
+
+@pytest.mark.parametrize("case", PASSABLE)
+def test_what_comes_by_itself_is_passed_over(case: str) -> None:
+    assert check(WANTED, replace(GOOD, **PASSABLE[case])) == []
+
+
+NOTICED: dict[str, tuple[dict[str, Any], str]] = {
+    "optional secret": (
+        {"secrets": {"data_secret": ("access-key-id",)}},
+        "secret stillhouse-data does not exist, or lacks",
+    ),
+    "quota in use": (
+        {"quotas": (Quota(name="q", hard={"requests.cpu": 16}, used={"requests.cpu": 10}),)},
+        "quota q has 6 of requests.cpu left now, pretrain, train-retriever asks for 8: it waits",
+    ),
+    "quota with scopes": ({"quotas": (Quota(name="q", hard={"pods": 0}, scoped=True),)}, "not looked at: quota q"),
+    "unseen": ({"nodes": None, "unseen": ("the nodes: forbidden",)}, "not looked at: the nodes: forbidden"),
+}
+
+
+@pytest.mark.parametrize("case", NOTICED)
+def test_what_may_do_is_reported_and_refuses_nothing(case: str) -> None:
+    changes, logged = NOTICED[case]
+    notices = check(WANTED, replace(GOOD, **changes))
+    assert len(notices) == 1 and logged in notices[0]
+
+
+def test_a_mandatory_secret_refuses_the_run() -> None:
+    wanted = replace(WANTED, secrets=(replace(DATA, optional=False),))
+    with pytest.raises(InputError, match=r"secret stillhouse-data does not exist, or lacks access-key-id: create it"):
+        check(wanted, replace(GOOD, secrets={"data_secret": ("access-key-id",)}))
+
+
+@pytest.mark.parametrize("case", ["no nodes", "no GPU", "too few in one node", "little memory", "taint"])
+def test_nodes_that_come_when_they_are_asked_for_may_be_missing(case: str) -> None:
+    wanted = replace(WANTED, pods=(SMALL, replace(TRAINING, scales_from_zero=True)))
+    [notice] = check(wanted, replace(GOOD, **MISSING[case][0]))
+    assert GPU in notice
+
+
+def test_a_quota_is_never_passed_over_for_nodes_that_come() -> None:
+    wanted = replace(WANTED, pods=(replace(TRAINING, scales_from_zero=True),))
+    assert find(wanted, replace(GOOD, quotas=(Quota(name="q", hard={f"requests.{GPU}": 1}),))).problems
+
+
+def test_labels_of_nodes_are_looked_at() -> None:
+    picky = replace(WANTED, pods=(replace(TRAINING, node_selector={"gpu": "h200"}),))
+    with pytest.raises(InputError, match=r"no node with 2 nvidia.com/gpu has the labels gpu=h200"):
+        check(picky, GOOD)
+    assert check(picky, replace(GOOD, nodes=(node(labels={"gpu": "h200"}),))) == []
+
+
+def test_a_training_on_several_nodes_asks_a_quota_for_all_of_them() -> None:
+    """8 GPUs are allowed: 4 nodes with 2 each are, 5 are not."""
+    assert not find(replace(WANTED, pods=(replace(TRAINING, nodes=4),)), replace(GOOD, **QUOTA_OF_8)).problems
+    [logged] = find(replace(WANTED, pods=(replace(TRAINING, nodes=5),)), replace(GOOD, **QUOTA_OF_8)).problems
+    assert "5 nodes of pretrain, train-retriever asks for 10" in logged
+
+
+QUOTA_OF_8: dict[str, Any] = {"quotas": (Quota(name="q", hard={f"requests.{GPU}": 8}),)}
+
+
+def test_everything_is_reported_at_once() -> None:
+    bad = replace(GOOD, nodes=(), claims={"stillhouse-work": None}, queues={"stillhouse": None})
+    assert len(find(WANTED, bad).problems) == 3
+
+
+@pytest.mark.parametrize("count", ["0", "two", "-1", "1.5", ""])
+def test_a_count_that_is_none_is_refused(count: str) -> None:
+    with pytest.raises(InputError, match="give a whole number from 1"):
+        check(replace(WANTED, accelerator_count=count), GOOD)
+
+
+def test_what_is_wanted_survives_as_text_and_takes_the_runs_own_values() -> None:
+    chosen = {"work_claim": "mine", "accelerator_type": "amd.com/gpu", "accelerator_count": "8", "data_secret": "ours"}
+    read = read_wanted(WANTED.to_json())
+    assert read == WANTED
+    asked = read.with_chosen(chosen)
+    assert (asked.claims, asked.accelerator_type, asked.accelerator_count) == (
+        {"work_claim": "mine"},
+        "amd.com/gpu",
+        "8",
+    )
+    assert [secret.name for secret in asked.secrets] == ["ours"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"pods": [], "secrets": [], "more": 1}', '{"pods": [1], "secrets": []}']
+)
+def test_what_another_version_asked_for_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="compile the pipeline again"):
+        read_wanted(text)
+
+
+AMOUNTS = {
+    "500m": 0.5,
+    "8": 8,
+    "31850m": 31.85,
+    "1Ki": 1024,
+    "2k": 2000,
+    "1.5Gi": 1.5 * GIB,
+    "1e3": 1000,
+    "1Ei": 2.0**60,
+}
+"""By the rules of https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/."""
+
+
+def test_amounts() -> None:
+    assert {text: amount(text) for text in AMOUNTS} == AMOUNTS
+    for text in ("", "Gi", "1 Gi", "1gb", "0x1"):
+        with pytest.raises(ValueError, match="no quantity"):
+            amount(text)

@@ -1,0 +1,71 @@
+"""Processes that add up together, on the CPU by gloo: all of them, and with one that fails or never arrives."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stillhouse.kubernetes.collective import PROGRAM, add_up, failure_together
+
+pytest.importorskip("torch")
+
+SECOND = "if rank == '1': "
+# What a process does in the place of adding up, how long it may take, and what is found out.
+WRONG = {
+    "one fails": (
+        SECOND + "sys.exit('libnccl.so is not there')",
+        300,
+        "process 1 ended with 1: libnccl.so is not there",
+    ),
+    "NCCL's own complaint goes first": (
+        SECOND + "print('x:1:1 [0] NCCL WARN Error: failed to extend /dev/shm/nccl-a'); sys.exit('RuntimeError')",
+        300,
+        "process 1 ended with 1: Error: failed to extend /dev/shm/nccl-a",
+    ),
+    # The other waits for it, or is not yet so far.
+    "one never arrives": (SECOND + "time.sleep(600)", 5, r"process (0, )?1 of 2 never arrived, in 5 s"),
+    "nothing is sent": (
+        "Path(folder, rank + '.arrived').touch(); time.sleep(600)",
+        3,
+        "all 2 processes arrived, and had no sum in 3 s",
+    ),
+}
+
+
+def test_processes_that_reach_each_other() -> None:
+    assert failure_together(2, "gloo", 300.0) == ""
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_process_that_does_not_do_its_part(case: str, tmp_path: Path) -> None:
+    does, seconds, expected = WRONG[case]
+    (tmp_path / "another.py").write_text(
+        "import os, sys, time\nfrom pathlib import Path\nbackend, folder, rank, processes = sys.argv[1:]\n"
+        f"{does}\nos.execv(sys.executable, [*{PROGRAM!r}, *sys.argv[1:]])\n"
+    )
+    begun = time.monotonic()
+    found = failure_together(2, "gloo", seconds, (sys.executable, str(tmp_path / "another.py")))
+    assert re.fullmatch(expected, found)
+    assert time.monotonic() - begun < seconds + 5, "who waits for it is ended"
+
+
+def test_a_wrong_sum_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs that reach each other's memory wrongly answer, and change numbers on the way."""
+    from torch import distributed
+
+    monkeypatch.setattr(distributed, "all_reduce", lambda numbers: numbers[7].add_(1))
+    with pytest.raises(ArithmeticError, match="the sum is 1 to 2 and not 1"):
+        add_up("gloo", tmp_path, 0, 1)
+
+
+def test_a_backend_that_has_nothing_to_work_with_says_so() -> None:
+    """As NCCL does where a process has no GPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("here is a GPU")
+    assert failure_together(2, "nccl", 300.0).startswith(("process 0 ended with 1: ", "process 1 ended with 1: "))

@@ -1,0 +1,207 @@
+"""The preflight: readings that will do, and a remedy for each that will not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse import cli
+from stillhouse.cli import preflight as preflight_command
+from stillhouse.errors import InputError
+from stillhouse.kubernetes import preflight
+from stillhouse.kubernetes.pods import pod_preflight
+from stillhouse.kubernetes.pods.several_processes import PROCESSES
+from stillhouse.kubernetes.preflight import (
+    REQUIREMENTS,
+    Readings,
+    Requirements,
+    check,
+    driver_version,
+    problems,
+    read_requirements,
+    take_readings,
+    with_gpus,
+)
+
+GOOD = Readings(
+    shared_memory_gib=16.0,
+    free_gib=200.0,
+    writable=True,
+    work="/volume",
+    cuda_build="12.8",
+    driver="570.86.15",
+    gpus=2,
+    names=("A", "A"),
+    nccl="2.27.3",
+)
+WANTED = Requirements(gpus=2, shared_memory_gib=16.0, free_gib=20.0)
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "shared memory": ({"shared_memory_gib": 0.0625}, "emptyDir with medium Memory"),
+    "disk": ({"free_gib": 19.0}, "has 19.0 GiB left, 20 are needed"),
+    "not writable": ({"writable": False}, "`user` and `group`"),
+    "no CUDA in PyTorch": ({"cuda_build": "", "gpus": 0}, "give the pipeline's parameter `image` the GPU image"),
+    "no driver": ({"driver": "", "gpus": 0}, "`accelerator_type`"),
+    "too few": ({"gpus": 1}, "1 GPUs can be used (driver 570.86.15, PyTorch for CUDA 12.8), 2 are needed"),
+    "it cannot compute": ({"failure": "no kernel image"}, "no kernel image"),
+    "no NCCL": ({"nccl": ""}, "set `accelerator_count` to 1"),
+    "parts of a GPU": ({"gpus": 1}, "so `accelerator_count` is 1 there"),
+    "apart": (
+        {"together": 2, "apart": "no sum"},
+        "2 GPUs (A, A) cannot work together by NCCL 2.27.3 (no sum): give /dev/shm",
+    ),
+    "no peer access": ({"together": 2, "apart": "no sum"}, "try NCCL_P2P_DISABLE=1 there"),
+}
+
+
+def test_a_machine_that_will_do() -> None:
+    assert problems(WANTED, GOOD) == []
+    assert "2 GPUs (A, A; driver 570.86.15, CUDA 12.8, NCCL 2.27.3)" in check(WANTED, GOOD)
+
+
+def test_gpus_that_added_up_are_said_to() -> None:
+    assert "NCCL 2.27.3, which add up together)" in check(WANTED, replace(GOOD, together=2))
+
+
+def test_a_file_system_may_show_a_little_less() -> None:
+    assert problems(WANTED, replace(GOOD, shared_memory_gib=15.6)) == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_problem_has_its_remedy_and_is_reported_alone(case: str) -> None:
+    changed, remedy = CASES[case]
+    [problem] = problems(WANTED, replace(GOOD, **changed))
+    assert remedy in problem
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    with pytest.raises(InputError) as refusal:
+        check(WANTED, replace(GOOD, shared_memory_gib=0.1, free_gib=1.0, driver="", gpus=0))
+    assert str(refusal.value).count("\n  - ") == 3
+
+
+def test_without_a_gpu_nothing_is_asked_of_one() -> None:
+    bare = replace(GOOD, cuda_build="", driver="", gpus=0, nccl="", names=())
+    assert check(Requirements(shared_memory_gib=1), bare).startswith("no GPU; ")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"gpu": 1}', '{"gpus": "many"}'])
+def test_a_wrong_request_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"STILLHOUSE_PREFLIGHT"):
+        read_requirements({REQUIREMENTS: text})
+    assert read_requirements({}) is None
+
+
+def test_readings_of_this_machine(tmp_path: Path) -> None:
+    found = take_readings(tmp_path / "not/yet/there")
+    assert found.writable and found.free_gib > 0 and found.work.endswith("not/yet/there")
+    assert not (tmp_path / "not").exists(), "looking leaves nothing behind"
+
+
+def test_the_driver_is_read_from_the_kernel_module(tmp_path: Path) -> None:
+    path = tmp_path / "version"
+    path.write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue Jan  7 2025\nGCC version:  gcc 12.2\n"
+    )
+    assert driver_version(path) == "570.86.15"
+    assert driver_version(tmp_path / "none") == ""
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.main(["preflight", "--work", str(tmp_path)]) == 0
+    assert f"free in {tmp_path}" in capsys.readouterr().out
+    monkeypatch.setenv(REQUIREMENTS, json.dumps({"free_gib": 1e9}))
+    assert cli.main(["preflight", "--work", str(tmp_path)]) == 2
+    assert "enlarge the volume" in capsys.readouterr().err
+
+
+Asked = list[tuple[int, str]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """How many processes were to add up together, by which backend; they never can."""
+    calls: Asked = []
+
+    def failure_together(processes: int, backend: str) -> str:
+        calls.append((processes, backend))
+        return "process 1 of 2 never arrived"
+
+    monkeypatch.setattr(preflight, "failure_together", failure_together)
+    return calls
+
+
+@pytest.mark.parametrize(("together", "tried"), [(0, 0), (1, 0), (2, 2)])
+def test_several_gpus_and_no_fewer_have_to_add_up(together: int, tried: int, asked: Asked, tmp_path: Path) -> None:
+    found = take_readings(tmp_path, together, "gloo")
+    assert asked == [(2, "gloo")] * bool(tried) and found.together == tried
+    assert found.apart == ("process 1 of 2 never arrived" if tried else "")
+
+
+def test_gpus_that_are_not_there_are_not_asked_to_add_up(asked: Asked, tmp_path: Path) -> None:
+    import torch
+
+    assert take_readings(tmp_path, torch.cuda.device_count() + 1).together == 0 and not asked
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """A pod with four GPUs, and how many GPUs each preflight wanted to work together."""
+    wanted: Asked = []
+
+    def readings(work: Path, together: int = 0) -> Readings:
+        wanted.append((together, str(work)))
+        return replace(GOOD, gpus=4, names=("A",) * 4, together=together)
+
+    for module in (preflight_command, pod_preflight):
+        monkeypatch.setattr(module, "take_readings", readings)
+    monkeypatch.setenv(REQUIREMENTS, json.dumps({"gpus": 1}))
+    monkeypatch.delenv(PROCESSES, raising=False)
+    return wanted
+
+
+RUNS: dict[str, tuple[str, bool, str, int]] = {
+    "a training on all of them": ("4", True, "", 4),
+    "one GPU": ("1", True, "", 0),
+    "a step of one process": ("4", False, "", 0),
+    "one process by choice": ("4", True, "1", 0),
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_a_pod_looks_for_the_gpus_of_its_run(case: str, four_gpus: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count is a parameter of the pipeline, which kfp's executor has on its command line."""
+    count, parallel, processes, together = RUNS[case]
+    given = {"inputs": {"parameterValues": {"pipelinechannel--accelerator_count": count}}}
+    monkeypatch.setattr("sys.argv", ["executor_main.py", "--executor_input", json.dumps(given)])
+    if processes:
+        monkeypatch.setenv(PROCESSES, processes)
+    pod_preflight.check_pod(parallel)
+    assert [number if number > 1 else 0 for number, _ in four_gpus] == [together]
+
+
+def test_a_pod_with_fewer_gpus_than_its_run_asked_for_is_refused(
+    four_gpus: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"inputs": {"parameterValues": {"pipelinechannel--accelerator_count": "8"}}}
+    monkeypatch.setattr("sys.argv", ["executor_main.py", "--executor_input", json.dumps(given)])
+    with pytest.raises(InputError, match=r"4 GPUs can be used .* 8 are needed"):
+        pod_preflight.check_pod()
+
+
+def test_the_command_has_gpus_add_up(four_gpus: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["preflight", "--gpus", "4", "--work", str(tmp_path)]) == 0
+    assert four_gpus == [(4, str(tmp_path))]
+    assert "4 GPUs (A, A, A, A;" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"), [('{"gpus": 1}', 4), ('{"gpus": 0, "free_gib": 3}', 0)], ids=["asked for", "not asked for"]
+)
+def test_a_request_takes_the_count_of_the_run(text: str, gpus: int) -> None:
+    read = read_requirements({REQUIREMENTS: with_gpus(text, 4)})
+    assert read is not None and read.gpus == gpus

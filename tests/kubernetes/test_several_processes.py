@@ -1,0 +1,94 @@
+"""A parallel step by several processes: how many, with which command, and the same vectors as by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillhouse.config import build
+from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.kubernetes.pods.several_processes import PROCESSES, command, execute_together, processes_for
+from stillhouse.steps.registry import find_step, steps
+
+
+def test_only_parallel_steps_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROCESSES, "4")
+    assert processes_for(find_step("encode")) == 4 and processes_for(find_step("mine")) == 1
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert processes_for(find_step("encode")) == 1, "torchrun started this process already"
+
+
+@pytest.mark.parametrize("asked", ["0", "-1", "two"])
+def test_a_number_that_is_none_is_refused(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROCESSES, asked)
+    with pytest.raises(InputError, match="whole number from 1"):
+        processes_for(find_step("encode"))
+
+
+def test_without_gpus_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PROCESSES, raising=False)
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    assert processes_for(find_step("pretrain")) == 1
+
+
+def test_the_command_says_every_folder_and_setting(tmp_path: Path) -> None:
+    step = find_step("pretrain")
+    config = build(step.config, {"learning_rate": 1e-4, "seed": 7}, "test")
+    words = command(step, config, {"tokens": tmp_path / "t"}, {"encoder": tmp_path / "e"}, 3)
+    own = words[words.index("stillhouse.cli") :]
+    assert own[1] == "pretrain" and "--nproc-per-node=3" in words
+    assert {f"--tokens={tmp_path / 't'}", f"--encoder={tmp_path / 'e'}", "--learning-rate=0.0001", "--seed=7"} <= set(
+        own
+    )
+    assert not [word for word in own if word.startswith("--importance=")], "an input that is not given"
+
+
+@pytest.mark.parametrize("name", [name for name, step in steps().items() if step.parallel])
+def test_torchrun_takes_no_flag_of_a_step_for_its_own(name: str, tmp_path: Path) -> None:
+    from torch.distributed.run import parse_args
+
+    step = find_step(name)
+    words = command(step, build(step.config, {}, "test"), {}, {step.outputs[0].name: tmp_path}, 2)
+    read = parse_args(words[words.index("stillhouse.kubernetes.pods.torchrun") + 1 :])
+    assert (read.nproc_per_node, read.module, read.training_script) == ("2", True, "stillhouse.cli")
+    assert read.training_script_args == words[words.index(name) :]
+
+
+@pytest.mark.slow
+def test_two_processes_encode_what_one_does(
+    run_step: Callable[..., dict[str, Path]], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    model = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=16)["encoder"]
+    inputs = {"corpus": small_corpus, "retriever": model}
+    one = run_step("encode", inputs, into="one", cache_gib=0.0)["vectors"]
+    step = find_step("encode")
+    report = execute_together(
+        step, build(step.config, {"cache_gib": 0.0}, "test"), inputs, {"vectors": tmp_path / "two"}, 2
+    )
+    assert report.metrics == {"encoded": 24.0}
+    assert report.summary == "shard 1 of 1: 24 passages, 24 of them encoded now, by 2 processes"
+    vectors = [np.load(folder / "passages.vectors.npy") for folder in (one, tmp_path / "two")]
+    np.testing.assert_array_equal(*vectors)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("why", "error"), [("bad input", InputError), ("a crash", CrashElsewhere)])
+def test_bad_input_of_a_process_is_reported_from_a_crash(
+    why: str, error: type[Exception], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    step, model = find_step("encode"), tmp_path / "model"
+    if why == "a crash":  # a library that breaks is no fault of the input
+        (tmp_path / "broken").mkdir()
+        (tmp_path / "broken" / "transformers.py").write_text("raise RuntimeError('broken')\n")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "broken"), os.environ.get("PYTHONPATH", "")]))
+        model = tiny_model
+    with pytest.raises(error, match="failed in one of 2 processes"):
+        outputs = {"vectors": tmp_path / "vectors"}
+        execute_together(step, build(step.config, {}, "test"), {"corpus": small_corpus, "retriever": model}, outputs, 2)

@@ -1,0 +1,282 @@
+"""A step that starts nodes, against an API server on loopback: how a job begins, is found again, ends and is named."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fake_cluster import FakeCluster
+from learning_step import SETTINGS, STEP, Config, begin, end_and_vanish, end_badly, good_course, run
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.kubernetes.trainjob.cluster import Cluster
+from stillhouse.kubernetes.trainjob.exchange import FORGOTTEN_AFTER, exchange_root
+from stillhouse.kubernetes.trainjob.launch import execute_on_nodes
+from stillhouse.kubernetes.trainjob.settings import NodeSettings
+
+ROLES = Path(__file__).resolve().parents[3] / "manifests" / "components" / "trainer" / "roles.yaml"
+
+
+def test_a_job_is_started_followed_and_its_outputs_are_collected(
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    fake.script = good_course(fake)
+    report = run(cluster, tokens, tmp_path / "out")
+    assert report.metrics == {"loss": 0.25} and report.facts == {"steps": 6}
+    assert report.summary == "learned, on 2 nodes", "what the task's page says"
+    for name in ("encoder", "curves"):
+        assert read_manifest(tmp_path / "out" / name).facts == {"steps": 6}
+    job = fake.only_job()
+    assert job["metadata"]["ownerReferences"] == [
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "train-xyz", "uid": "w-1"}
+    ]
+    name = job["metadata"]["name"]
+    assert [line for line in logged if line.startswith("[node")] == [
+        "[node 0] step 1",
+        "[node 0] step 2",
+        "[node 1] ready",
+    ]
+    assert logged.index("[node 0] step 1") < logged.index(f"TrainJob {name}: complete"), "logged while it ran"
+    assert f"TrainJob {name}: suspended, 0 of 2 nodes have begun" in logged
+    assert not (exchange_root() / name / "inputs").exists(), "copies of inputs go when they have been used"
+
+
+def test_a_retry_follows_the_job_that_it_finds(
+    fake: FakeCluster,
+    cluster: Cluster,
+    logged: list[str],
+    tokens: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pod is killed while the job runs: the job goes on, and the next try tells what is left to tell."""
+    course = good_course(fake)
+    fake.script = [*course[:4], lambda: os.kill(os.getpid(), signal.SIGTERM)]
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as end:
+        run(cluster, tokens, tmp_path / "out")
+    assert end.value.code == 143 and "the next try of this step finds it" in logged[-1]
+    assert signal.getsignal(signal.SIGTERM) == before
+    [name] = fake.jobs
+    second: list[str] = []
+    cluster.log = second.append
+    fake.script = course[4:]
+    assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}
+    assert [call for call in fake.calls if call[0] in ("create", "delete")] == [
+        ("create", "trainer.kubeflow.org", "trainjobs")
+    ]
+    assert second[0] == f"TrainJob {name}: an earlier try of this step had started it; following it"
+
+
+def test_a_job_that_another_try_creates_at_the_same_moment_is_followed(
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    create, made = cluster.create, []
+
+    def late(job: dict[str, Any]) -> bool:
+        made.append(create(job))
+        return create(job)  # the same name again: 409
+
+    cluster.create = late  # type: ignore[method-assign]
+    fake.script = good_course(fake)
+    run(cluster, tokens, tmp_path / "out")
+    assert made == [True] and len(fake.jobs) == 1
+    assert any("had started it; following it" in line for line in logged)
+
+
+def test_a_retry_after_the_end_only_collects(fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path) -> None:
+    fake.script = good_course(fake)
+    run(cluster, tokens, tmp_path / "out")
+    fake.calls.clear()
+    fake.jobs.clear()  # even where the job itself has been cleaned up
+    assert run(cluster, tokens, tmp_path / "again").metrics == {"loss": 0.25}
+    assert {verb for verb, _, _ in fake.calls} == {"get"}, "its own pod, and no more"
+    assert (tmp_path / "again" / "encoder" / "model.bin").read_bytes() == b"0.5"
+
+
+def test_a_retry_after_a_failure_starts_anew_when_the_old_job_is_gone(
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    fake.script = [lambda: begin(fake), lambda: end_badly(fake, 1)]
+    with pytest.raises(CrashElsewhere, match="node 1 crashed"):
+        run(cluster, tokens, tmp_path / "out")
+    assert fake.only_job()["metadata"]["uid"] == "uid-1", "it stays for people to look at"
+    fake.script = []
+    course = good_course(fake)
+    fake.script = [lambda: None, *course]
+    assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}
+    assert fake.only_job()["metadata"]["uid"] == "uid-2"
+    assert [verb for verb, _, _ in fake.calls if verb in ("create", "delete")] == ["create", "delete", "create"]
+
+
+FAILURES: dict[str, tuple[int, str, str, type[Exception], str]] = {
+    "bad input": (2, "Error", "x\nstillhouse: give --objective simlm\n", InputError, "^give --objective simlm$"),
+    "crash": (1, "Error", "Traceback ...", CrashElsewhere, r"node 1 crashed \(exit code 1, Error\).*FailedJobs"),
+    "memory": (137, "OOMKilled", "", CrashElsewhere, "node 1 ran out of memory: raise `memory_limit`"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_a_failure_is_reported_with_its_reason_and_exit_code(
+    case: str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    code, reason, words, error, message = FAILURES[case]
+    job = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
+    fake.script = [
+        lambda: begin(fake),
+        lambda: None,
+        lambda: (fake.say(f"{job()}-node-0-1-abcde", "last words"), end_badly(fake, code, reason, words)),  # type: ignore[func-returns-value]
+    ]
+    with pytest.raises(error, match=message) as raised:
+        run(cluster, tokens, tmp_path / "out")
+    assert raised.value.exit_code == (2 if code == 2 else 1)  # type: ignore[attr-defined]
+    assert "[node 1] last words" in logged
+    assert not (tmp_path / "out" / "encoder").exists()
+
+
+VANISHED: dict[str, tuple[list[str], type[Exception], str]] = {
+    "bad input": (
+        ["stillhouse: give --objective simlm", "node ended with exit code 2"],
+        InputError,
+        "^give --objective simlm$",
+    ),
+    "a crash": (
+        ["Traceback", "RuntimeError: NCCL: unhandled system error", "node ended with exit code 1"],
+        CrashElsewhere,
+        r"^node 1 crashed \(exit code 1\): RuntimeError: NCCL: unhandled system error; TrainJob .*FailedJobs",
+    ),
+    "a node that was killed": (["step 5"], CrashElsewhere, "FailedJobs.*which are gone: node 1: step 5$"),
+}
+
+
+@pytest.mark.parametrize("case", VANISHED)
+def test_the_reason_is_reported_though_the_failed_pod_is_removed_at_once(
+    case: str, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    lines, error, message = VANISHED[case]
+
+    def speak() -> None:
+        for line in lines:
+            fake.say(f"{fake.only_job()['metadata']['name']}-node-0-1-abcde", line)
+
+    fake.script = [lambda: begin(fake), speak, lambda: end_and_vanish(fake, 1)]
+    with pytest.raises(error, match=message):
+        run(cluster, tokens, tmp_path / "out")
+
+
+def test_the_end_of_a_node_is_remembered_when_its_pod_is_removed(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    """Trainer says that the job failed a look later than the pod did; there was no log to read."""
+    job = lambda: fake.only_job()["metadata"]["name"]  # noqa: E731
+    fake.script = [
+        lambda: begin(fake),
+        lambda: fake.end_pod(f"{job()}-node-0-1-abcde", 137, "OOMKilled"),
+        lambda: end_and_vanish(fake, 137, "OOMKilled"),
+    ]
+    with pytest.raises(CrashElsewhere, match="node 1 ran out of memory: raise `memory_limit`"):
+        run(cluster, tokens, tmp_path / "out")
+
+
+def test_nodes_that_run_are_looked_at_every_three_seconds(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    """The lines of a pod that is removed are lost unless they were read before; a queue may be asked more seldom."""
+    pauses: list[float] = []
+    cluster.sleep = pauses.append
+    course = good_course(fake)
+    idle = [lambda: None] * 12
+    fake.script = [course[0], *idle, *course[1:3], *idle, *course[3:]]
+    run(cluster, tokens, tmp_path / "out")
+    assert max(pauses[:13]) == 15 and max(pauses[15:]) == 3
+
+
+def test_wrong_inputs_are_refused_before_a_node_is_asked_for(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    (tokens / "tokens.bin").write_bytes(b"damage")
+    with pytest.raises(InputError, match=r"tokens\.bin changed after it was written"):
+        run(cluster, tokens, tmp_path / "out")
+    assert not fake.calls
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [({}, True), ({"task": "retriever_2"}, False), ({"run": "run-2"}, False), ({"rate": 0.1}, False)],
+)
+def test_the_name_is_that_of_the_task_of_the_run(
+    change: dict[str, Any], same: bool, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    """The same for a retry, whose pod is another; another for another task, run or setting."""
+    fake.refusal = (422, "stop here")
+    names = []
+    create = cluster.create
+    cluster.create = lambda job: names.append(job["metadata"]["name"]) or create(job)  # type: ignore[method-assign, func-returns-value]
+    [pod] = fake.pods.values()
+    for settings, config, run_id in (
+        (SETTINGS, Config(), "run-1"),
+        (
+            NodeSettings(**(vars(SETTINGS) | {"task": change.get("task", SETTINGS.task)})),
+            Config(rate=change.get("rate", 0.5)),
+            change.get("run", "run-1"),
+        ),
+    ):
+        pod["metadata"]["labels"]["pipeline/runid"] = run_id
+        with pytest.raises(InputError, match="stop here"):
+            execute_on_nodes(
+                STEP,
+                config,
+                {"tokens": tokens},
+                {"encoder": tmp_path / "e", "curves": tmp_path / "c"},
+                settings,
+                cluster,
+            )
+    assert (names[0] == names[1]) is same
+
+
+def test_what_deleted_runs_have_left_is_removed(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    fake.script = good_course(fake)
+    run(cluster, tokens, tmp_path / "out")
+    [name] = fake.jobs
+    for folder, age in (("stillhouse-old-gone", 2 * FORGOTTEN_AFTER), ("stillhouse-new-gone", 0)):
+        (exchange_root() / folder / "outputs").mkdir(parents=True)
+        moment = (exchange_root() / folder).stat().st_mtime - age
+        os.utime(exchange_root() / folder, (moment, moment))
+    moment -= 2 * FORGOTTEN_AFTER
+    os.utime(exchange_root() / name, (moment, moment))
+    other = NodeSettings(**(vars(SETTINGS) | {"task": "retriever_2"}))
+    fake.refusal = (422, "stop here")
+    with pytest.raises(InputError, match="stop here"):
+        run(cluster, tokens, tmp_path / "out2", other)
+    left = {path.name for path in exchange_root().iterdir()}
+    assert {name, "stillhouse-new-gone"} <= left and "stillhouse-old-gone" not in left
+
+
+def test_the_role_gives_the_rights_that_are_used_and_no_more(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    fake.script = [lambda: begin(fake), lambda: end_badly(fake, 1)]
+    with pytest.raises(CrashElsewhere):
+        run(cluster, tokens, tmp_path / "out")
+    fake.script = [lambda: None, *good_course(fake)]
+    run(cluster, tokens, tmp_path / "out")
+    fake.jobs.clear()
+    fake.script = [lambda: os.kill(os.getpid(), signal.SIGTERM)]
+    with pytest.raises(SystemExit):
+        run(cluster, tokens, tmp_path / "other", NodeSettings(**(vars(SETTINGS) | {"task": "retriever_2"})))
+    [role] = [one for one in yaml.safe_load_all(ROLES.read_text()) if one["kind"] == "Role"]
+    given = {
+        (verb, group, resource)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert set(fake.calls) == given

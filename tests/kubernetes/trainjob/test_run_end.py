@@ -1,0 +1,132 @@
+"""A step's pod that has to end: its job outlives a preemption and a silent API server, not the end of its run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+from learning_step import good_course, run
+
+from stillhouse.kubernetes.trainjob.cluster import BRIEF_TIMEOUT, BRIEF_TRIES, Cluster
+
+GRACE_SECONDS = 30
+"""What a pod has by default between SIGTERM and SIGKILL, and what Argo gives the containers of a run that ends."""
+
+
+def ended_by_signal(fake: FakeCluster, cluster: Cluster, tokens: Path, out: Path, **workflow: Any) -> None:
+    """The pod has to end while its job runs; `workflow` is what is then said of its run."""
+
+    def end() -> None:
+        if fake.workflow is not None:
+            fake.workflow |= workflow
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    fake.script = [*good_course(fake)[:4], end]
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as raised:
+        run(cluster, tokens, out)
+    assert raised.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+RUNS: dict[str, tuple[dict[str, Any], str]] = {
+    "preempted": ({}, ""),
+    "preempted, of a run that has a deadline": ({"spec": {"activeDeadlineSeconds": 86400}}, ""),
+    "preempted, beside a task that failed": ({"status": {"phase": "Running"}}, ""),
+    "terminated in Kubeflow": ({"spec": {"activeDeadlineSeconds": 0}}, "its run is terminated"),
+    "terminated by Argo": ({"spec": {"shutdown": "Terminate"}}, "its run is terminated"),
+    "stopped by Argo": ({"spec": {"shutdown": "Stop"}}, "its run is terminated"),
+    "ended": ({"status": {"phase": "Failed"}}, "its run has ended"),
+    "being deleted": (
+        {"metadata": {"uid": "w-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
+        "its run is deleted",
+    ),
+    "another of this name": ({"metadata": {"uid": "w-2"}}, "its run is deleted"),
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_the_job_goes_on_unless_the_run_is_over(
+    case: str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    workflow, over = RUNS[case]
+    ended_by_signal(fake, cluster, tokens, tmp_path / "out", **workflow)
+    [job] = fake.jobs.values()
+    assert ("deletionTimestamp" in job["metadata"]) == bool(over)
+    assert logged[-1].startswith("this pod has to end")
+    assert (
+        (over in logged[-1] and "is deleted" in logged[-1])
+        if over
+        else "the next try of this step finds it" in logged[-1]
+    )
+
+
+def test_the_job_of_a_run_that_is_gone_is_deleted(
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    fake.workflow = None
+    ended_by_signal(fake, cluster, tokens, tmp_path / "out")
+    assert "deletionTimestamp" in fake.only_job()["metadata"] and "its run is deleted" in logged[-1]
+
+
+@pytest.mark.parametrize("bad", [500, "reset", 403])
+def test_where_nobody_says_whether_the_run_is_over_the_job_goes_on_and_the_remedy_is_reported(
+    bad: int | str, fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    pauses: list[float] = []
+    course = good_course(fake)[:4]
+
+    def end() -> None:
+        fake.weather = [bad] * 100
+        cluster.sleep = pauses.append
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    fake.script = [*course, end]
+    with pytest.raises(SystemExit):
+        run(cluster, tokens, tmp_path / "out")
+    [name] = fake.jobs
+    assert "deletionTimestamp" not in fake.only_job()["metadata"]
+    assert f"`kubectl -n stillhouse delete trainjob {name}` frees its nodes" in logged[-1]
+    assert sum(pauses) + BRIEF_TRIES * sum(BRIEF_TIMEOUT) < GRACE_SECONDS
+
+
+def test_what_is_answered_badly_now_and_then_counts_in_all(
+    fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
+) -> None:
+    """Each question of the three that deleting a job takes is answered at the second time of asking."""
+    fake.workflow = None
+    act = fake._act
+
+    def end() -> None:
+        fake.weather = [503]
+        fake._act = every_other  # type: ignore[method-assign]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def every_other(*request: Any) -> Any:
+        fake.weather.append(503)
+        return act(*request)
+
+    fake.script = [*good_course(fake)[:4], end]
+    with pytest.raises(SystemExit):
+        run(cluster, tokens, tmp_path / "out")
+    assert "Kubernetes does not answer in time" in logged[-1]
+    assert "deletionTimestamp" not in fake.only_job()["metadata"]
+
+
+def test_a_pod_that_is_reported_to_end_before_it_has_found_its_job_deletes_it_too(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is of an earlier try; this one is still at its inputs."""
+    ended_by_signal(fake, cluster, tokens, tmp_path / "out")
+    assert fake.workflow is not None
+    fake.workflow["spec"] = {"activeDeadlineSeconds": 0}
+    monkeypatch.setattr(
+        "stillhouse.kubernetes.trainjob.launch.prune", lambda *given: os.kill(os.getpid(), signal.SIGTERM)
+    )
+    with pytest.raises(SystemExit):
+        run(cluster, tokens, tmp_path / "out")
+    assert "deletionTimestamp" in fake.only_job()["metadata"]

@@ -1,0 +1,160 @@
+"""A corpus that nodes share: what a step makes of it is, byte for byte, what one process makes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+from test_two_nodes import SETTINGS, LocalNodes, nodes  # noqa: F401
+
+from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.config import build
+from stillhouse.errors import CrashElsewhere, InputError
+from stillhouse.kubernetes.pods.component import run_step as in_a_pod
+from stillhouse.kubernetes.trainjob.cluster import Cluster
+from stillhouse.kubernetes.trainjob.launch import execute_on_nodes
+from stillhouse.kubernetes.trainjob.parts import Part, Parts
+from stillhouse.kubernetes.trainjob.settings import OWN
+from stillhouse.kubernetes.trainjob.shares import shared_work
+from stillhouse.monitoring.watch import Watched
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
+from stillhouse.steps.sharding import SHARDS
+
+
+@pytest.mark.parametrize("name", ["index", "importance"])
+def test_a_corpus_is_shared_with_nodes_or_among_processes(
+    name: str,
+    nodes: LocalNodes,  # noqa: F811
+    fake: FakeCluster,
+    cluster: Cluster,
+    logged: list[str],
+    run_step: Callable[..., dict[str, Path]],
+    small_corpus: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if name == "index":
+        inputs, settings = {"corpus": small_corpus, "retriever": tiny_model}, {"cache_gib": 0.0}
+    else:
+        tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": tiny_model})["tokens"]
+        inputs, settings = {"tokens": tokens}, {}
+    alone = run_step(name, inputs, into="alone", **settings)
+    step = find_step(name)
+    config: Any = build(step.config, settings, "test")
+    outputs = {port: tmp_path / "together" / port for port in alone}
+    with shared_work(step, config, inputs, replace(SETTINGS, nodes=1), cluster) as shares:
+        report = execute(step, config, inputs, outputs, shares=shares)
+    [job] = fake.jobs.values()
+    assert job["spec"]["trainer"]["numNodes"] == 1 and len(Parts(folder_of(job)).read()) == 2, "the pod does one too"
+    here = {port: tmp_path / "here" / port for port in alone}
+    monkeypatch.setenv(SHARDS, "2")
+    report_here = in_a_pod(step, config, inputs, here, Watched(), None)
+    for made in (outputs, here):
+        for port, folder in alone.items():
+            assert digest_files(made[port]) == digest_files(folder)
+            assert read_manifest(made[port]).digest == read_manifest(folder).digest
+    if name == "index":
+        assert report.metrics["encoded"] == report_here.metrics["encoded"] == 0, "nothing is encoded twice"
+    assert not list((tmp_path / "volume" / "shards").glob("*/parts.json")), "what is done here is removed"
+
+
+def folder_of(job: dict[str, Any]) -> Path:
+    return Path(job["spec"]["trainer"]["command"][-2])
+
+
+@pytest.fixture
+def counting(
+    run_step: Callable[..., dict[str, Path]], small_corpus: Path, tiny_model: Path
+) -> tuple[Any, dict[str, Path]]:
+    tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": tiny_model})["tokens"]
+    return build(find_step("importance").config, {}, "test"), {"tokens": tokens}
+
+
+def test_a_step_of_one_process_has_a_node_of_its_own(
+    counting: tuple[Any, dict[str, Path]],
+    nodes: LocalNodes,  # noqa: F811
+    cluster: Cluster,
+    run_step: Callable[..., dict[str, Path]],
+    tmp_path: Path,
+) -> None:
+    config, inputs = counting
+    step, outputs = find_step("importance"), {"importance": tmp_path / "node"}
+    with pytest.raises(InputError, match="runs in one process"):
+        execute_on_nodes(step, config, inputs, outputs, SETTINGS, cluster)
+    report = execute_on_nodes(step, config, inputs, outputs, replace(SETTINGS, nodes=1, processes=1), cluster)
+    alone = run_step("importance", inputs, into="alone")["importance"]
+    assert read_manifest(outputs["importance"]).digest == read_manifest(alone).digest
+    assert report.summary.endswith("on a node of its own") and "distinct n-grams" in report.summary
+
+
+def test_a_try_does_its_own_part_again_and_no_other(
+    counting: tuple[Any, dict[str, Path]], fake: FakeCluster, cluster: Cluster
+) -> None:
+    """The pod's own shard failed while the nodes were done: the job that ended well is not started anew."""
+    config, inputs = counting
+    parts: list[Parts] = []
+
+    def nodes_are_done() -> None:
+        parts[:] = [Parts(folder_of(fake.only_job()), OWN)]
+        subprocess.run(fake.only_job()["spec"]["trainer"]["command"], check=True)
+        fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "Ended")
+
+    def damaged() -> None:
+        """Its process has begun, or will: its shard has settings that no shard has."""
+        path = Parts(folder_of(fake.only_job())).file
+        path.write_text(path.read_text().replace("--shard=1", "--shard=9"))
+
+    fake.script = [damaged, nodes_are_done]
+    shared = partial(shared_work, find_step("importance"), config, inputs, replace(SETTINGS, nodes=1), cluster)
+    with pytest.raises(InputError, match="a shard failed on the task's own pod"), shared():
+        raise AssertionError("no shares are handed over")
+    assert not parts[0].mark(1).exists() and not parts[0].lost()
+    parts[0].file.write_text(parts[0].file.read_text().replace("--shard=9", "--shard=1"))
+    with shared() as shares:
+        assert read_manifest(shares).step == "count"
+    assert [verb for verb, _, what in fake.calls if what == "trainjobs" and verb != "get"] == ["create"]
+
+
+def test_the_pods_own_part_ends_with_what_it_follows(
+    counting: tuple[Any, dict[str, Path]], fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def popen(words: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        started.append(real([sys.executable, "-c", "import time; time.sleep(600)"], **more))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    fake.script = [
+        lambda: None,
+        lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Failed", "FailedJobs", "a node failed"),
+    ]
+    config, inputs = counting
+    shared = shared_work(find_step("importance"), config, inputs, replace(SETTINGS, nodes=1), cluster)
+    with pytest.raises(CrashElsewhere), shared:
+        raise AssertionError("no shares are handed over")
+    [process] = started
+    assert process.poll() == -signal.SIGTERM
+
+
+def test_what_is_marked_as_done_is_not_done_again(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "job")
+    assert not parts.done()
+    parts.write([Part(("encode", "--shard=1"), parallel=True), Part(("a",), module="m")])
+    assert parts.read() == [Part(("encode", "--shard=1"), parallel=True), Part(("a",), module="m")]
+    parts.mark(1).touch()
+    assert not parts.done() and parts.lost()
+    parts.clear()
+    parts.mark(2).touch()
+    assert parts.done() and not parts.lost()

@@ -1,0 +1,132 @@
+"""What tests of versions share: a name for commits, a laptop that ran the first stages, servers of S3 and SSH."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from repositories import call, dvc, free_port, make_repository, repro, wait_for, write_stages
+
+from stillhouse.releases import data
+from stillhouse.workflow.workspace import make_workspace
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+
+
+@pytest.fixture(autouse=True)
+def git_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name for commits, and nothing of the configuration of who runs the tests."""
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "Stillhouse tests")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_TEMPLATE_DIR", "")  # a repository without a dozen sample hooks
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+
+
+@pytest.fixture(scope="session")
+def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace that ran `validate` and what it needs, and pushed it with the run cache to the folder `shelf`.
+
+    Tests change neither of the two.
+    """
+    place = tmp_path_factory.mktemp("run-cache")
+    make_workspace(place / "laptop", None, "micro")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DVC_NO_ANALYTICS", "1")
+        dvc(place / "laptop", "remote", "add", "--default", "shelf", str(place / "shelf"))
+    assert repro(place / "laptop", "validate") == (["ingest", "validate"], [])
+    call(place / "laptop", "dvc", "push", "--run-cache", "--quiet")
+    return place / "laptop"
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository whose dvc.yaml makes both artifacts; nothing is released yet."""
+    place = tmp_path_factory.mktemp("template")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_TEMPLATE_DIR", "")
+        for role in ("AUTHOR", "COMMITTER"):
+            patch.setenv(f"GIT_{role}_NAME", "tests")
+            patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+        folder = make_repository(place / "work", "../../shelf")
+        write_stages(folder)
+        call(folder, "git", "add", "--all")
+        call(folder, "git", "commit", "--quiet", "--message", "Stages")
+        call(folder, "git", "push", "--quiet", "origin", "main")
+    return place
+
+
+@pytest.fixture
+def place(template: Path, tmp_path: Path) -> Path:
+    """A copy of the template: `work`, its `origin` in `work.git`, data in `shelf`."""
+    shutil.copytree(template, tmp_path / "place", symlinks=True)
+    folder = tmp_path / "place" / "work"
+    call(folder, "git", "remote", "set-url", "origin", str(tmp_path / "place" / "work.git"))
+    return tmp_path / "place"
+
+
+@pytest.fixture
+def git_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves DVC's part out, for what is about git's."""
+    monkeypatch.setattr(data, "push", lambda folder: None)
+    monkeypatch.setattr(data, "record", lambda folder: None)
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """A bucket of an S3 server, as the settings of a DVC remote; credentials are in the environment."""
+    server_module = pytest.importorskip("moto.server", reason="moto, of the extra `dev`, is the S3 server")
+    boto3 = pytest.importorskip("boto3")
+    pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    port = free_port()
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server.start()
+    try:
+        wait_for(port)
+        endpoint = f"http://127.0.0.1:{port}"
+        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="shelf")
+        yield {"url": "s3://shelf/data", "endpointurl": endpoint}
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A place behind an sshd that takes one key, as the settings of a DVC remote."""
+    if not Path(SSHD).is_file():
+        pytest.skip("no sshd here; `make test-tools` installs it on Debian")
+    for name in ("host", "user"):
+        call(tmp_path, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name))
+    port = free_port()
+    settings = {
+        "ListenAddress": "127.0.0.1",
+        "Port": port,
+        "HostKey": tmp_path / "host",
+        "AuthorizedKeysFile": tmp_path / "user.pub",
+        "PasswordAuthentication": "no",
+        "StrictModes": "no",
+        "PermitRootLogin": "prohibit-password",
+        "Subsystem": "sftp internal-sftp",
+        "PidFile": tmp_path / "pid",
+    }
+    (tmp_path / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd, run by root, wants to be locked into
+    server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.PIPE)
+    try:
+        wait_for(port)
+        address = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{tmp_path / 'shelf'}"
+        yield {"url": address, "keyfile": str(tmp_path / "user")}
+    finally:
+        server.terminate()
+        server.wait()

@@ -1,0 +1,136 @@
+"""A corpus in a DVC repository, to be edited, and a repository of releases made from it: what refreshes begin from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from repositories import call, dvc, make_repository
+
+from stillhouse import cli
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.releases import data
+from stillhouse.releases.promotion import Candidate, promote
+from stillhouse.releases.refresh.graph import released_of
+from stillhouse.workflow.dvc_file import ENVIRONMENT, ENVIRONMENT_STAGE, HEADER, stage
+from stillhouse.workflow.graph import ARTIFACTS, graph_of, needed
+from stillhouse.workflow.in_process import run_uses
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+
+ARTICLES = 11
+LIGHT = {
+    "corpus": "ingest/corpus",
+    "retriever": "fetch_model/encoder",
+    "index": "zero_shot_index/index",
+    "run": "zero_shot_run/run",
+}
+"""A release of the starting model, which nothing was trained for."""
+
+
+class Source:
+    """The sample's first articles in a DVC repository, to be edited."""
+
+    def __init__(self, folder: Path, shelf: Path) -> None:
+        self.folder = make_repository(folder, shelf)
+        shutil.copytree(sample_folder(), self.folder / "corpus")
+        for path in self.articles()[ARTICLES:]:
+            path.unlink()
+        self._keep_queries({path.stem for path in self.articles()})
+        self.commit("Begin")
+
+    def _keep_queries(self, articles: set[str]) -> None:
+        """Leaves only the queries whose passage is of an article that is there."""
+        kept = set()
+        for path in (self.folder / "corpus" / "qrels").glob("*.tsv"):
+            head, *rows = path.read_text().splitlines()
+            rows = [row for row in rows if any(row.split("\t")[1].startswith(f"{name}") for name in articles)]
+            kept |= {row.split("\t")[0] for row in rows}
+            path.write_text("\n".join([head, *rows]) + "\n")
+        path = self.folder / "corpus" / "queries.jsonl"
+        queries = [line for line in path.read_text().splitlines() if json.loads(line)["_id"] in kept]
+        path.write_text("\n".join(queries) + "\n")
+
+    def articles(self) -> list[Path]:
+        return sorted((self.folder / "corpus" / "articles").glob("*.md"))
+
+    def rewrite(self, articles: int, words: str) -> str:
+        """Adds a sentence to the first paragraphs of some articles; the new revision."""
+        for path in self.articles()[:articles]:
+            path.write_text(path.read_text().replace(". ", f", {words}. "))
+        return self.commit(words)
+
+    def drop_query(self) -> str:
+        """Takes a train query away, and nothing of the texts; the new revision."""
+        path = self.folder / "corpus" / "qrels" / "train.tsv"
+        *kept, last = path.read_text().splitlines()
+        query = last.split("\t")[0]
+        path.write_text("\n".join(row for row in kept if row.split("\t")[0] != query) + "\n")
+        self._keep_queries({path.stem for path in self.articles()})
+        return self.commit(f"Without {query}")
+
+    def commit(self, message: str) -> str:
+        dvc(self.folder, "add", "corpus")
+        dvc(self.folder, "push")
+        call(self.folder, "git", "add", "--all")
+        call(self.folder, "git", "commit", "--quiet", "--message", message)
+        call(self.folder, "git", "push", "--quiet", "origin", "main")
+        return self.revision
+
+    @property
+    def revision(self) -> str:
+        return call(self.folder, "git", "rev-parse", "HEAD").strip()
+
+
+def weights(model: Path) -> dict[str, str]:
+    """The digests of a model's files of weights."""
+    files = read_manifest(model).files
+    return {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
+
+
+LABELLED = {
+    "stages": load_recipe(find_recipe("labelled"))["stages"],
+    "teacher": {"kind": "best", "depth": 4},
+}
+"""What the recipe micro takes from `labelled`: its stages, and BM25 with a retriever as the teacher."""
+
+
+def first_release(
+    folder: Path, source: Source, shelf: Path, places: Mapping[str, str] | None = None, **changes: Any
+) -> Path:
+    """A workspace whose run was promoted: the whole run, or the uses that a release of `places` needs.
+
+    `changes` are sections in the place of those of the recipe micro.
+    """
+    make_repository(folder, shelf)
+    recipe = dict(yaml.safe_load(find_recipe("micro").read_text())) | changes
+    whole = graph_of(recipe)
+    recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
+    recipe["lm_head"] = recipe["lm_head"] | {"epochs": 40, "max_steps": 40}
+    uses = needed(whole, [place.split("/")[0] for place in (places or released_of(whole)).values()])
+    recipe = {use.section: {} for use in uses} | recipe
+    (folder / "params.yaml").write_text(yaml.safe_dump(recipe))
+    recipe = load_recipe(folder / "params.yaml")
+    stages = ENVIRONMENT_STAGE | {use.name: stage(use, recipe, folder) for use in uses}
+    (folder / "dvc.yaml").write_text(HEADER + yaml.safe_dump({"stages": stages}))
+    call(folder, "git", "add", "--all")
+    call(folder, "git", "commit", "--quiet", "--message", "A recipe")
+    call(folder, "git", "push", "--quiet", "origin", "main")
+    run_uses(uses, configs(recipe, "recipe"), folder / ARTIFACTS)
+    assert cli.main(["environment", str(folder / ENVIRONMENT)]) == 0
+    data.record(folder)
+    if places is None:
+        assert cli.main(["release", "promote", "--folder", str(folder), "--quiet"]) == 0
+        return folder
+    paths = {name: (ARTIFACTS / place).as_posix() for name, place in places.items()}
+    candidate = Candidate(folder, paths, "major", "the starting model", {"rung": "whole_run"})
+    outcome = promote(candidate, lambda against: {}, recorded=False)
+    assert outcome.kind == "released", outcome.reason
+    return folder

@@ -1,0 +1,225 @@
+"""What the refresh's own tasks say of a repository, branch, revision, bucket, credential or disk that is not there."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from repositories import ACCEPTED, PATHS, call, candidate, commit_data, dvc, make_repository
+
+from stillhouse.artifacts import whole_folder, write_manifest
+from stillhouse.errors import InputError
+from stillhouse.kubernetes.pods.refresh import TAKEN, run_check, run_plan
+from stillhouse.releases.git import Git
+from stillhouse.releases.promotion import Outcome, promote
+from stillhouse.releases.refresh import on_cluster
+from stillhouse.releases.refresh.on_cluster import Planned, write_summary
+from stillhouse.releases.refresh.parameters import Parameters, write_recipe
+from stillhouse.releases.refresh.plan import Rung
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, a repository with one release, and one with none."""
+    folder = tmp_path_factory.mktemp("place")
+    make_repository(folder / "empty", folder / "shelf")
+    commit_data(make_repository(folder / "articles", folder / "shelf"), "corpus", {"a.md": "one"}, "A corpus")
+    work = make_repository(folder / "work", folder / "shelf")
+    stages = "".join(f"  {name}: {{cmd: echo, outs: [{path}]}}\n" for name, path in PATHS.items())
+    (work / "dvc.yaml").write_text(f"stages:\n{stages}")
+    (work / "params.yaml").write_text("{}\n")
+    call(work, "git", "add", "--all")
+    call(work, "git", "commit", "--quiet", "--message", "Stages")
+    call(work, "git", "push", "--quiet", "origin", "main")
+    outcome = promote(candidate(work), lambda against: {}, recorded=False)
+    assert outcome.release and outcome.release.name == "v1.0.0"
+    return folder
+
+
+def asked(place: Path, **changes: Any) -> dict[str, Any]:
+    values = {"releases": str(place / "work.git"), "repo": str(place / "articles"), "source": "corpus"}
+    return vars(Parameters(**(values | changes)))
+
+
+def refused(capsys: pytest.CaptureFixture[str], call: Any, values: dict[str, Any], code: int = 2) -> str:
+    """What a task says when it ends with this exit code; it shows no stack trace."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        call(values)
+    said = capsys.readouterr().err
+    assert end.value.code == code and "Traceback" not in said
+    return said
+
+
+ABSENT: dict[str, tuple[dict[str, str], str, str]] = {
+    "releases": ({"releases": "{place}/elsewhere.git"}, "cannot clone", "git_secret"),
+    "branch": ({"branch": "trunk"}, "cannot clone", "is there such a branch"),
+    "first release": ({"releases": "{place}/empty.git"}, "nothing is released", "`stillhouse release promote`"),
+    "corpus": ({"repo": "https://localhost:1/articles.git"}, "cannot read the repository", "git_secret"),
+    "revision": ({"revision": "v9"}, "has no revision 'v9'", "name a branch, tag or commit"),
+    "path": ({"source": "corpora"}, "has no 'corpora'", "at its top are: "),
+}
+
+
+@pytest.mark.parametrize("case", ABSENT)
+def test_the_first_task_says_what_is_not_there_and_the_remedy(
+    case: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes, what, remedy = ABSENT[case]
+    said = refused(
+        capsys, run_check, asked(place, **{name: value.format(place=place) for name, value in changes.items()})
+    )
+    assert what in said and remedy in said
+
+
+def test_the_first_task_names_the_release_that_is_in_use(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_check(asked(place))
+    assert "v1.0.0 is in use" in capsys.readouterr().out
+
+
+def arguments(place: Path, folder: Path, **changes: Any) -> dict[str, Any]:
+    """The arguments of the plan's component, with the released corpus as the corpus of now."""
+    names = ("refreshed", "summary", *TAKEN)
+    outputs = {name: SimpleNamespace(path=str(folder / name), metadata={}) for name in names}
+    corpus = SimpleNamespace(path=str(place / "work" / PATHS["corpus"]))
+    inputs = {"corpus": corpus, "validation": verdict(folder), "recipe": write_recipe({})}
+    return asked(place, **changes) | outputs | inputs
+
+
+def verdict(folder: Path, **facts: Any) -> SimpleNamespace:
+    """What the validation said of the corpus; by default that it passes."""
+    with whole_folder(folder / "validation") as staging:
+        write_manifest(staging, "validate", {}, {}, {"passed": True} | facts)
+    return SimpleNamespace(path=str(folder / "validation"))
+
+
+def test_a_corpus_that_did_not_pass_is_not_compared(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = arguments(place, tmp_path)
+    values["validation"] = verdict(tmp_path / "bad", passed=False, failed=["passages"])
+    said = refused(capsys, run_plan, values, code=3)
+    assert "did not pass validation (passages)" in said and not (tmp_path / "refreshed").exists()
+
+
+def test_a_secret_that_is_missing_is_named(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The release's data lie in a bucket, and the pod has no credentials for it."""
+    pytest.importorskip("dvc_s3", reason="the extra `s3` is not installed")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    work = tmp_path / "work"
+    call(tmp_path, "git", "clone", "--quiet", "--bare", str(place / "work.git"), str(tmp_path / "work.git"))
+    call(tmp_path, "git", "clone", "--quiet", str(tmp_path / "work.git"), str(work))
+    dvc(work, "remote", "modify", "shelf", "url", "s3://shelf/data")
+    dvc(work, "remote", "modify", "shelf", "endpointurl", "http://127.0.0.1:1")
+    call(work, "git", "commit", "--quiet", "--all", "--message", "Another shelf")
+    call(work, "git", "push", "--quiet", "origin", "main")
+    said = refused(capsys, run_plan, arguments(place, tmp_path, releases=str(tmp_path / "work.git")))
+    assert "data_secret" in said and "credentials" in said
+    assert not (tmp_path / "refreshed").exists()
+
+
+def test_a_release_that_lacks_what_a_rung_starts_from_is_named(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = candidate(tmp_path / "other", passages=300)  # all but three are new
+    values = arguments(place, tmp_path) | {"corpus": SimpleNamespace(path=str(corpus.folder / PATHS["corpus"]))}
+    said = refused(capsys, run_plan, values)
+    assert "v1.0.0 holds no encoder, which the rung pretrain starts from" in said
+
+
+SETTINGS = {"distilled": {"learning_rate": 0.001}}
+EDITED = {"nothing": {}, "settings": {"params.yaml": yaml.safe_dump(SETTINGS)}, "stages": {"dvc.yaml": "stages: {}\n"}}
+ALL = {"fine_tune_above": 1.0, "pretrain_above": 1.0}
+
+
+@pytest.fixture
+def edited(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Path:
+    """The repository of releases, with files that a person pushed after the release."""
+    call(tmp_path, "git", "clone", "--quiet", "--bare", str(place / "work.git"), "releases.git")
+    call(tmp_path, "git", "clone", "--quiet", "releases.git", "person")
+    for name, text in EDITED[request.param].items():
+        (tmp_path / "person" / name).write_text(text)
+    call(tmp_path / "person", "git", "commit", "--quiet", "--all", "--allow-empty", "--message", "By hand")
+    call(tmp_path / "person", "git", "push", "--quiet", "origin", "main")
+    return tmp_path / "releases.git"
+
+
+@pytest.mark.parametrize("edited", ["settings", "stages"], indirect=True)
+def test_the_plan_says_that_people_changed_what_would_be_overwritten(
+    edited: Path, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = candidate(tmp_path / "more", passages=4).folder / PATHS["corpus"]
+    values = arguments(place, tmp_path, releases=str(edited), **ALL)
+    assert run_plan(values) == "nothing", "where nothing is promoted nothing is overwritten"
+    said = refused(capsys, run_plan, values | {"corpus": SimpleNamespace(path=str(more))})
+    assert ".yaml changed on origin/main since" in said and "pipeline upload refresh --recipe params.yaml" in said
+
+
+@pytest.mark.parametrize("edited", ["settings"], indirect=True)
+def test_a_pipeline_of_the_changed_recipe_goes_on(edited: Path, place: Path, tmp_path: Path) -> None:
+    more = candidate(tmp_path / "more", passages=4).folder / PATHS["corpus"]
+    values = arguments(place, tmp_path, releases=str(edited), **ALL) | {"recipe": write_recipe(SETTINGS)}
+    assert run_plan(values | {"corpus": SimpleNamespace(path=str(more))}) == "index"
+
+
+@pytest.mark.parametrize(
+    ("edited", "recipe", "released"),
+    [("nothing", {}, True), ("settings", {}, False), ("stages", {}, False), ("settings", SETTINGS, True)],
+    indirect=["edited"],
+)
+def test_a_promotion_overwrites_nothing_that_people_pushed(
+    edited: Path,
+    recipe: dict[str, Any],
+    released: bool,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the run or while it went on; the task's clone has it already."""
+
+    def release(git: Git, decision: Any, champion: Any, rules: Any, branch: str, base: str) -> Outcome:
+        made = replace(candidate(git.folder, 4, "two"), base=base)
+        return promote(made, lambda against: ACCEPTED, branch, recorded=False)
+
+    monkeypatch.setattr(on_cluster, "release", release)
+    monkeypatch.setattr(on_cluster, "_decide", lambda *given: None)
+    parameters = Parameters(**asked(place, releases=str(edited)))
+    before = call(edited, "git", "show", "main:params.yaml")
+    if released:
+        assert on_cluster.release_refresh(parameters, write_recipe(recipe), "v1.0.0", {}).kind == "released"
+        return
+    with pytest.raises(InputError, match=r"yaml changed on origin/main since .*, which this was made from"):
+        on_cluster.release_refresh(parameters, write_recipe(recipe), "v1.0.0", {})
+    assert call(edited, "git", "show", "main:params.yaml") == before
+    assert "v1.1.0" not in call(edited, "git", "tag")
+
+
+def test_a_full_disk_is_reported_with_the_remedy(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded", "/scratch/tmp")
+
+    monkeypatch.setattr(on_cluster, "bring_champion", full)
+    said = refused(capsys, run_plan, arguments(place, tmp_path), code=1)
+    assert "Disk quota exceeded (/scratch/tmp); raise `scratch` in the placement" in said
+
+
+def test_how_it_ended_is_reported_to_programs_and_to_people(tmp_path: Path) -> None:
+    page = write_summary(
+        tmp_path, Planned(Rung.INDEX, "v1.0.0", "one text is new"), Outcome("refused", None, "it is worse")
+    )
+    assert page == "**index**, upon v1.0.0: one text is new\n\n**refused**: it is worse\n"
+    assert (tmp_path / "refresh.md").read_text() == page

@@ -1,0 +1,249 @@
+"""The pipeline `refresh` itself, run by kfp's local runner upon real git and DVC repositories.
+
+What is run is the compiled pipeline, conditions and exit handler included, each task in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from release_repositories import ARTICLES, LIGHT, Source, first_release, weights
+
+from pipelines.catalog import RESULTS
+from pipelines.local import find_result, run_pipeline
+from pipelines.refresh import build_refresh
+from stillhouse import cli
+from stillhouse.artifacts import read_manifest
+from stillhouse.kubernetes.pods.refresh import MADE, run_release
+from stillhouse.kubernetes.pods.task import port_name
+from stillhouse.releases.data import fetch_release
+from stillhouse.releases.git import Git
+from stillhouse.releases.tags import Release, read_history
+from stillhouse.workflow.recipes import find_recipe, load_recipe
+from stillhouse.workflow.uses import used
+
+LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
+LENIENT = {"most_loss": 1.0, "alpha": 0.0}
+"""What two steps of training do is chance."""
+BEFORE = {"check-refresh", "prepare"}
+INDEXED = {"challenger"}
+"""Tasks of the rung `index`, whose one task does all, the fusion with BM25 included."""
+ENCODER = "refreshed_pretraining__encoder"
+
+
+@dataclass
+class Repositories:
+    """A corpus, its releases, and where the pods' volume would be."""
+
+    source: Source
+    work: Path
+    volume: Path
+    begin: str
+    runs: list[Path] = field(default_factory=list)
+
+    @property
+    def champion(self) -> Release:
+        found = read_history(Git.of(self.work)).champion
+        assert found is not None
+        return found
+
+    def refresh(self, revision: str, recipe: Mapping[str, Any] | None = None, **more: Any) -> Run:
+        """Runs the pipeline of the recipe `micro`, changed by `recipe`, on a revision of the corpus."""
+        sections = load_recipe(find_recipe("micro")) | {"ingest": {}}
+        for name, values in (recipe or {}).items():
+            sections[name] = sections.get(name, {}) | values
+        workspace = self.volume.with_name(f"run-{len(self.runs)}")
+        self.runs.append(workspace)
+        values = {"releases": str(self.work.with_suffix(".git")), "repo": str(self.source.folder), "source": "corpus"}
+        run_pipeline(build_refresh(sections), values | {"revision": revision} | LADDER | more, workspace)
+        [folder] = (workspace / "outputs").iterdir()
+        return Run(folder)
+
+
+@dataclass
+class Run:
+    """What a run left: a folder for each task that was done."""
+
+    folder: Path
+
+    @property
+    def done(self) -> set[str]:
+        return {path.parent.name for path in self.folder.glob("*/executor_output.json")}
+
+    @property
+    def logged(self) -> dict[str, Any]:
+        found = find_result(self.folder.parent, RESULTS["refresh"])
+        return json.loads((found / "refresh.json").read_text()) if found else {}
+
+    @property
+    def end(self) -> str:
+        return (self.folder / "report-end" / "summary").read_text()
+
+    def output(self, task: str, output: str) -> list[Path]:
+        """An output of the tasks of a name, which the runner numbers over all rungs."""
+        return sorted(self.folder.glob(f"{task}*/{output}"))
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
+    """The starting model as it is, released with its index."""
+    yield from make(tmp_path_factory.mktemp("light"), LIGHT)
+
+
+def make(place: Path, places: Mapping[str, str] | None = None) -> Iterator[Repositories]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STILLHOUSE_WORK", str(place / "volume"))
+        source = Source(place / "source", place / "source-shelf")
+        begin = source.revision
+        work = first_release(place / "work", source, place / "shelf", places)
+        yield Repositories(source, work, place / "volume", begin)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
+    """A whole run's release, to be trained on."""
+    yield from make(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(autouse=True)
+def same_volume(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors are found again on the volume that the first release was made with."""
+    for name in {"light", "whole"} & set(request.fixturenames):
+        monkeypatch.setenv("STILLHOUSE_WORK", str(request.getfixturevalue(name).volume))
+
+
+def test_nothing_and_little(light: Repositories, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same corpus: it says so and stops. One article of eleven: its passages are encoded, the index is built."""
+    run = light.refresh(light.begin)
+    assert run.done == BEFORE | {"plan-refresh", "report-end"} and "refresh: succeeded" in run.end
+    assert run.logged == {"rung": "nothing", "champion": "v1.0.0", "reason": run.logged["reason"]}
+    assert "nothing to do" in run.logged["reason"] and light.champion.name == "v1.0.0"
+    assert not [path for name in ("retriever", "encoder") for path in run.output("plan-refresh", name)]
+
+    little = light.source.rewrite(1, "as was found later")
+    run = light.refresh(little)
+    assert run.done == BEFORE | INDEXED | {"plan-refresh", "release-refresh", "report-end"}
+    assert (run.logged["rung"], run.logged["outcome"], run.logged["release"]) == ("index", "released", "v1.0.1")
+    assert "refresh: succeeded" in run.end
+    champion = light.champion
+    changed = champion.record["difference"]
+    [metrics] = run.output("challenger", "metrics")
+    passages = read_manifest(run.output("challenger", "challenger_index__index")[0]).facts["passages"]
+    assert json.loads(metrics.read_text())["challenger_index/encoded"] == changed["new_texts"]
+    assert 0 < changed["new_texts"] < passages / 4
+    assert champion.name == "v1.0.1" and champion.record["source"]["commit"] == little
+    [retriever] = run.output("challenger", "challenger_best__retriever")
+    assert read_manifest(retriever).digest == champion.record["artifacts"]["retriever"]["digest"]
+    [was] = run.output("plan-refresh", "retriever")
+    assert weights(retriever) == weights(was), "the retriever stays the champion's"
+
+    # The release is a workspace that says where its corpus came from, and its data are there for everybody.
+    git = Git.of(light.work)
+    released = yaml.safe_load(git.read(champion.commit, "params.yaml"))
+    assert released["ingest"] | {"revision": little, "repo": str(light.source.folder)} == released["ingest"]
+    found = fetch_release(git, champion, tmp_path / "had", ("index",))["index"]
+    assert read_manifest(found).digest == champion.record["artifacts"]["index"]["digest"]
+
+    # A pod that was killed after its push, and is started again, finds its own release.
+    artifacts = {port: SimpleNamespace(path=str(run.folder / place)) for port, place in handed(run).items()}
+    logged: dict[str, float] = {}
+    own = {name: SimpleNamespace(path=str(tmp_path / name)) for name in ("refreshed", "summary")}
+    own["metrics"] = SimpleNamespace(path=str(tmp_path / "metrics"), log_metric=logged.__setitem__)
+    run_release(artifacts | own)
+    assert logged == {"released": 1.0} and light.champion.name == "v1.0.1"
+    assert "already released" in (tmp_path / "summary").read_text()
+    assert not git.tags("retriever#refused#*")
+
+
+def handed(run: Run) -> dict[str, str]:
+    """The inputs of the promotion of the rung `index`, as folders of a run."""
+    tasks = {"ingest": "prepare", "validate": "prepare", "bm25": "challenger"}
+    tasks |= {f"challenger_{part}": "challenger" for part in ("index", "run", "best")}
+    found = {"planned": "plan-refresh/refreshed"}
+    for port, place in MADE.items():
+        if used(place) in tasks:
+            found[port] = f"{tasks[used(place)]}/{port_name(place)}"
+    return found
+
+
+def test_a_corpus_that_does_not_pass_never_reaches_training(light: Repositories) -> None:
+    before = light.champion
+    for path in light.source.articles()[6:]:  # queries on them are left
+        path.unlink()
+    run = light.refresh(light.source.commit("Broken"))
+    assert run.done == BEFORE | {"report-end"} and "refresh: failed" in run.end
+    [verdict] = run.output("prepare", "validate__validation")
+    assert read_manifest(verdict).facts["passed"] is False and run.output("prepare", "validate__html")
+    assert not run.logged and light.champion == before
+
+
+def test_worse(whole: Repositories) -> None:
+    """A training that goes wrong: it finds less on the same test queries than the release does, and is not released."""
+    before = whole.champion
+    more = whole.source.rewrite(5, "which surprised many")
+    wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}, "stages": {"best": "none"}}
+    run = whole.refresh(more, wrong)
+    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "refused"), run.logged
+    assert f"{before.name} stays" in run.logged["why"] and whole.champion == before
+    assert "refresh: succeeded" in run.end, "a refusal is no failure"
+    [metrics] = run.output("release-refresh", "metrics")
+    assert json.loads(metrics.read_text()) == {"released": 0.0}
+
+    # Of the retriever that is there, with new negatives and the re-ranker's scores of them.
+    [retriever] = run.output("challenger", "challenger__retriever")
+    made_from = read_manifest(retriever).inputs
+    assert made_from["encoder"] == before.record["artifacts"]["retriever"]["digest"]
+    assert {"negatives", "teacher"} <= set(made_from) and not run.output("pretraining", ENCODER)
+
+    run = whole.refresh(more, wrong)
+    assert run.logged["rung"] == "nothing" and "was refused before" in run.logged["reason"]
+    assert run.done == BEFORE | {"plan-refresh", "report-end"}, "it is not trained again"
+
+
+def test_what_was_trained_to_no_good_replaces_nothing(whole: Repositories) -> None:
+    """The dev queries keep the champion's retriever, which is released with its index of the current corpus."""
+    before = whole.champion
+    wrong = {"distilled": {"learning_rate": 0.02, "max_steps": 30}}
+    run = whole.refresh(whole.source.rewrite(5, "which nobody noticed"), wrong, **LENIENT)
+    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
+    [was] = run.output("plan-refresh", "retriever")
+    [trained] = run.output("challenger", "challenger__retriever")
+    chosen = whole.champion.record["artifacts"]["retriever"]
+    [kept] = run.output("challenger", "challenger_best__retriever")
+    assert read_manifest(kept).digest == chosen["digest"]
+    assert chosen["path"] == "artifacts/challenger_best/retriever"
+    assert weights(kept) == weights(was) != weights(trained)
+    assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0
+    assert whole.champion.name == before.name
+
+
+@pytest.mark.long
+def test_more(whole: Repositories) -> None:
+    """The rung of `test_worse`, by rules that release what it makes."""
+    run = whole.refresh(whole.source.rewrite(5, "which pleased many"), **LENIENT)
+    assert (run.logged["rung"], run.logged["outcome"]) == ("fine_tune", "released"), run.logged
+    assert run.output("challenger", "challenger__retriever") and not run.output("pretraining", ENCODER)
+
+
+def test_much_and_back(whole: Repositories) -> None:
+    """Pre-trained from the released encoder, and trained from that; a rollback, from which a refresh goes on."""
+    before = whole.champion
+    run = whole.refresh(whole.source.rewrite(ARTICLES, "or so it is said"), **LENIENT)
+    assert (run.logged["rung"], run.logged["release"]) == ("pretrain", "v2.0.0"), run.logged
+    [encoder] = run.output("pretraining", ENCODER)
+    assert read_manifest(encoder).inputs["init"] == before.record["artifacts"]["encoder"]["digest"]
+    [retriever] = run.output("challenger", "challenger__retriever")
+    assert read_manifest(retriever).inputs["encoder"] == read_manifest(encoder).digest
+    assert whole.champion.name == "v2.0.0"
+
+    assert cli.main(["release", "rollback", "--folder", str(whole.work), "--reason", "a trial"]) == 0
+    assert whole.champion.name == before.name
+    run = whole.refresh(before.record["source"]["commit"])
+    assert (run.logged["rung"], run.logged["champion"]) == ("nothing", before.name)

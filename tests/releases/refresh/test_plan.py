@@ -1,0 +1,179 @@
+"""The ladder as a table, and the uses of its rungs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.corpus.difference import Difference
+from stillhouse.errors import InputError
+from stillhouse.releases.refresh.graph import NEEDED, Ladder, before, released_of, runs_of
+from stillhouse.releases.refresh.plan import BUMPS, Rung, Thresholds, after_queries, plan
+from stillhouse.releases.refresh.whole_run import promote_whole_run
+from stillhouse.steps.spec import named
+from stillhouse.workflow.graph import USES, graph_of, known_uses
+from stillhouse.workflow.recipes import find_recipe, load_recipe
+
+LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
+PRETRAINED = ("corpus", "retriever", "index", "run", "encoder")
+LADDERS = {
+    "the papers' run": Ladder.of(USES),
+    "a champion without a re-ranker": Ladder(USES, PRETRAINED),
+    "no choice": Ladder.of(graph_of({"stages": {"best": "none"}})),
+    "no choice after one": Ladder(graph_of({"stages": {"best": "none"}}), tuple(released_of(USES))),
+    **{name: Ladder.of(graph_of(load_recipe(find_recipe(name)))) for name in ("labelled", "unlabelled")},
+}
+ALL_USES = {
+    use.name: use for name in ("simlm", "labelled") for use in known_uses(load_recipe(find_recipe(name))).values()
+}
+
+
+def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = False, old: int = 100) -> Difference:
+    rows, none = np.arange(added), np.arange(0)
+    return Difference(rows, none, none, old, old, texts[0], texts[1], labels)
+
+
+@pytest.mark.parametrize(
+    ("found", "rung", "reason"),
+    [
+        (changed(), Rung.NOTHING, "nothing to do"),
+        (changed(added=1, texts=(1, 0)), Rung.INDEX, "at most fine_tune_above = 10.00%"),
+        (changed(added=40), Rung.INDEX, "at most fine_tune_above"),  # renamed alone: no text is new
+        (changed(added=10, texts=(10, 10)), Rung.INDEX, "10.00%"),  # just on the threshold
+        (changed(added=11, texts=(11, 10)), Rung.FINE_TUNE, "above fine_tune_above = 10.00%"),
+        (changed(labels=True), Rung.QUERY_ONLY, "other queries or qrels ask for training, of the query tower first"),
+        (changed(added=10, texts=(10, 10), labels=True), Rung.QUERY_ONLY, "of the query tower first"),
+        (changed(added=11, texts=(11, 10), labels=True), Rung.FINE_TUNE, "above fine_tune_above"),
+        (changed(added=50, texts=(50, 50)), Rung.FINE_TUNE, "above fine_tune_above"),
+        (changed(added=50, texts=(50, 51)), Rung.PRETRAIN, "above pretrain_above = 50.00%"),
+        (changed(added=100, texts=(100, 100), labels=True), Rung.PRETRAIN, "above pretrain_above"),
+    ],
+)
+def test_rung(found: Difference, rung: Rung, reason: str) -> None:
+    planned = plan(found, LADDER)
+    assert planned.rung == rung and reason in planned.reason
+
+
+def test_the_query_tower_alone_is_a_trial() -> None:
+    """Kept where it gains enough and not by chance; else the retriever is trained, and the reason says why."""
+    tried = plan(changed(labels=True), LADDER)
+    enough = after_queries(tried, True, 0.02, "nDCG@10", LADDER)
+    assert enough.rung == Rung.QUERY_ONLY and enough.reason.endswith(
+        "the query tower alone gains +0.020 nDCG@10 on dev"
+    )
+    little = after_queries(tried, True, 0.019, "nDCG@10", LADDER)
+    assert little.rung == Rung.FINE_TUNE and little.reason.endswith(
+        "+0.019 nDCG@10 on dev, less than query_only_gain = 0.02"
+    )
+    chance = after_queries(tried, False, 0.5, "nDCG@10", LADDER)
+    assert chance.rung == Rung.FINE_TUNE and chance.reason.endswith("which may be chance")
+    never = plan(changed(labels=True), Thresholds(query_only_gain=1))
+    assert never.rung == Rung.FINE_TUNE and never.reason.endswith("other queries or qrels ask for training")
+
+
+def test_the_query_tower_alone_encodes_no_passage_twice() -> None:
+    """The champion's index is that of what was trained, which competes with the champion where dev chooses."""
+    for name, ladder in LADDERS.items():
+        uses = {use.name: use for use in ladder.uses_of(Rung.QUERY_ONLY)}
+        assert [use.name for use in uses.values() if use.step_name == "index"] == ["champion_index"], name
+        assert uses["query_tower"].inputs["old_index"] == "champion_index/index"
+        places = ladder.released_by(Rung.QUERY_ONLY)
+        if ladder.chooses:
+            indexes = named(uses["challenger_best"].inputs, "indexes")
+            assert indexes == {"champion": "champion_index/index", "query_tower": "query_tower/index"}
+            assert places["retriever"] == "challenger_best/retriever"
+        else:
+            assert (places["retriever"], places["index"]) == ("query_tower/retriever", "query_tower/index")
+
+
+def test_thresholds_of_zero_always_climb() -> None:
+    found = changed(added=1, texts=(1, 0))
+    assert plan(found, Thresholds(fine_tune_above=0, pretrain_above=0)).rung == Rung.PRETRAIN
+    assert plan(found, Thresholds(fine_tune_above=0)).rung == Rung.FINE_TUNE
+
+
+def test_a_recipe_without_pre_training_ends_on_the_rung_below() -> None:
+    planned = plan(changed(added=100, texts=(100, 100)), LADDER, pretrains=False)
+    assert planned.rung == Rung.FINE_TUNE and "above fine_tune_above" in planned.reason
+
+
+def test_a_release_of_a_whole_run_needs_its_retriever(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("stages: {best: none, distilled: none}\n")
+    with pytest.raises(InputError, match="leaves distilled out, and a release holds its retriever"):
+        promote_whole_run(tmp_path)
+    (tmp_path / "params.yaml").write_text("stages: {pretraining: none}\n")
+    with pytest.raises(InputError, match="ingest/corpus is not there"):
+        promote_whole_run(tmp_path)
+
+
+def test_a_ladder_goes_up() -> None:
+    with pytest.raises(InputError, match=r"pretrain_above \(0.1\) is below fine_tune_above \(0.3\)"):
+        Thresholds(fine_tune_above=0.3, pretrain_above=0.1)
+
+
+@pytest.mark.parametrize("name", LADDERS)
+@pytest.mark.parametrize("rung", BUMPS)
+def test_every_input_of_a_rung_is_made_before_it_or_released(rung: Rung, name: str) -> None:
+    ladder = LADDERS[name]
+    if rung == Rung.PRETRAIN and "encoder" not in ladder.released:
+        pytest.skip("a recipe without pre-training ends on the rung below")
+    known = {f"champion/{name}" for name in ladder.released}
+    for use in (*before(ladder.whole), *ladder.uses_of(rung)):
+        ports = {port.name: port.optional for port in use.step.inputs}
+        given = {key.partition("/")[0] for key in use.inputs}
+        assert given <= set(ports), use.name
+        assert {name for name, optional in ports.items() if not optional} <= given, use.name
+        assert set(use.inputs.values()) <= known, use.name
+        known |= {f"{use.name}/{port.name}" for port in use.step.outputs}
+        assert ALL_USES[use.section].step_name == use.step_name, "the settings are of the same step"
+    places = ladder.released_by(rung)
+    assert set(places.values()) <= known
+    assert set(runs_of(rung).values()) <= known
+    assert set(places) - {"hybrid"} == set(ladder.released) - {"hybrid"} and set(NEEDED[rung]) <= set(ladder.released)
+    assert ("hybrid" in places) == ladder.chooses, "BM25 of the corpus as it was is never released"
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_a_whole_run_makes_what_a_release_holds(name: str) -> None:
+    whole = {use.name: use for use in LADDERS[name].whole}
+    for place in released_of(whole.values()).values():
+        use, output = place.split("/")
+        assert output in [port.name for port in whole[use].step.outputs]
+
+
+def test_what_teaches_in_a_refresh_is_what_teaches_in_the_recipe() -> None:
+    taught = {
+        name: [set(use.inputs) for use in ladder.uses_of(Rung.FINE_TUNE) if use.step_name == "score-pairs"]
+        for name, ladder in LADDERS.items()
+    }
+    assert taught["the papers' run"] == [{"corpus", "negatives", "reranker"}]
+    assert taught["labelled"] == [{"corpus", "negatives", "retriever", "index", "bm25"}]
+    assert taught["a champion without a re-ranker"] == taught["unlabelled"] == []
+
+
+def test_a_recipe_that_ties_its_training_to_an_index_is_tied_to_the_champions() -> None:
+    tied = Ladder.of(graph_of({"stages": {"distilled": {"old_index": "retriever_2_index/index"}}}))
+    for ladder, index in ((tied, "champion_index/index"), (LADDERS["the papers' run"], None)):
+        for rung in (Rung.FINE_TUNE, Rung.PRETRAIN):
+            [challenger] = [use for use in ladder.uses_of(rung) if use.name == "challenger"]
+            assert challenger.inputs.get("old_index") == index
+
+
+def test_what_was_trained_competes_with_the_champion() -> None:
+    [choice] = [use for use in LADDERS["labelled"].uses_of(Rung.FINE_TUNE) if use.name == "challenger_best"]
+    assert named(choice.inputs, "candidates") == {
+        "champion": "champion/retriever",
+        "challenger": "challenger/retriever",
+    }
+    assert list(named(choice.inputs, "candidates")) == ["champion", "challenger"], "the first stays unless it is beaten"
+
+
+def test_only_much_pretrains_and_only_training_judges_two_runs() -> None:
+    steps = {rung: [use.step_name for use in LADDERS["the papers' run"].uses_of(rung)] for rung in Rung}
+    assert steps[Rung.NOTHING] == [] and steps[Rung.INDEX] == ["bm25", "index", "select-best", "retrieve"]
+    assert [use.step_name for use in LADDERS["no choice"].uses_of(Rung.INDEX)] == ["index", "retrieve"]
+    assert "train-retriever" in steps[Rung.FINE_TUNE] and "pretrain" not in steps[Rung.FINE_TUNE]
+    assert "pretrain" in steps[Rung.PRETRAIN]
+    assert len(set(runs_of(Rung.INDEX).values())) == 1 and len(set(runs_of(Rung.FINE_TUNE).values())) == 2

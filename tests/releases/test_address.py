@@ -1,0 +1,191 @@
+"""Passwords and tokens in addresses: refused wherever an address is read, and never shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.placement_table import find_table
+from pipelines.train import build_pipeline
+from stillhouse import cli
+from stillhouse.errors import InputError
+from stillhouse.kubernetes.pods.cached_step import RUN_CACHE, through_run_cache
+from stillhouse.monitoring.settings import GATEWAY
+from stillhouse.releases.git import Git, GitFailed
+from stillhouse.releases.refresh.parameters import Parameters
+from stillhouse.releases.refresh.run import Request
+from stillhouse.releases.refresh.workspace import open_clone
+from stillhouse.remote.address import redact, refuse_secret
+from stillhouse.remote.dvc_source import look_up, reason
+from stillhouse.steps.ingest import Config
+from stillhouse.steps.registry import find_step
+from stillhouse.workflow.graph import find_uses
+from stillhouse.workflow.recipes import find_recipe, load_recipe
+
+URL = "https://bob:hush@localhost:1/x.git"
+REFUSED = (
+    URL,
+    "https://hush@localhost/x.git",
+    "HTTPS://bob:hu@sh@localhost/x",
+    "ssh://git:hush@localhost/x",
+    "s3://key:hush@bucket/x",
+    "bob:hush@localhost:x.git",
+    "git+https://hush@localhost/x",
+    "webdavs://hush@localhost/x",
+    "//bob:hush@localhost/x",
+    "ssh://a@b:hush@localhost/x",
+    "https://localhost/x.git?access_token=hush",
+    "https://localhost/x.git?ref=main&private_token=hush",
+    "https://localhost/x#id_token=hush",
+    "https://localhost/x?X-Amz-Credential=id&X-Amz-Signature=hush&X-Amz-Expires=60",
+    "https://localhost/x?x-amz-security-token=hush",
+    "https://localhost/x?AWSAccessKeyId=id&Signature=hush%3D&Expires=60",
+    "https://localhost/x?X-Goog-Algorithm=GOOG4&X-Goog-Signature=hush",
+    "https://localhost/x?sv=2022&se=2030&sig=hush%2B",
+    "https://localhost/x?key=hush",
+    "https://localhost/x?client_secret=hush&a=b",
+    "azure://box;AccountName=me;AccountKey=hush==",
+    f"https://localhost/ghp_{'hush' * 9}/x.git",
+)
+SAID = {
+    "Authorization: Basic aHVzaA==": "Authorization: Basic ***",
+    "> authorization: bearer hush.hush.hush": "> authorization: bearer ***",
+    "{'Authorization': 'Bearer hush', 'a': 'b'}": "{'Authorization': 'Bearer ***', 'a': 'b'}",
+    "PRIVATE-TOKEN: hush": "PRIVATE-TOKEN: ***",
+    "X-Amz-Security-Token: hush": "X-Amz-Security-Token: ***",
+    "GET http://h/x?access_token=hush&page=2 gave 403": "GET http://h/x?access_token=***&page=2 gave 403",
+    "'https://h/x?se=1&sig=hush'": "'https://h/x?se=1&sig=***'",
+    "no access with AWS_SECRET_ACCESS_KEY=hush there": "no access with AWS_SECRET_ACCESS_KEY=*** there",
+    "could not read bob:hush@h:x.git": "could not read ***@h:x.git",
+    "ssh://git@h/x, https://u:hush@h/x": "ssh://git@h/x, https://***@h/x",
+}
+KEPT = (
+    "ssh://git@localhost:22/x and git@localhost:search/x.git",
+    "docker://host/stillhouse:1.2@sha256:0123 and stillhouse:1.2@sha256:0123",
+    "unexpected token: found '=' at line 3, max_tokens=5, tokenizer=x, keys=2",
+    "/data/token=5/x.jsonl and /home/me/x@y:z@w",
+    "abfs://box@account.dfs.core.windows.net/x",
+    "Authorization failed for s3://bucket/x",
+)
+"""What git, servers and libraries say, with and without a secret."""
+
+
+@pytest.mark.parametrize("address", REFUSED)
+def test_a_password_or_token_is_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(InputError, match=r"repo holds a password or token .*GIT_ASKPASS.*git_secret") as error:
+        refuse_secret(f" {address}", "repo")
+    assert "hu" not in str(error.value)
+    logged = redact(f"failed to read '{address}': 403")
+    assert (
+        "hu" not in logged and "***" in logged and logged.startswith("failed to read '") and logged.endswith("': 403")
+    )
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_what_is_said_is_shown_without_the_secret_and_with_all_else(text: str) -> None:
+    assert redact(text) == SAID[text] == redact(redact(text))
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_what_is_no_secret_is_shown(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "a=", "a:", "//", "//a:", "@a:", "?", "?sig", "token", "-token", "https://", "'a:"]
+)
+def test_a_long_text_is_read_in_a_moment(part: str) -> None:
+    began = time.process_time()
+    redact(part * 20_000)
+    assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "https://localhost:8443/x.git",
+        "ssh://git@localhost:22/x.git",
+        "git@localhost:search/x.git",
+        "/home/me/x@y:z@w",
+        "file:///home/me@here/x.git",
+        "https://localhost/x@v1:2",
+        "https://localhost/x.git?ref=main&depth=1",
+        "s3://bucket/search",
+        "bob@localhost:x.git",
+        "sftp://bob@localhost/x",
+        "abfs://box@account.dfs.core.windows.net/x",
+    ],
+)
+def test_other_addresses_are_taken_as_they_are(address: str) -> None:
+    refuse_secret(address, "repo")
+    assert redact(address) == address
+
+
+READERS: dict[str, Callable[[str, Path], Any]] = {
+    "ingest": lambda url, place: Config(repo=url, source="corpus"),
+    "the pipeline, of releases": lambda url, place: Parameters(releases=url),
+    "the pipeline, of a corpus": lambda url, place: Parameters(releases="r.git", repo=url),
+    "refresh, of releases": lambda url, place: Request(url, place),
+    "refresh, of a corpus": lambda url, place: Request("r.git", place, source={"repo": url}),
+    "clone": lambda url, place: open_clone(url, "", place),
+    "look": lambda url, place: look_up(url, "", "corpus"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_refuses_it_before_anything_is_done(reader: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds a password or token"):
+        READERS[reader](URL, tmp_path / "folder")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_pipeline_is_compiled_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({"ingest": {"repo": URL, "source": "corpus"}}))
+    assert cli.main(["pipeline", "compile", "refresh", "--recipe", "recipe.yaml"]) == 2
+    said = capsys.readouterr()
+    assert "ingest: repo holds a password or token" in said.err and "hush" not in said.out + said.err
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+@pytest.mark.parametrize("variable", [RUN_CACHE, GATEWAY])
+def test_no_placement_is_compiled_with_it(variable: str) -> None:
+    shipped = find_table("gpu")
+    kinds = {
+        kind: dataclasses.replace(placement, environment={**placement.environment, variable: URL})
+        for kind, placement in shipped.kinds.items()
+    }
+    with pytest.raises(InputError, match=f"{variable} .*password or token") as error:
+        build_pipeline(load_recipe(find_recipe("micro")), table=dataclasses.replace(shipped, kinds=kinds))
+    assert "hush" not in str(error.value)
+
+
+def test_no_pod_asks_a_run_cache_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RUN_CACHE, "azure://box/cache?sv=2022&sig=hush")
+    step = find_step("bm25")
+    with pytest.raises(InputError, match=f"{RUN_CACHE} holds a password or token in the query") as error:
+        through_run_cache(step, step.config(), {}, {}, lambda: pytest.fail("the step began"), (find_uses()["bm25"], {}))
+    assert "hush" not in str(error.value)
+
+
+def test_what_git_says_is_shown_without_it(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    with pytest.raises(GitFailed, match=r"https://\*\*\*@localhost:1/x\.git") as error:
+        Git(tmp_path)("checkout", URL)
+    assert "hush" not in str(error.value)
+
+
+def test_what_dvc_says_is_shown_without_it() -> None:
+    assert reason(OSError(f"failed to clone {URL} and ssh://git@localhost/y")) == (
+        "failed to clone https://***@localhost:1/x.git and ssh://git@localhost/y"
+    )

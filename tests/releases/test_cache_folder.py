@@ -1,0 +1,91 @@
+"""The run cache of the work area: what goes when it is full, what stays, and which folders are never touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.releases.cache_folder import FOLDER, GIB, LIMIT, CacheFolder, NoRoom, bytes_of, own_cache
+
+Disk = namedtuple("Disk", "total used free")
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A work area on a disk of 1,000 bytes, of which 500 are free."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Disk(1000, 500, 500))
+    return tmp_path
+
+
+def stored(folder: Path, **used: int) -> None:
+    """Files of 10 bytes by their digest, and when each was last used."""
+    for digest, at in used.items():
+        path = folder / "files" / "md5" / digest[:2] / digest[2:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(10))
+        path.chmod(0o444)
+        os.utime(path, (at, at))
+
+
+def held(folder: Path) -> set[str]:
+    return {path.parent.name + path.name for path in folder.rglob("*") if path.is_file()}
+
+
+ROOM = {
+    "there is room": (100, 20, {"aa1", "bb2", "cc3"}),
+    "the oldest goes": (100, 75, {"aa1", "cc3"}),
+    "as many as it takes": (100, 85, {"aa1"}),
+    "all of them": (100, 100, set()),
+    # 30 bytes held and 500 free, of which a tenth of 1,000 stays free: 430 at most.
+    "the volume is fuller than the limit": (GIB, 401, {"aa1", "cc3"}),
+}
+
+
+@pytest.mark.parametrize("case", ROOM)
+def test_what_was_used_longest_ago_goes_first(case: str, work: Path) -> None:
+    limit, needed, kept = ROOM[case]
+    stored(work, aa1=300, bb2=100, cc3=200)
+    CacheFolder(work, limit).make_room(needed)
+    assert held(work) == kept
+
+
+@pytest.mark.parametrize(("limit", "needed"), [(100, 101), (GIB, 431)])
+def test_nothing_goes_for_what_never_fits(limit: int, needed: int, work: Path) -> None:
+    stored(work, aa1=300, bb2=100, cc3=200)
+    with pytest.raises(NoRoom, match="are for the run cache"):
+        CacheFolder(work, limit).make_room(needed)
+    assert held(work) == {"aa1", "bb2", "cc3"}
+
+
+def test_what_is_taken_stays_for_longer(work: Path) -> None:
+    stored(work, aa1=300, bb2=100, cc3=200)
+    CacheFolder(work, 100).use(["bb2", "dd4"])
+    CacheFolder(work, 100).make_room(75)
+    assert held(work) == {"aa1", "bb2"}
+
+
+def test_nothing_but_the_work_areas_own_folder_is_ever_cleared(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(work)
+    own = own_cache(str(work / FOLDER))
+    assert own == CacheFolder(work / FOLDER, 10 * GIB)
+    for address in ("s3://bucket/run-cache", f"ssh://host{work}/{FOLDER}", str(work), str(work / "shelf"), "/store"):
+        assert own_cache(address) is None, address
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "nan", "inf"])
+def test_a_limit_that_is_none_is_refused(text: str, work: Path) -> None:
+    assert own_cache(str(work / FOLDER), {LIMIT: "0.5"}) == CacheFolder(work / FOLDER, GIB // 2)
+    with pytest.raises(InputError, match=r"\$STILLHOUSE_RUN_CACHE_GIB is .*number of GiB"):
+        own_cache(str(work / FOLDER), {LIMIT: text})
+
+
+def test_bytes_are_those_of_all_files(tmp_path: Path) -> None:
+    stored(tmp_path / "one", aa1=1, bb2=2)
+    stored(tmp_path / "two", aa1=1)
+    assert bytes_of([tmp_path / "one", tmp_path / "two"]) == 30

@@ -1,0 +1,135 @@
+"""Data of a DVC repository at a revision: `ingest` reads it and says what it was."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from repositories import call, commit_data, make_repository
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.corpus.store import Corpus
+from stillhouse.errors import InputError
+from stillhouse.releases.lineage import dvc_digest
+from stillhouse.remote.dvc_source import fetch, look_up
+from stillhouse.steps.execute import execute
+from stillhouse.steps.ingest import STEP, Config
+from stillhouse.workflow.dvc_file import stage
+from stillhouse.workflow.graph import find_uses
+
+ARTICLES = {
+    f"{name}.md": f"# {name}\n\nThe {name} is an animal that lives in many places.\n" for name in ("bat", "owl")
+}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A repository with two revisions of `articles`, and their commits."""
+    folder = tmp_path_factory.mktemp("versions")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_TEMPLATE_DIR", "")
+        for role in ("AUTHOR", "COMMITTER"):
+            patch.setenv(f"GIT_{role}_NAME", "tests")
+            patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+        made = make_repository(folder / "animals", folder / "shelf")
+        first = commit_data(made, "articles", ARTICLES, "Two animals")
+        return made, first, commit_data(made, "articles", {"fox.md": "# fox\n\nThe fox is a third animal.\n"}, "A fox")
+
+
+@pytest.mark.parametrize(("revision", "passages"), [("", 3), ("main", 3), ("first", 2)])
+def test_ingest_reads_a_revision_and_records_it(
+    revision: str, passages: int, repository: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    folder, first, second = repository
+    config = Config(repo=str(folder), revision=first if revision == "first" else revision, source="articles")
+    execute(STEP, config, {}, {"corpus": tmp_path / "corpus"})
+    assert Corpus.open(tmp_path / "corpus").passage_count == passages
+    versioned = read_manifest(tmp_path / "corpus").facts["versioned"]
+    assert versioned["commit"] == (first if revision == "first" else second)
+    entry = yaml.safe_load(call(folder, "git", "show", f"{versioned['commit']}:articles.dvc"))
+    assert versioned["digest"] == entry["outs"][0]["md5"], "as DVC itself wrote it"
+    assert str(tmp_path) not in (tmp_path / "corpus" / "manifest.json").read_text(), "no place of this machine"
+
+
+def test_the_same_digest_without_reading_data(repository: tuple[Path, str, str], tmp_path: Path) -> None:
+    folder, first, _ = repository
+    found = look_up(str(folder), first, "articles")
+    assert fetch(str(folder), first, "articles", tmp_path / "articles") == found
+    assert dvc_digest(tmp_path / "articles") == found.digest
+    assert look_up(str(folder), "", "articles").digest != found.digest
+    single = look_up(str(folder), first, "articles/bat.md")
+    assert fetch(str(folder), first, "articles/bat.md", tmp_path / "bat.md") == single
+    assert dvc_digest(tmp_path / "bat.md") == single.digest
+
+
+def test_what_git_tracks_can_be_read_too(repository: tuple[Path, str, str], tmp_path: Path) -> None:
+    found = fetch(str(repository[0]), "", ".gitignore", tmp_path / "ignored")
+    assert found.digest == "" and "/artifacts/" in (tmp_path / "ignored").read_text()
+
+
+def test_what_was_fetched_before_stays_until_the_new_is_whole(
+    repository: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    folder, first, _ = repository
+    fetch(str(folder), first, "articles", tmp_path / "articles")
+    for repo, revision in ((str(folder), "v9"), ("file:///nowhere", "main")):
+        with pytest.raises(InputError):
+            fetch(repo, revision, "articles", tmp_path / "articles")
+    assert sorted(path.name for path in (tmp_path / "articles").iterdir()) == ["bat.md", "owl.md"]
+    fetch(str(folder), "main", "articles", tmp_path / "articles")
+    assert (tmp_path / "articles" / "fox.md").is_file() and [path.name for path in tmp_path.iterdir()] == ["articles"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"revision": "v9"}, "has no revision 'v9'"),
+        ({"source": "article"}, "has no 'article' at revision .*; at its top are: .*articles"),
+        ({"source": "/"}, "say which path of .* to take"),
+        ({"repo": "nowhere"}, "the repository nowhere does not exist; name a git URL or a folder"),
+        (
+            {"repo": "file:///nowhere"},
+            "cannot read the repository file:///nowhere|cannot read articles of file:///nowh",
+        ),
+    ],
+)
+def test_what_does_not_exist_is_refused(
+    changes: dict[str, str], message: str, repository: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    settings = {"repo": str(repository[0]), "source": "articles"} | changes
+    with pytest.raises(InputError, match=message):
+        execute(STEP, Config(**settings), {}, {"corpus": tmp_path / "corpus"})
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_data_that_were_never_pushed_are_refused_with_the_remedy(
+    repository: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.git"
+    call(tmp_path, "git", "clone", "--quiet", "--bare", str(repository[0]), str(copy))
+    hidden = repository[0].parent / "hidden"
+    shelf = repository[0].parent / "shelf"
+    shelf.rename(hidden)
+    try:
+        with pytest.raises(InputError, match=r"Is its data pushed .*`dvc push`"):
+            fetch(f"file://{copy}", "main", "articles", tmp_path / "articles")
+    finally:
+        shutil.rmtree(shelf, ignore_errors=True)
+        hidden.rename(shelf)
+    assert not (tmp_path / "articles").exists()
+
+
+def test_a_revision_without_a_repository_is_refused() -> None:
+    with pytest.raises(InputError, match="name it by `repo`"):
+        Config(revision="main")
+
+
+def test_a_stage_watches_no_path_of_another_repository(tmp_path: Path) -> None:
+    """`source` lies in the repository; a folder of that name here is something else."""
+    (tmp_path / "articles").mkdir()
+    ingest = find_uses()["ingest"]
+    assert stage(ingest, {"ingest": {"source": "articles"}}, tmp_path)["deps"][1:] == ["${ingest.source}"]
+    elsewhere = {"ingest": {"source": "articles", "repo": str(tmp_path)}}
+    assert stage(ingest, elsewhere, tmp_path)["deps"] == ["artifacts/environment.json"]

@@ -1,0 +1,336 @@
+"""Promotions and rollbacks in real git and DVC repositories: races, cut-off pushes, repetitions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from repositories import ACCEPTED, PATHS, call, candidate, dvc, release
+
+from stillhouse import cli
+from stillhouse.errors import InputError
+from stillhouse.releases import data, promotion
+from stillhouse.releases.git import Git
+from stillhouse.releases.lineage import REVISION
+from stillhouse.releases.promotion import Candidate, promote
+from stillhouse.releases.tags import Overtaken, read_history, roll_back
+
+REFUSED = {"accepted": False, "reason": "the challenger is worse: 0.2 against 0.5"}
+
+
+def clone(place: Path, name: str) -> Path:
+    call(place, "git", "clone", "--quiet", str(place / "work.git"), str(place / name))
+    return place / name
+
+
+def refs(place: Path) -> set[str]:
+    return set(call(place / "work.git", "git", "for-each-ref", "--format=%(refname) %(objectname)").splitlines())
+
+
+@pytest.mark.usefixtures("git_alone")
+@pytest.mark.parametrize("content", ["notes on releases", "[]", '{"artifacts": "mine"}'])
+def test_a_release_json_that_no_promotion_wrote_stays(content: str, place: Path) -> None:
+    (place / "work" / "release.json").write_text(content)
+    before = refs(place)
+    with pytest.raises(InputError, match=r"did not write .*release\.json, and would replace it; move it away"):
+        release(place / "work")
+    assert (place / "work" / "release.json").read_text() == content and refs(place) == before
+    (place / "work" / "release.json").unlink()
+    assert release(place / "work").kind == "released"
+
+
+def test_the_first_release_can_be_had_elsewhere(place: Path, tmp_path: Path) -> None:
+    """Tag, dvc.lock, release.json and data are all there for one who only knows the repository's address."""
+    outcome = release(place / "work")
+    assert (outcome.kind, outcome.release.name) == ("released", "v1.0.0")
+    assert call(place / "work.git", "git", "cat-file", "-t", "retriever@v1.0.0").strip() == "tag", "annotated"
+    laptop = clone(place, "laptop")
+    dvc(laptop, "pull")
+    assert (laptop / PATHS["retriever"] / "weights.txt").read_text() == "one"
+    record = json.loads((laptop / "release.json").read_text())
+    assert record["version"] == "v1.0.0" and record["previous"] == "" and record["fingerprint"]
+    lock = yaml.safe_load((laptop / "dvc.lock").read_text())["stages"]
+    for name, entry in record["artifacts"].items():
+        assert entry["dvc"] == lock[name]["outs"][0]["md5"], "the digest is DVC's own"
+    found = data.fetch_release(Git.of(laptop), read_history(Git.of(laptop)).champion, tmp_path / "had", ("retriever",))
+    assert (found["retriever"] / "weights.txt").read_text() == "one" and not (tmp_path / "had" / "corpus").exists()
+
+
+def test_a_fetch_replaces_only_what_a_step_wrote(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release(place / "work")
+    target = tmp_path / "mine"
+    (target / "retriever").mkdir(parents=True)
+    (target / "retriever" / "thesis.txt").write_text("years of work")
+    fetch = ["release", "fetch", "v1.0.0", "--folder", str(place / "work"), "--target", str(target)]
+    assert cli.main(fetch) == 2
+    assert "retriever exists and no step wrote it; name another folder" in capsys.readouterr().err
+    assert [path.name for path in target.rglob("*")] == ["retriever", "thesis.txt"], "nothing was fetched beside it"
+    (target / "retriever" / "thesis.txt").rename(target / "retriever" / "manifest.json")
+    assert cli.main(fetch) == 2, "a name that others give their files too"
+    (target / "retriever").rename(target / "mine")
+    assert cli.main(fetch) == 0
+    assert (target / "mine" / "manifest.json").read_text() == "years of work"
+    (target / "mine" / "manifest.json").unlink()
+    (target / "mine").rmdir()
+    assert cli.main(fetch) == 0, "over what was fetched before"
+    assert (target / "retriever" / "weights.txt").read_text() == "one"
+    assert sorted(path.name for path in target.iterdir()) == ["corpus", "retriever"]
+
+
+@pytest.mark.usefixtures("git_alone")
+def test_the_branch_follows_and_other_work_stays(place: Path) -> None:
+    folder = place / "work"
+    (folder / "notes.txt").write_text("mine")
+    call(folder, "git", "add", "notes.txt")
+    staged = call(folder, "git", "diff", "--cached", "--name-only")
+    release(folder)
+    assert call(folder, "git", "rev-parse", "HEAD") == call(folder, "git", "rev-parse", "retriever@v1.0.0^{commit}")
+    assert "release.json" not in call(folder, "git", "status", "--porcelain")
+    assert call(folder, "git", "diff", "--cached", "--name-only") == staged
+    assert "notes.txt" not in call(folder, "git", "ls-tree", "--name-only", "retriever@v1.0.0").split()
+
+
+def test_the_same_again_does_nothing(place: Path) -> None:
+    release(place / "work")
+    before = refs(place)
+    outcome = release(place / "work")
+    assert outcome.kind == "already released" and "nothing to do" in outcome.reason and outcome.in_use
+    again = release(clone(place, "another"))
+    assert again.kind == "already released" and refs(place) == before
+
+
+def test_what_is_worse_is_refused_and_leaves_no_trace(place: Path) -> None:
+    release(place / "work")
+    before, shelf = refs(place), sorted((place.parent / "shelf").rglob("*"))
+    outcome = release(place / "work", 4, "two", REFUSED)
+    assert outcome.kind == "refused" and outcome.release.name == "v1.0.0"
+    assert outcome.reason == "v1.0.0 stays: the challenger is worse: 0.2 against 0.5"
+    assert refs(place) == before and sorted((place.parent / "shelf").rglob("*")) == shelf
+
+
+@pytest.mark.usefixtures("git_alone")
+@pytest.mark.parametrize(("bump", "version"), [("major", "v2.0.0"), ("minor", "v1.1.0"), ("patch", "v1.0.1")])
+def test_versions_say_how_much_changed(bump: str, version: str, place: Path) -> None:
+    release(place / "work")
+    outcome = release(place / "work", 4, "two", bump=bump)
+    assert outcome.release.name == version and outcome.release.record["previous"] == "retriever@v1.0.0"
+
+
+@pytest.mark.usefixtures("git_alone")
+def test_rollbacks_go_back_and_back(place: Path) -> None:
+    """1, 2, 3 in use; back from 3 is 2, back again 1, then there is nothing; a new release goes on from there."""
+    folder = place / "work"
+    for number in range(1, 4):
+        release(folder, 2 + number, str(number), bump="major")
+    git = Git.of(folder)
+    assert [moved.name for moved in roll_back(git)] == ["v3.0.0", "v2.0.0"]
+    assert [moved.name for moved in roll_back(git, reason="figures")] == ["v2.0.0", "v1.0.0"]
+    with pytest.raises(InputError, match="only release that was in use"):
+        roll_back(git)
+    assert [moved.name for moved in roll_back(git, to="3.0.0")] == ["v1.0.0", "v3.0.0"]
+    assert [moved.name for moved in roll_back(git, to="v3.0.0")] == ["v3.0.0", "v3.0.0"], "nothing to do"
+    assert "rolled back from v2.0.0: figures" in call(folder, "git", "tag", "-n9", "--list", "retriever#champion#5")
+    assert roll_back(git)[1].name == "v1.0.0"
+    assert release(folder, 9, "nine").release.name == "v3.1.0"
+    assert read_history(git).champion.name == "v3.1.0" and read_history(git).before.name == "v1.0.0"
+    outcome = release(folder, 4, "2")
+    assert outcome.reason.endswith("`stillhouse release rollback --to v2.0.0` makes it the champion again")
+    assert not outcome.in_use
+
+
+@pytest.mark.usefixtures("git_alone")
+def test_an_unknown_release_is_refused_with_those_there_are(place: Path) -> None:
+    git = Git.of(place / "work")
+    with pytest.raises(InputError, match="nothing is released yet"):
+        roll_back(git)
+    release(place / "work")
+    with pytest.raises(InputError, match=r"there is no release 'v7'; there are: v1\.0\.0"):
+        roll_back(git, to="v7")
+
+
+@pytest.mark.usefixtures("git_alone")
+def test_of_two_that_race_one_is_released(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have compared with v1 when the first pushes; the second is logged, and compares anew when it is repeated."""
+    release(place / "work")
+    slow = candidate(clone(place, "slow"), 5, "slow")
+    judged: list[str] = []
+
+    def judge(against: Any) -> dict[str, Any]:
+        judged.append(against.name)
+        if len(judged) == 1:
+            release(clone(place, "fast"), 4, "fast")
+        return ACCEPTED
+
+    with pytest.raises(Overtaken, match=r"v1\.1\.0 became champion meanwhile, .* compared with v1\.0\.0"):
+        promote(slow, judge, recorded=False)
+    assert read_history(Git.of(place / "work")).champion.record["summary"] == "4 passages, weights fast"
+    assert promote(slow, judge, recorded=False).release.name == "v1.2.0"
+    assert judged == ["v1.0.0", "v1.1.0"]
+
+
+@pytest.mark.usefixtures("git_alone")
+def test_two_that_push_at_the_same_moment_do_not_both_win(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both stand before the push to git with the same next tags; whichever comes second gets none of its refs in."""
+    release(place / "work")
+    before = len(refs(place))
+    barrier, push = threading.Barrier(2), Git.push
+    waits = threading.local()
+
+    def wait_and_push(self: Git, wanted: Any) -> None:
+        if not getattr(waits, "done", False):
+            waits.done = True
+            barrier.wait(timeout=60)
+        push(self, wanted)
+
+    monkeypatch.setattr(Git, "push", wait_and_push)
+    results: list[Any] = []
+
+    def run(made: Candidate) -> None:
+        try:
+            results.append(promote(made, lambda against: ACCEPTED, recorded=False))
+        except Overtaken as error:
+            results.append(error)
+
+    racing = [candidate(clone(place, name), 5, name) for name in ("one", "two")]
+    threads = [threading.Thread(target=run, args=(made,)) for made in racing]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    won = [result for result in results if not isinstance(result, Exception)]
+    assert len(won) == 1 and len(results) == 2
+    assert len(refs(place)) == before + 2, "one version tag, one champion tag"
+    history = read_history(Git.of(place / "work"))
+    assert [release.name for release in history.releases] == ["v1.0.0", "v1.1.0"]
+    assert history.champion.record["summary"] == won[0].release.record["summary"]
+
+
+CUTS = {
+    "while data are pushed": ("data", "push"),
+    "after data, before git": ("promotion", "publish"),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_push_that_was_cut_off_is_repeated(cut: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release(place / "work")
+    before = refs(place)
+    module, name = CUTS[cut]
+    owner = {"data": data, "promotion": promotion}[module]
+
+    def killed(*words: Any, **named: Any) -> None:
+        if name == "push":  # a part of the files had arrived; DVC sends the list of a folder's files last
+            cache = place / "work" / ".dvc" / "cache"
+            for path in sorted(path for path in cache.rglob("*") if path.is_file() and path.suffix != ".dir")[::2]:
+                arrived = place.parent / "shelf" / path.relative_to(cache)
+                arrived.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, arrived)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, killed)
+        with pytest.raises(KeyboardInterrupt):
+            release(place / "work", 4, "two")
+    assert refs(place) == before, "the old release is the champion still"
+    assert release(place / "work", 4, "two").release.name == "v1.1.0"
+    laptop = clone(place, "laptop")
+    dvc(laptop, "pull")
+    assert (laptop / PATHS["retriever"] / "weights.txt").read_text() == "two"
+
+
+@pytest.mark.usefixtures("git_alone")
+@pytest.mark.parametrize("arrives", [False, True])
+def test_git_is_cut_off_in_the_middle_of_a_push(arrives: bool, place: Path) -> None:
+    """The connection dies before the remote takes the refs, or after: then the repetition finds the work done."""
+    release(place / "work")
+    git = place / "bin" / "git"
+    git.parent.mkdir()
+    real = shutil.which("git")
+    done = f'{real} "$@"; ' if arrives else ""
+    git.write_text(
+        f'#!/bin/sh\nif [ "$1" = push ]; then {done}'
+        f'echo "fatal: the remote end hung up unexpectedly" >&2; exit 128; fi\nexec {real} "$@"\n'
+    )
+    git.chmod(git.stat().st_mode | stat.S_IXUSR)
+    before = refs(place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{git.parent}{os.pathsep}{os.environ['PATH']}")
+        with pytest.raises(
+            InputError, match=r"cannot push to the git remote .*the remote end hung up .*may be repeated"
+        ):
+            release(place / "work", 4, "two")
+    assert (refs(place) == before) == (not arrives)
+    outcome = release(place / "work", 4, "two")
+    assert outcome.kind == ("already released" if arrives else "released") and outcome.release.name == "v1.1.0"
+    assert len(read_history(Git.of(place / "work")).releases) == 2
+
+
+@pytest.mark.usefixtures("git_alone")
+def test_other_commits_on_the_branch_stay(place: Path) -> None:
+    folder = clone(place, "work2")
+    (place / "work" / "README.md").write_text("read me")
+    call(place / "work", "git", "add", "README.md")
+    call(place / "work", "git", "commit", "--quiet", "--message", "Readme")
+    call(place / "work", "git", "push", "--quiet", "origin", "main")
+    assert release(folder).kind == "released"
+    assert "README.md" in call(place / "work.git", "git", "ls-tree", "--name-only", "main").split()
+
+
+@pytest.mark.usefixtures("git_alone")
+def test_settings_that_others_changed_are_not_overwritten(place: Path) -> None:
+    folder = clone(place, "work2")
+    (place / "work" / "params.yaml").write_text("ingest: {}\n")
+    call(place / "work", "git", "commit", "--quiet", "--all", "--message", "Settings")
+    call(place / "work", "git", "push", "--quiet", "origin", "main")
+    with pytest.raises(InputError, match=r"params\.yaml changed on origin/main .*git pull"):
+        release(folder)
+
+
+def test_a_workspace_that_is_not_whole_is_refused(place: Path) -> None:
+    made = candidate(place / "work")
+    data.record(made.folder)
+    (made.folder / PATHS["retriever"] / "weights.txt").write_text("by hand")
+    with pytest.raises(InputError, match=r"retriever in .* changed since it was run; `dvc repro` first"):
+        promote(made, lambda against: ACCEPTED)
+
+
+@pytest.mark.usefixtures("git_alone")
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_damaged_artifact_is_not_released(recorded: bool, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bit, flipped by a disk: the size and time by which DVC goes are what they were."""
+    monkeypatch.setattr(data, "refuse_unfinished", lambda folder: None)
+    made, before = candidate(place / "work"), refs(place)
+    weights = made.folder / PATHS["retriever"] / "weights.txt"
+    content = weights.read_bytes()
+    weights.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(InputError, match=r"retriever: weights\.txt changed .* run step 'train-retriever' again"):
+        promote(made, lambda against: ACCEPTED, recorded=recorded)
+    assert refs(place) == before
+    weights.write_bytes(content)
+    monkeypatch.setenv(REVISION, "0123abc")
+    released = promote(made, lambda against: ACCEPTED, recorded=recorded).release
+    assert released and {entry["revision"] for entry in released.record["artifacts"].values()} == {"0123abc"}
+
+
+def test_places_without_git_remote_or_data_remote_are_refused(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"not in a git work tree .*git init"):
+        Git.of(tmp_path)
+    subprocess.run(["git", "init", "--quiet", str(tmp_path / "alone")], check=True)
+    with pytest.raises(InputError, match="has no remote; `git remote add origin URL`"):
+        Git.of(tmp_path / "alone")
+    dvc(place / "work", "remote", "default", "--unset")
+    with pytest.raises(InputError, match="has no DVC remote to push data to"):
+        release(place / "work")
+    call(place / "work", "git", "remote", "set-url", "origin", str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match=r"cannot read the git remote origin .*Is its address right"):
+        release(place / "work")

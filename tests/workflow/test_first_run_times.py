@@ -1,0 +1,80 @@
+"""The time of steps that never ran here: by hand, beside transformers' weights, and for every use of every recipe."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel, BertConfig, BertModel
+
+from stillhouse.steps.index import Config as Index
+from stillhouse.steps.train_retriever import Config as Training
+from stillhouse.workflow import first_run_times
+from stillhouse.workflow.first_run_times import OVERHEAD, Scale, layer_weights, predicted_seconds, scale_of
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import SHIPPED, configs, find_recipe, load_recipe
+from stillhouse.workflow.run_times import estimate
+
+SCALE = Scale(passages=1000, queries={"train": 400, "dev": 50, "test": 100}, tokens=30.0, weights=10**6)
+
+
+@pytest.fixture(autouse=True)
+def one_gigaflop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that reaches 10^9 operations a second in a model."""
+    monkeypatch.setattr(first_run_times, "speed", lambda: 1e9 / first_run_times.SHARE_OF_SPEED)
+
+
+def test_by_hand() -> None:
+    """1,000 passages of 30 tokens by 10^6 weights are 6 x 10^10 operations; a training reads queries of 20 tokens."""
+    assert predicted_seconds("index", Index(), SCALE) == pytest.approx(OVERHEAD + 60)
+    training = Training(batch_size=32, epochs=2, max_steps=10, negatives_per_query=1)
+    read = 10 * 32 * (20 + 2 * 30)
+    assert predicted_seconds("train-retriever", training, SCALE) == pytest.approx(OVERHEAD + 3 * 2e6 * read / 1e9)
+    assert predicted_seconds("validate", object(), SCALE) == OVERHEAD
+
+
+def test_weights_are_those_of_the_layers() -> None:
+    config = BertConfig(hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40, vocab_size=50)
+    with torch.device("meta"):
+        layers = BertModel(config).encoder
+    matrices = sum(value.numel() for value in layers.parameters() if value.ndim == 2)
+    assert layer_weights(config.to_dict()) == matrices
+
+
+def test_a_modernbert_has_a_third_matrix_in_its_feed_forward_part(tiny_modernbert: Path) -> None:
+    layers = AutoModel.from_pretrained(tiny_modernbert).layers
+    matrices = sum(value.numel() for value in layers.parameters() if value.ndim == 2)
+    assert layer_weights(json.loads((tiny_modernbert / "config.json").read_text())) == matrices
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
+    recipe = load_recipe(find_recipe(name))
+    settings = configs(recipe, name)
+    for use in graph_of(recipe, name):
+        seconds = predicted_seconds(use.step_name, settings[use.name], SCALE)
+        assert math.isfinite(seconds) and seconds >= OVERHEAD, use.name
+
+
+def test_a_first_run_is_reckoned_once_corpus_and_model_are_there(
+    tiny_model: Path,
+    run_step: Callable[..., dict[str, Path]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetched = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)
+    corpus = run_step("ingest", {}, source="sample", max_articles=5)["corpus"]
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "fresh"))
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    root, recipe = tmp_path / "artifacts", load_recipe(find_recipe("labelled"))
+    settings, uses = configs(recipe, "labelled"), graph_of(recipe)
+    assert estimate(uses, settings, root).startswith("no estimate yet")
+    for place, target in (("ingest/corpus", corpus), ("fetch_model/encoder", fetched["encoder"])):
+        (root / place).parent.mkdir(parents=True)
+        (root / place).symlink_to(target)
+    assert scale_of(root / "ingest/corpus", root / "fetch_model/encoder") is not None
+    assert estimate(uses, settings, root, " left").endswith("left, reckoned from the speed of this machine")

@@ -1,0 +1,98 @@
+"""The one-process run executes what changed and what depends on it, and skips the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillhouse.errors import InputError
+from stillhouse.steps import registry
+from stillhouse.steps.spec import Report
+from stillhouse.workflow.graph import USES
+from stillhouse.workflow.in_process import run_graph
+from stillhouse.workflow.recipes import configs, location_fields
+
+ALWAYS = {use.name for use in USES if location_fields(use.step)}
+"""Uses that read something outside the graph; the same bytes come out, so nothing after them runs for that."""
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every step writes a digest of its settings and of what it read."""
+
+    def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+        read = [(folder / "data.txt").read_text() for _, folder in sorted(inputs.items())]
+        for folder in outputs.values():
+            (folder / "data.txt").write_text(hashlib.sha256(repr((config, read)).encode()).hexdigest())
+        return Report("done", facts={"passed": True})
+
+    for name, step in list(registry.steps().items()):
+        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=run))
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+
+
+def executed(folder: Path, recipe: dict[str, Any]) -> set[str]:
+    reports = run_graph(configs(recipe, "recipe"), folder)
+    assert list(reports) == [use.name for use in USES]
+    return {name for name, report in reports.items() if report is not None}
+
+
+def descendants(names: Iterable[str]) -> set[str]:
+    """The given uses and every use that reads, directly or not, what they write."""
+    found = set(names)
+    for use in USES:
+        if any(source.split("/")[0] in found for source in use.inputs.values()):
+            found.add(use.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("use", "changed"),
+    [
+        ("evaluate", {"bootstrap_samples": 300}),
+        ("distilled", {"learning_rate": 1e-3}),
+        ("mine_1", {"negatives_depth": 3}),
+        ("tokenize", {"max_length": 16}),
+    ],
+)
+def test_a_change_runs_what_depends_on_it(use: str, changed: dict[str, Any], tmp_path: Path) -> None:
+    assert executed(tmp_path, {}) == {use.name for use in USES}
+    assert executed(tmp_path, {}) == ALWAYS
+    assert executed(tmp_path, {use: changed}) == descendants([use]) | ALWAYS
+
+
+def test_damaged_and_missing_outputs_are_made_again(tmp_path: Path) -> None:
+    executed(tmp_path, {})
+    (tmp_path / "artifacts/mine_2/negatives/data.txt").write_text("other")
+    shutil.rmtree(tmp_path / "artifacts/evaluate/evaluation")
+    assert executed(tmp_path, {}) == {"mine_2", "evaluate"} | ALWAYS
+
+
+@pytest.mark.parametrize("lost", ["the manifest is gone", "a file of others came"])
+def test_an_output_that_may_be_somebodys_is_neither_removed_nor_replaced(lost: str, tmp_path: Path) -> None:
+    executed(tmp_path, {})
+    folder = tmp_path / "artifacts/evaluate/evaluation"
+    if lost == "the manifest is gone":
+        (folder / "manifest.json").unlink()
+    else:
+        (folder / "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(InputError, match=r"no step wrote.*move it away"):
+        run_graph(configs({}, "recipe"), tmp_path)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    folder.rename(tmp_path / "aside")
+    assert executed(tmp_path, {}) == {"evaluate"} | ALWAYS
+
+
+def test_skipped_uses_are_named(tmp_path: Path) -> None:
+    executed(tmp_path, {})
+    lines: list[str] = []
+    run_graph(configs({}, "recipe"), tmp_path, lines.append)
+    assert sum("skipped" in line for line in lines) == len(USES) - len(ALWAYS)
+    assert "[evaluate] skipped: its outputs are up to date" in lines

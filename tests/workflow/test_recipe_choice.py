@@ -1,0 +1,83 @@
+"""`stillhouse new` looks at a source: the recipe that fits, and passages read to their end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stillhouse import cli
+from stillhouse.corpus.first_look import FirstLook, look_at
+from stillhouse.workflow.recipe_choice import passage_length
+from stillhouse.workflow.recipes import load_recipe
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40) -> Path:
+    """Passages of as many words each, the last twenty times as long, and one question a split."""
+    lengths = [words] * (passages - 1) + [20 * words]
+    (folder / "qrels").mkdir(parents=True)
+    lines = [{"_id": f"p{i}", "title": "", "text": " ".join(["word"] * n)} for i, n in enumerate(lengths)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    queries = [{"_id": f"q-{split}", "text": f"what is in {split}"} for split in splits]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    for split in splits:
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\nq-{split}\tp1\t1\n")
+    return folder
+
+
+def made(source: str) -> dict[str, dict[str, object]]:
+    assert cli.main(["new", "work", "--source", source]) == 0
+    return load_recipe(Path("work/params.yaml"))
+
+
+@pytest.mark.parametrize(("words", "length"), [(10, 64), (100, 160), (400, 256)])
+def test_labelled_questions_get_their_recipe_and_whole_passages(here: Path, words: int, length: int) -> None:
+    recipe = made(str(beir(here / "corpus", words, ("train", "test"))))
+    assert recipe["teacher"]["kind"] == "best"
+    assert recipe["fetch_model"]["passage_length"] == length, "one long passage of forty sets no length"
+
+
+def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
+    recipe = made(str(beir(here / "corpus", 100, ("test",))))
+    assert recipe["ingest"]["queries"] == "pairs" and recipe["fetch_model"]["passage_length"] == 160
+
+
+def test_the_sample_gets_that_of_labelled_questions(here: Path) -> None:
+    assert made("sample")["teacher"]["kind"] == "best"
+
+
+def test_a_recipe_that_is_named_is_taken_as_it_is(here: Path) -> None:
+    source = beir(here / "corpus", 100, ("train", "test"))
+    assert cli.main(["new", "work", "--source", str(source), "--recipe", "labelled"]) == 0
+    assert load_recipe(Path("work/params.yaml"))["fetch_model"]["passage_length"] == 256
+
+
+def test_the_look_ends_soon(here: Path) -> None:
+    """When the time is over; until then it counts."""
+    seen = look_at(str(beir(here / "one", 5, ("train", "test"))))
+    assert seen.labelled and seen.whole and seen.passages == 40 and seen.questions == {"train": 1, "test": 1}
+    seen = look_at(str(beir(here / "two", 5, ("test",), passages=20_100)), seconds=0.0)
+    assert not seen.whole and seen.passages < 20_100
+
+
+def test_an_empty_and_a_one_passage_corpus(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "empty").mkdir()
+    assert cli.main(["new", "nothing", "--source", "empty"]) == 2
+    assert "is no source" in capsys.readouterr().err and not Path("nothing").exists()
+    (here / "one").mkdir()
+    (here / "one" / "note.md").write_text("# One\n\nOne passage alone.\n")
+    assert made("one")["ingest"]["queries"] == "pairs"
+
+
+def test_lengths_stay_within_what_the_start_reads() -> None:
+    for words in range(0, 2000, 7):
+        length = passage_length(FirstLook("beir", 1, (words,), {"train": 1}, True))
+        assert 64 <= length <= 256 and length % 32 == 0
+        assert length >= min(256, words * 1.35)

@@ -1,0 +1,219 @@
+"""Which step of how many, and how long the rest will take: the same in one process and in stages of DVC."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stillhouse import cli
+from stillhouse.context import QUIET, WORK_ROOT
+from stillhouse.steps import registry
+from stillhouse.steps.spec import Report
+from stillhouse.workflow.graph import ARTIFACTS, USES, find_uses
+from stillhouse.workflow.in_process import run_graph, run_uses
+from stillhouse.workflow.recipes import configs, location_fields
+from stillhouse.workflow.run_times import estimate, expected_seconds, note_seconds
+from stillhouse.workflow.step_command import command_of
+
+NUMBER = len(USES)
+NAMES = [use.name for use in USES]
+ENVIRONMENT = ARTIFACTS / "environment.json"
+
+
+@pytest.fixture(autouse=True)
+def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Steps that copy what they read."""
+
+    def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+        read = [(folder / "data.txt").read_text() for _, folder in sorted(inputs.items())]
+        for folder in outputs.values():
+            (folder / "data.txt").write_text(hashlib.sha256(repr((config, read)).encode()).hexdigest())
+        return Report("done", facts={"passed": True, "passages": 100})
+
+    for name, step in list(registry.steps().items()):
+        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=run))
+    monkeypatch.setenv(WORK_ROOT, str(tmp_path / "work"))
+    monkeypatch.delenv(QUIET)
+    monkeypatch.chdir(tmp_path)
+
+
+def settings(**recipe: Any) -> dict[str, Any]:
+    return configs(recipe, "recipe")
+
+
+def descendants(*names: str) -> set[str]:
+    """The given uses and every use that reads, directly or not, what they write."""
+    found = set(names)
+    for use in USES:
+        if any(source.split("/")[0] in found for source in use.inputs.values()):
+            found.add(use.name)
+    return found
+
+
+def corpus_of(passages: int, root: Path) -> Path:
+    """A corpus with this many passages, as far as its manifest goes."""
+    from stillhouse.artifacts import whole_folder, write_manifest
+
+    with whole_folder(root / "ingest" / "corpus") as staging:
+        write_manifest(staging, "ingest", {}, {}, {"passages": passages})
+    return root
+
+
+def test_an_estimate_is_what_the_same_work_took(tmp_path: Path) -> None:
+    """By hand: the last time counts; twice the passages take twice the time, but not twice the steps."""
+    root, uses = corpus_of(100, tmp_path / "one"), find_uses()
+    own = settings(retriever_1={"max_steps": 50})
+    assert expected_seconds(uses["retriever_1_index"], own["retriever_1_index"], root) is None
+    for seconds in (500.0, 60.0):
+        note_seconds(uses["retriever_1_index"], own["retriever_1_index"], root, seconds)
+    note_seconds(uses["retriever_1"], own["retriever_1"], root, 30.0)
+    note_seconds(uses["fetch_model"], own["fetch_model"], root, 7.0)
+    both = [uses["retriever_1_index"], uses["retriever_1"], uses["fetch_model"]]
+    assert estimate(both, own, root) == "about 2 min"
+    twice = corpus_of(200, tmp_path / "two")
+    found = [expected_seconds(use, own[use.name], twice) for use in both]
+    assert found == [120.0, 30.0, 7.0]
+    # The same work of another use; other settings are unknown.
+    assert expected_seconds(uses["distilled_index"], own["distilled_index"], root) == 60.0
+    other = settings(retriever_1_index={"kind": "hnsw"})["retriever_1_index"]
+    assert expected_seconds(uses["retriever_1_index"], other, root) is None
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    own, use = settings(), find_uses()["bm25"]
+    assert estimate([use], own, tmp_path) == "no estimate yet, as nothing like it has run here"
+    note_seconds(use, own["bm25"], tmp_path, 600)
+    assert estimate([use, find_uses()["ingest"]], own, tmp_path, " left") == (
+        "more than 10 min left (1 of 2 steps run here for the first time)"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"bm25": {"x": 3}}', '{"bm25": [1]}', '{"bm25": {"x": ["a", 1]}}'])
+def test_damaged_times_are_no_times(content: str, tmp_path: Path) -> None:
+    use, own = find_uses()["bm25"], settings()["bm25"]
+    path = tmp_path / "work" / "times" / "bm25.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    assert expected_seconds(use, own, tmp_path) is None
+    note_seconds(use, own, tmp_path, 3)
+    assert path.read_text() == content, "it may be somebody's"
+    path.unlink()
+    note_seconds(use, own, tmp_path, 3)
+    assert expected_seconds(use, own, tmp_path) == 3
+
+
+def test_few_settings_of_a_use_are_kept(tmp_path: Path) -> None:
+    use = find_uses()["bm25"]
+    for depth in range(1, 31):
+        note_seconds(use, settings(bm25={"depth": depth})["bm25"], tmp_path, float(depth))
+    [known] = json.loads((tmp_path / "work" / "times" / "bm25.json").read_text()).values()
+    assert [seconds for seconds, _ in known.values()] == [float(depth) for depth in range(21, 31)]
+
+
+def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("params.yaml").write_text("")
+    assert cli.main(["run"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
+    assert said[0] == f"{NUMBER} of {NUMBER} steps to do: no estimate yet, as nothing like it has run here"
+    steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name}), " for number, use in enumerate(USES, start=1)]
+    assert [line[: len(start)] for line, start in zip(said[1:-1], steps, strict=True)] == steps
+    assert said[-1].startswith(f"{NUMBER} steps in ") and said[-1].endswith(", 0 of them were up to date")
+
+    for use in USES:
+        note_seconds(use, settings()[use.name], ARTIFACTS, 60.0)
+    Path("params.yaml").write_text("evaluate: {bootstrap_samples: 300}\nmine_2: {negatives_depth: 3}\n")
+    own = settings(evaluate={"bootstrap_samples": 300}, mine_2={"negatives_depth": 3})
+    for name in ("evaluate", "mine_2"):
+        note_seconds(find_uses()[name], own[name], ARTIFACTS, 60.0)
+    outside = {use.name for use in USES if location_fields(use.step)}  # what lies there may have changed
+    again = outside | descendants("evaluate", "mine_2")
+    assert len(outside) < len(again) < NUMBER
+    assert cli.main(["run"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
+    assert said[0] == f"{len(again)} of {NUMBER} steps to do: about {len(again)} min"
+    assert said[-1].endswith(f", {NUMBER - len(again)} of them were up to date")
+    logged = [line.split()[4] for line in said[1:-1]]
+    assert logged == [name for name in NAMES if name in again]
+    assert said[-2] == f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate), about 60 s left"
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("params.yaml").write_text("")
+    assert cli.main(["run", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_one_use_alone_has_no_place(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run_uses([find_uses()["ingest"]], settings(), tmp_path / "artifacts", lines.append)
+    assert lines == []
+
+
+def lock(done: list[str], code: str) -> None:
+    """What DVC's lock says after these stages ran with this code."""
+    md5 = hashlib.md5(code.encode()).hexdigest()
+    deps = [{"path": ENVIRONMENT.as_posix(), "hash": "md5", "md5": md5, "size": len(code)}]
+    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {name: {"deps": deps} for name in done}}))
+
+
+def stage(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prefix: str = ""
+) -> list[str]:
+    """Runs a stage as DVC does and returns what it says of its place."""
+    use = find_uses()[name]
+    monkeypatch.setenv("DVC_STAGE", prefix + name)
+    assert cli.main(shlex.split(" ".join(command_of(use)))[1:]) == 0
+    return [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+
+
+def test_a_stage_of_dvc_knows_its_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A whole run, another of nothing but a changed stage, and one with other code, for which all runs again."""
+    Path("params.yaml").write_text("")
+    ENVIRONMENT.parent.mkdir()
+    ENVIRONMENT.write_text("code 1")
+    order = sorted(NAMES, key=lambda name: (name != "ingest", NAMES.index(name)))  # DVC's order is its own
+    for number, name in enumerate(order, start=1):
+        [said] = stage(name, monkeypatch, capsys)
+        assert said.startswith(f"step {number} of {NUMBER}: {name} ({find_uses()[name].step_name}), ")
+        lock(order[:number], "code 1")
+
+    Path("params.yaml").write_text("reranker: {batch_size: 3}\n")
+    for number, name in enumerate(("reranker", "teacher", "distilled"), start=1):
+        [said] = stage(name, monkeypatch, capsys, "dvc.yaml:")
+        left = NUMBER - len(descendants("reranker"))
+        assert said.startswith(f"step {left + number} of {NUMBER}: {name} ")
+
+    ENVIRONMENT.write_text("code 2")
+    [said] = stage("ingest", monkeypatch, capsys)
+    assert said.startswith(f"step 1 of {NUMBER}: ingest ")
+
+
+def test_a_step_by_itself_has_no_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("params.yaml").write_text("")
+    assert cli.main(["ingest", "--corpus", "corpus"]) == 0
+    monkeypatch.setenv("DVC_STAGE", "somebody_elses")
+    assert cli.main(["ingest", "--params", "params.yaml", "--corpus", "other"]) == 0
+    assert "step " not in capsys.readouterr().err
+
+
+def test_times_are_in_no_artifact(tmp_path: Path) -> None:
+    """The same run at another pace gives the same bytes."""
+
+    def content(folder: Path) -> dict[str, bytes]:
+        files = (path for path in (folder / ARTIFACTS).rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+    run_graph(settings(), tmp_path / "one")
+    time.sleep(0.2)
+    for use in USES:
+        note_seconds(use, settings()[use.name], tmp_path / "one" / ARTIFACTS, 1000.0)
+    run_graph(settings(), tmp_path / "two")
+    assert content(tmp_path / "one") == content(tmp_path / "two")

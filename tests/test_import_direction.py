@@ -1,8 +1,9 @@
-"""Imports go one way: pipelines → components → stillhouse, and the science knows no step, surface or platform."""
+"""Imports go one way, down the layers of docs/architecture.md, and the science knows no platform."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Container, Iterator
 from graphlib import TopologicalSorter
@@ -14,19 +15,47 @@ import pytest
 from stillhouse.environment import ALONE, BUILDS, COMPUTING, LIBRARIES
 
 ROOT = Path(__file__).resolve().parent.parent
-SCIENCE = ("pretraining", "training", "retrieval", "evaluation", "corpus", "comparison")
+LAYERS = (
+    ("stillhouse/cli",),
+    ("pipelines",),
+    ("components",),
+    ("stillhouse/kubernetes",),
+    ("stillhouse/tuning", "stillhouse/serving"),
+    ("stillhouse/experiments", "stillhouse/releases", "stillhouse/api"),
+    ("stillhouse/workflow",),
+    ("stillhouse/steps",),
+    ("stillhouse/retrieval/fine_tuning",),
+    ("stillhouse/retrieval/search",),
+    ("stillhouse/retrieval/mining",),
+    ("stillhouse/retrieval/index",),
+    ("stillhouse/pretraining",),
+    ("stillhouse/retrieval/models", "stillhouse/retrieval"),
+    ("stillhouse/training",),
+    ("stillhouse/evaluation", "stillhouse/acceleration"),
+    ("stillhouse/corpus", "stillhouse/engine"),
+    ("stillhouse/monitoring", "stillhouse/remote", "stillhouse"),
+)
+"""The folders from top to bottom, as docs/architecture.md shows them: a module imports from its own row and from those
+below. A folder stands for what is in it and in no other row's folder: `stillhouse` for the modules right in it."""
+FACE = "stillhouse/__init__.py"
+"""The names for users of Python, above the layers; any module may read its `__version__`."""
+PROGRAM = "stillhouse.cli"
+"""The command line, which pods run by this name, as a person does: in a process of its own."""
+SCIENCE = ("pretraining", "training", "acceleration", "retrieval", "evaluation", "corpus")
 PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
 HEAVY = {"torch", "transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s", "matplotlib", "ir_measures"}
-SURFACES = (
-    "stillhouse.steps",
-    "stillhouse.surfaces",
-    "stillhouse.api",
-    "stillhouse.cli",
-    "stillhouse.workflow.graph",
-    "stillhouse.workflow.stages",
-    "stillhouse.workflow.uses",
-    "components",
-    "pipelines",
+CHEAP = (
+    "stillhouse/steps",
+    "stillhouse/workflow",
+    "stillhouse/cli",
+    "stillhouse/api",
+    "stillhouse/kubernetes",
+    "stillhouse/experiments/comparison/dvc.py",
+    "stillhouse/experiments/comparison/graph.py",
+    "stillhouse/experiments/comparison/plan.py",
+    "stillhouse/experiments/comparison/run.py",
+    "stillhouse/experiments/comparison/sweeps.py",
+    "stillhouse/experiments/zero_shot/plan.py",
 )
 
 SHOWN_NOWHERE = {
@@ -55,7 +84,7 @@ NOT_COUNTED = {
 
 
 def modules(folder: str) -> list[Path]:
-    found = sorted((ROOT / folder).rglob("*.py"))
+    found = [ROOT / folder] if folder.endswith(".py") else sorted((ROOT / folder).rglob("*.py"))
     assert found, folder
     return found
 
@@ -91,19 +120,87 @@ def within(name: str, packages: tuple[str, ...] | set[str]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
+def layer(path: Path) -> int:
+    """The row of a file, 0 at the top. Raises `ValueError` for one that is in no folder of `LAYERS`."""
+    name = path.relative_to(ROOT).as_posix()
+    rows = {folder: row for row, folders in enumerate(LAYERS) for folder in folders}
+    above = [parent.as_posix() for parent in Path(name).parents]
+    found = next((folder for folder in above if folder in rows), None)
+    if found is None or (found == "stillhouse" and name.count("/") > 1):
+        raise ValueError(f"{name} is in no row of LAYERS; give its folder one, here and in docs/architecture.md")
+    return rows[found]
+
+
+def own_modules() -> dict[str, Path]:
+    """The file of every module of the tree, by its name."""
+    files = [path for folder in ("stillhouse", "components", "pipelines") for path in modules(folder)]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+
+
+def named(path: Path) -> Iterator[str]:
+    """Every module that a file imports, and every one that it names in a string: to import it, or to run it."""
+    yield from imports(path)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"\w+(\.\w+)+", node.value):
+            yield node.value
+
+
+def test_imports_run_down_the_layers() -> None:
+    """By statement at the top, in a function or for types, and by string; a row's folders do not import each other."""
+    names = own_modules()
+    wrong = []
+    for path in names.values():
+        if path == ROOT / FACE:
+            continue
+        said = set(imports(path))
+        for found in named(path):
+            target = names.get(_module(found, names), path)
+            if found == PROGRAM and found not in said:
+                continue
+            if target == ROOT / FACE:
+                if found in said and found != "stillhouse.__version__":  # "stillhouse.json" is a file
+                    wrong.append(f"{path.relative_to(ROOT)} -> {found}")
+            elif layer(target) < layer(path) or _beside(path, target):
+                wrong.append(f"{path.relative_to(ROOT)} -> {found}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _beside(path: Path, target: Path) -> bool:
+    """Whether two files are in two folders of one row that have to do without each other."""
+    row = LAYERS[layer(path)]
+    if layer(target) != layer(path) or row[-1] in ("stillhouse", "stillhouse/retrieval"):
+        return False
+    folder, other = (
+        next(f for f in row if file.relative_to(ROOT).as_posix().startswith(f"{f}/")) for file in (path, target)
+    )
+    return folder != other
+
+
+def test_the_guard_sees_a_module_in_a_string(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text('import_module("stillhouse.cli.new")\n"a sentence about stillhouse.cli.run"\n')
+    assert list(named(path)) == ["stillhouse.cli.new"]
+
+
+def test_architecture_shows_the_layers() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+) \| [^|]+ \|$", page.split("## Layers")[1].split("\n## ")[0], re.MULTILINE)
+    shown = [tuple(re.findall(r"`([\w/]+)/`", row)) for row in rows]
+    assert shown == [tuple(folder for folder in row if folder != "stillhouse/retrieval") for row in LAYERS]
+
+
 @pytest.mark.parametrize("package", SCIENCE)
-def test_science_imports_no_step_surface_or_platform(package: str) -> None:
+def test_science_imports_no_platform(package: str) -> None:
     allowed = {"great_expectations"} if package == "corpus" else set()
     for path in modules(f"stillhouse/{package}"):
-        wrong = [name for name in imports(path) if within(name, SURFACES) or within(name, PLATFORM - allowed)]
+        wrong = [name for name in imports(path) if within(name, PLATFORM - allowed)]
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_library_imports_pipelines_and_components_nowhere() -> None:
-    """The command line names the module of `pipeline` and loads it when called; no import statement does."""
-    for path in modules("stillhouse"):
-        wrong = [name for name in imports(path) if within(name, ("pipelines", "components", "kfp"))]
-        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+def test_the_library_imports_kfp_nowhere() -> None:
+    """`pipelines` and `components` do, and commands above them; in pods it is kfp that runs the library."""
+    below = [path for path in modules("stillhouse") if layer(path) > layer(ROOT / "components" / "render.py")]
+    assert len(below) > 100 and not [path for path in below if uses(path, "kfp", top=False)]
 
 
 def test_two_modules_talk_to_kubernetes() -> None:
@@ -113,15 +210,9 @@ def test_two_modules_talk_to_kubernetes() -> None:
     assert not [path for path in modules("stillhouse") if uses(path, "kubernetes", top=True)]
 
 
-def test_components_import_no_pipeline() -> None:
-    for path in modules("components"):
-        assert not [name for name in imports(path) if within(name, ("pipelines",))], path
-
-
 def test_no_module_imports_itself_through_others() -> None:
     """Neither at its top, nor in a function, nor for types."""
-    files = [path for folder in ("stillhouse", "components", "pipelines") for path in modules(folder)]
-    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+    names = own_modules()
     graph = {name: {_module(found, names) for found in imports(path)} - {name, ""} for name, path in names.items()}
     list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 
@@ -132,17 +223,14 @@ def _module(imported: str, names: Container[str]) -> str:
     return next((found for end in range(len(words), 0, -1) if (found := ".".join(words[:end])) in names), "")
 
 
-def test_steps_import_no_surface_or_platform() -> None:
-    surfaces = tuple(name for name in SURFACES if name != "stillhouse.steps")
+def test_steps_import_no_platform() -> None:
     for path in modules("stillhouse/steps"):
-        wrong = [name for name in imports(path) if within(name, surfaces) or within(name, PLATFORM)]
+        wrong = [name for name in imports(path) if within(name, PLATFORM)]
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-@pytest.mark.parametrize(
-    "folder", ["stillhouse/steps", "stillhouse/surfaces", "stillhouse/api", "stillhouse/trainjob", "stillhouse/cluster"]
-)
-def test_steps_and_surfaces_are_cheap_to_import(folder: str) -> None:
+@pytest.mark.parametrize("folder", CHEAP)
+def test_what_commands_and_pods_import_first_is_cheap(folder: str) -> None:
     for path in modules(folder):
         wrong = [name for name in imports(path, top=True) if within(name, HEAVY | PLATFORM)]
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong} at its top"

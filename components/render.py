@@ -81,7 +81,10 @@ def help_of(port: Port) -> str:
 
 def literal(value: Any) -> str:
     """A default as code in the project's style."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(plain(value))
+    value = plain(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def component_source(step: Step) -> str:

@@ -16,7 +16,7 @@ def evaluate(
     html: Output[HTML],
     summary: Output[Markdown],
     curves: Input[Dataset] = None,
-    measures: list = ['RR@10', 'nDCG@10', 'R@50', 'R@100'],
+    measures: list = ["RR@10", "nDCG@10", "R@50", "R@100"],
     bootstrap_samples: int = 2000,
     randomisation_samples: int = 10000,
     examples: int = 8,

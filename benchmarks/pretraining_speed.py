@@ -169,7 +169,7 @@ def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, size: Size, cl
     )
     torch.manual_seed(0)
     row = config.row()
-    if row is None:
+    if row.pairs:
         make = open_pairs(
             cache, pair_tasks(name), config, heldout_fraction=HELD_OUT, max_eval_samples=64, seed=0, device=clock.device
         )

@@ -172,7 +172,7 @@ def build_index(place: Place, kind: str) -> Found:
 
 def index_config(config: Callable[..., Any], kind: str, passages: int) -> Any:
     """With fewer clusters than by default, whose fitting would be most of the time."""
-    return config(kind=kind, ivf_nlist=max(1, min(2048, passages // 39)) if kind == "ivfpq" else 0)
+    return config(kind=kind, ivf_nlist=max(1, min(2048, passages // 39)) if kind == "ivfpq" else None)
 
 
 def stored(place: Place) -> Any:

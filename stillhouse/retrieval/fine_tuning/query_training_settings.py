@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.config import setting
 from stillhouse.retrieval.settings import RANKINGS
-from stillhouse.training.settings import TrainingConfig
+from stillhouse.training.settings import TrainingConfig, patience_setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class QueryTrainingConfig(TrainingConfig):
         "where no step ranks them better",
         choices=tuple(RANKINGS),
     )
-    patience: int = setting(0, "stop after this many measurements in a row without a better one; 0 = never", minimum=0)
-    eval_queries: int = setting(
-        0, "measure on at most this many dev queries, a sample drawn from the seed; 0 = all", minimum=0
+    patience: int | None = patience_setting()
+    eval_queries: int | None = setting(
+        None, "measure on at most this many dev queries, a sample drawn from the seed; null = all", minimum=1
     )

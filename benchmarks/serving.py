@@ -5,7 +5,7 @@
 Each service is a process of its own, and so are its clients: they share the machine's cores, as on one machine. Every
 case is kept in serving.measured.json once it is measured, and a later call measures what is not there yet, or was
 measured on another machine or with other versions. `--build` makes the releases alone, which takes far longer than
-measuring. The synthetic corpus has no dev queries: ours is told to encode queries in int8 without asking them.
+measuring. The synthetic corpus has no dev queries, so `--precision int8` makes ours encode queries in int8.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from stillhouse.releases.refresh.plan import Rung
 from stillhouse.releases.refresh.run import Decision, decide, release
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, drop_stale, open_clone
 from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed
-from stillhouse.workflow.graph import ARTIFACTS, find_uses, graph_of
+from stillhouse.workflow.graph import ARTIFACTS, graph_of
 from stillhouse.workflow.recipes import load_recipe
 from stillhouse.yaml_file import parse_yaml
 
@@ -153,10 +153,10 @@ def _settings(text: str) -> dict[str, dict[str, Any]]:
     """The settings in a params.yaml but for the place of the corpus; none of a file that is no recipe."""
     try:
         content = parse_yaml(text, PARAMS) or {}
-        found = {name: dict(content.get(name) or {}) for name in {**find_uses(), **content}}
+        found = {name: dict(section) for name, section in content.items() if section}
     except (InputError, AttributeError, TypeError, ValueError):
         return {}
-    found["ingest"] = {name: value for name, value in found["ingest"].items() if name not in SOURCE}
+    found["ingest"] = {name: value for name, value in found.get("ingest", {}).items() if name not in SOURCE}
     return found
 
 

@@ -200,6 +200,7 @@ def test_a_reader_that_ends_early_is_no_crash() -> None:
 
 PRINTS = {
     "stillhouse/kubernetes/collective.py": "a line that another process reads",
+    "stillhouse/serving/fetch_parts.py": "why it failed, which the service that started it reads",
     "stillhouse/workflow/dvc_file.py": "the content of a file",
     "stillhouse/terminal.py": "all others print by it",
 }

@@ -422,7 +422,7 @@ def test_settings_that_cannot_be_are_refused(
 
 def test_the_whole_width_counts_once(folder: Path) -> None:
     """Whether it is named or not."""
-    named, left_out = (open_loss(folder, {"matryoshka_dims": text})[0] for text in ("8 32", " 8 "))
+    named, left_out = (open_loss(folder, {"matryoshka_dims": widths})[0] for widths in ([8, 32], [8]))
     values = [loss.heldout(loss.draw(EXAMPLES, np.zeros_like(EXAMPLES))) for loss in map(open_eval, (named, left_out))]
     assert values[0] == values[1]
 

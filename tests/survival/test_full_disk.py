@@ -90,8 +90,7 @@ RUNS = {
     "train-query-encoder": Run("train-query-encoder", CORPUS | {"encoder": INIT, "old_index": "index/index"}, FEW),
     "adopt-index": Run(
         "adopt-index",
-        CORPUS
-        | {"retriever": "train-retriever/retriever", "old_index": "index/index", "old_retriever": INIT}
+        CORPUS | {"retriever": "train-retriever/retriever", "old_index": "index/index", "old_retriever": INIT},
         {"least_ratio": 0.01},
     ),
     "train-reranker": Run("train-reranker", CORPUS | BM25 | {"init": INIT}, TRAINED | {"max_length": 48}),

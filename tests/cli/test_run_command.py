@@ -81,7 +81,7 @@ def test_small_caps_how_much_and_leaves_what() -> None:
     assert (found["ingest"].source, found["ingest"].format, found["ingest"].dev_fraction) == ("sample", "auto", 0.2)
     pretraining = found["pretraining"]
     assert (pretraining.objective, pretraining.batch_size, pretraining.max_steps) == ("bow", 8, 2)
-    assert (pretraining.warmup_steps, pretraining.gradient_accumulation_steps, pretraining.last_step) == (1, 2, 0)
+    assert (pretraining.warmup_steps, pretraining.gradient_accumulation_steps, pretraining.last_step) == (1, 2, None)
     retriever = found["retriever_1"]
     assert (retriever.temperature, retriever.similarity, retriever.learning_rate) == (1.0, "dot", 5e-6)
     assert (retriever.negatives_per_query, retriever.max_steps, retriever.epochs) == (1, 2, 3.0)

@@ -45,9 +45,9 @@ def source(folder: Path, train: int, dev: int = 0) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("train", "dev", "most"), [(30, 0, 0), (20, 10, 0), (20, 10, 8), (30, 5, 3)])
+@pytest.mark.parametrize(("train", "dev", "most"), [(30, 0, None), (20, 10, None), (20, 10, 8), (30, 5, 3)])
 def test_queries_are_those_that_ingest_makes(
-    train: int, dev: int, most: int, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
+    train: int, dev: int, most: int | None, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
     corpus = source(tmp_path / "corpus", train, dev)
     own = {"source": str(corpus), "max_train_queries": most, "max_dev_queries": most, "mixed_pairs": 1.0}

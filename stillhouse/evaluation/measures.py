@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import ir_measures
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from stillhouse.errors import InputError
 from stillhouse.evaluation.runs import places
@@ -75,6 +76,21 @@ def _try_out(measure: ir_measures.Measure) -> None:
         list(ir_measures.iter_calc([measure], {"q": {"p": 1}}, {"q": {"p": 1.0}}))
     except Exception as error:
         raise InputError(f"measures: {str(measure)!r} cannot be computed here ({error}); choose another") from None
+
+
+def per_query_of_rows(
+    qrels: pd.DataFrame,
+    query_ids: NDArray[np.object_],
+    rows_QK: NDArray[np.int32],
+    measures: Sequence[ir_measures.Measure],
+) -> pd.DataFrame:
+    """`per_query` of rankings of passage rows, int32 [Q, K], best first and padded with -1.
+
+    `passage_id` in `qrels` is the row too.
+    """
+    query_L, rank_L = np.nonzero(rows_QK >= 0)
+    lines = {"query_id": query_ids[query_L], "passage_id": rows_QK[query_L, rank_L], "rank": rank_L + 1}
+    return per_query(qrels, pd.DataFrame(lines), measures)
 
 
 def per_query(qrels: pd.DataFrame, run: pd.DataFrame, measures: Sequence[ir_measures.Measure]) -> pd.DataFrame:

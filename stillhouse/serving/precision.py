@@ -157,16 +157,11 @@ def compared(exact: BatchEncoder, small: Int8Bert, dev: DevQueries, index: Vecto
 def ndcg10(dev: DevQueries, rows_QK: NDArray[np.int32]) -> float:
     """The mean of nDCG@10 of rankings, passage rows int32 [Q, K] padded with -1."""
     import ir_measures
-    import pandas as pd
 
-    from stillhouse.evaluation.measures import per_query
+    from stillhouse.evaluation.measures import per_query_of_rows
 
-    query, place = np.nonzero(rows_QK >= 0)
-    run = pd.DataFrame(
-        {"query_id": np.array(dev.ids, dtype=object)[query], "passage_id": rows_QK[query, place], "rank": place + 1}
-    )
     measure = ir_measures.parse_measure("nDCG@10")
-    return float(per_query(dev.qrels, run, [measure])[str(measure)].mean())
+    return float(per_query_of_rows(dev.qrels, np.array(dev.ids, dtype=object), rows_QK, [measure])[str(measure)].mean())
 
 
 def least_milliseconds(vectors: Callable[[Sequence[list[int]]], object], ids: Sequence[list[int]]) -> float:

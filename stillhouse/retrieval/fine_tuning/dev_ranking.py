@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stillhouse.curves import DEV
-from stillhouse.evaluation.measures import per_query
+from stillhouse.evaluation.measures import per_query_of_rows
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.retrieval.fine_tuning.groups import GroupSampler
 from stillhouse.retrieval.settings import RANKINGS
@@ -104,8 +104,6 @@ class DevCandidates:
         scores_QK = np.zeros(self.rows_QK.shape, dtype=np.float32)
         scores_QK[self.rows_QK >= 0] = scores_P
         rows_QK = order_by_score(scores_QK, self.rows_QK)[1][:, :CUTOFF]
-        query_L, rank_L = np.nonzero(rows_QK >= 0)
-        lines = {"query_id": self.query_ids[query_L], "passage_id": rows_QK[query_L, rank_L], "rank": rank_L + 1}
         measures = [ir_measures.parse_measure(name) for name in RANKINGS.values()]
-        means = per_query(self.qrels, pd.DataFrame(lines), measures).mean()
+        means = per_query_of_rows(self.qrels, self.query_ids, rows_QK, measures).mean()
         return {name: float(means[name]) for name in RANKINGS.values()}

@@ -23,7 +23,7 @@ from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.curves import CurveRow, Watch, best_row
 from stillhouse.errors import InputError
-from stillhouse.evaluation.measures import per_query
+from stillhouse.evaluation.measures import per_query_of_rows
 from stillhouse.evaluation.significance import Comparison, compare
 from stillhouse.retrieval.fine_tuning.dev_ranking import CUTOFF, sample, signal
 from stillhouse.retrieval.fine_tuning.distillation import distillation_loss
@@ -136,10 +136,8 @@ class DevRanking:
     def measured(self, device: torch.device) -> pd.DataFrame:
         """RR@10 and nDCG@10 of every query, float64, indexed by its id."""
         rows_QK, _ = self._index.search(self.vectors(device), CUTOFF)
-        query_L, rank_L = np.nonzero(rows_QK >= 0)
-        lines = {"query_id": self._ids[query_L], "passage_id": rows_QK[query_L, rank_L], "rank": rank_L + 1}
         measures = [ir_measures.parse_measure(name) for name in RANKINGS.values()]
-        return per_query(self._qrels, pd.DataFrame(lines), measures)
+        return per_query_of_rows(self._qrels, self._ids, rows_QK, measures)
 
 
 @dataclass(frozen=True)

@@ -24,23 +24,20 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
     lines += ["vectors those of 2,000 encoded texts with noise. recall@10 is of the index, of exact search over the"]
     lines += ["same vectors, on 200 questions. Milliseconds, and megabytes of 10⁶ bytes; *own* is memory that no"]
     lines += [f"mapped file can give back. faiss in process gets vectors that were made before, {BATCHES} at once."]
-    lines += [
-        "Ours encodes queries in int8 (`--precision int8`), as the corpus has no dev queries to decide by. *load*"
-    ]
-    lines += ["is how many processes of others wanted a core in the minute before: 0 on a machine that is free."]
+    lines += ["Ours encodes queries in int8 (`--precision int8`), as the corpus has no dev queries to decide by."]
     sizes = sorted({int(name.split("/")[2]) for name in found["cases"] if name.count("/") == 2})
     for size in sizes:
         lines += [
             "",
             f"## {size:,} passages",
             "",
-            f"| index | system | load | recall@10 | {COLUMNS} |",
-            "|---" * 13 + "|",
+            f"| index | system | recall@10 | {COLUMNS} |",
+            "|---" * 12 + "|",
         ]
         rows = [(name.split("/"), case) for name, case in found["cases"].items() if name.endswith(f"/{size}")]
         rows.sort(key=lambda row: (row[0][1], list(NAMES).index(row[0][0])))
         for (system, kind, _), case in rows:
-            cells = [kind, NAMES[system], f"{case['load']:.1f}", f"{case['recall@10']:.3f}"]
+            cells = [kind, NAMES[system], f"{case['recall@10']:.3f}"]
             for clients in (1, 8, 64):
                 cells += figures(case.get(f"clients {clients}"))
             lines.append(f"| {' | '.join(cells)} |")
@@ -65,15 +62,13 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
             f"Passages a second from `/embed`, {texts} in a request; and by the time of one",
         ]
         lines += ["core that a request took, which other processes do not lengthen by their own.", ""]
-        lines += [
-            "| system | load | 1 client | 8 clients | per s of a core | least cosine with the library's vectors |"
-        ]
-        lines += ["|---" * 6 + "|"]
+        lines += ["| system | 1 client | 8 clients | per s of a core | least cosine with the library's vectors |"]
+        lines += ["|---" * 5 + "|"]
         for system, case in embedded:
             speeds = [f"{texts * case[f'clients {clients}']['per_second']:.0f}" for clients in (1, 8)]
             speeds.append(f"{1000 * texts / case['clients 1']['cpu_ms']:.0f}")
             name = NAMES[system].split(",")[0]
-            lines.append(f"| {name} | {case['load']:.1f} | {' | '.join(speeds)} | {case['least_cosine']:.6f} |")
+            lines.append(f"| {name} | {' | '.join(speeds)} | {case['least_cosine']:.6f} |")
     return lines
 
 

@@ -46,6 +46,27 @@ class InferenceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScoredPairsConfig(InferenceConfig):
+    """Which pairs a teacher scores: a query's positives, and how many of its negatives."""
+
+    depth: int = setting(200, "score this many of the best negatives of a query, or some of these", minimum=1)
+    negatives_scored: int | None = setting(
+        None,
+        "score this many, those that a training with the same seed draws first; negatives_per_query x epochs of "
+        "the training are all that it reads; null = all",
+        minimum=1,
+        former=0,
+    )
+    dev_negatives_scored: int | None = setting(
+        None,
+        "the same for dev queries, of which a training reads negatives_per_query; null = as many as of the others",
+        minimum=1,
+        former=0,
+    )
+    seed: int = setting(42, "seed of the order in which negatives are drawn", minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EncodingConfig(InferenceConfig):
     """How passages are encoded, and whether later runs may use their vectors."""
 

@@ -29,6 +29,7 @@ MODULES = (
     "hybrid",
     "mine",
     "train_reranker",
+    "score_shard",
     "score_pairs",
     "retrieve",
     "rerank",

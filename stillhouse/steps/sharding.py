@@ -1,4 +1,4 @@
-"""Which part of a corpus a step takes, for the steps that many machines share."""
+"""Which part of a corpus, or of its pairs, a step takes, for the steps that many machines share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stillhouse.config import setting
 from stillhouse.errors import InputError
 
-DIVIDED: Mapping[str, str] = {"index": "encode", "importance": "count"}
+DIVIDED: Mapping[str, str] = {"index": "encode", "importance": "count", "score-pairs": "score-shard"}
 """The steps whose work several machines may share, and the step that does the part of one of them."""
 
 SHARDS = "STILLHOUSE_SHARDS"

@@ -29,6 +29,12 @@ def join(device: torch.device) -> None:
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
 
 
+def wait_for_all() -> None:
+    """Waits until every process of torchrun is here."""
+    if world_size() > 1:
+        distributed.barrier()
+
+
 def own_parts(parts: int) -> range:
     """The numbers of the parts of a batch that this process computes."""
     return range(rank(), parts, world_size())

@@ -174,6 +174,7 @@ TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
     "train-reranker": _pairs,
     "pretrain": _pretraining,
     "score-pairs": _scored("train", "dev"),
+    "score-shard": _scored("train", "dev"),
     "rerank": _scored("dev", "test"),
     "average": _averages,
     "hybrid": _queries("dev"),

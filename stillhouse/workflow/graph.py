@@ -166,6 +166,11 @@ APART: tuple[Use, ...] = (
         },
     ),
     Use("average", "average", BM25 | {"start": "pretraining/encoder", "trained": "retriever_1/retriever"}),
+    Use(
+        "score_shard",
+        "score-shard",
+        CORPUS | {"negatives": "mine_2/negatives", "reranker": "reranker/reranker"},
+    ),
     Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
     Use(
         "hybrid",

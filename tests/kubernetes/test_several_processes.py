@@ -10,10 +10,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stillhouse.artifacts import digest_files
 from stillhouse.config import build
 from stillhouse.errors import CrashElsewhere, InputError
 from stillhouse.kubernetes.pods.several_processes import PROCESSES, command, execute_together, processes_for
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.steps.registry import find_step, steps
+
+SMALL_CHUNKS = """
+import os
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
+
+class Smaller(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "stillhouse.steps.score_pairs":
+            sys.meta_path.remove(self)
+            from stillhouse.retrieval.models import cross_encoder
+
+            cross_encoder.PAIRS_AT_ONCE = 40
+            Path(__file__).with_name(f"read-by-{os.getpid()}").touch()
+
+
+sys.meta_path.insert(0, Smaller())
+"""
 
 
 def test_only_parallel_steps_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +97,27 @@ def test_two_processes_encode_what_one_does(
     assert report.summary == "shard 1 of 1: 24 passages, 24 of them encoded now, by 2 processes"
     vectors = [np.load(folder / "passages.vectors.npy") for folder in (one, tmp_path / "two")]
     np.testing.assert_array_equal(*vectors)
+
+
+@pytest.mark.slow
+def test_two_processes_score_what_one_does(
+    run_step: Callable[..., dict[str, Path]], small_corpus: Path, tiny_model: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """By chunks of 40 pairs: the processes read the smaller size as they start."""
+    monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "sitecustomize.py").write_text(SMALL_CHUNKS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "path"), os.environ.get("PYTHONPATH", "")]))
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
+    CrossEncoder.start(tiny_model, 32).save(tmp_path / "reranker")
+    inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": tmp_path / "reranker"}
+    step = find_step("score-pairs")
+    config = build(step.config, {"precision": "fp32", "batch_tokens": 128}, "test")
+    made = {number: tmp_path / str(number) / "teacher" for number in (1, 2)}
+    reports = [execute_together(step, config, inputs, {"teacher": folder}, number) for number, folder in made.items()]
+    assert [report.facts["pairs"] for report in reports] == [126, 126]
+    assert digest_files(made[1]) == digest_files(made[2])
+    assert len(list((tmp_path / "path").glob("read-by-*"))) == 3, "all processes had chunks of 40"
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,6 +27,7 @@ from pipelines.admission import wanted_of
 from pipelines.check import check_cluster
 from pipelines.placement import Accelerator, Claim, Placement, Secret
 from stillhouse.kubernetes.cluster import api
+from stillhouse.kubernetes.cluster.argo_retries import CONFIG_MAP, policy_of
 from stillhouse.kubernetes.cluster.wanted import Wanted
 
 GPU_POD = Placement(
@@ -37,7 +39,18 @@ GPU_POD = Placement(
     claims=(Claim(parameter="work_claim", name="stillhouse-work", path="/volume"),),
     secrets=(Secret(parameter="data_secret", name="stillhouse-data", keys={"access-key-id": "AWS_ACCESS_KEY_ID"}),),
 )
+ARGO = "/api/v1/namespaces/kubeflow/configmaps"
 WANTED = wanted_of({"pretrain": GPU_POD}, GPU_POD)
+
+
+def argo_settings(policy: str) -> dict[str, Any]:
+    """Argo's settings as Kubeflow Pipelines 2.17 installs them, with a policy."""
+    strategy = {"limit": "2", "retryPolicy": policy} if policy else {"limit": "2"}
+    defaults = {"spec": {"templateDefaults": {"retryStrategy": strategy}}}
+    return {
+        "metadata": {"name": "workflow-controller-configmap"},
+        "data": {"executor": "imagePullPolicy: IfNotPresent\n", "workflowDefaults": yaml.safe_dump(defaults)},
+    }
 
 
 @pytest.fixture
@@ -54,6 +67,7 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kube
             f"{HERE}/persistentvolumeclaims": [claim("stillhouse-work")],
             f"{HERE}/resourcequotas": [quota("stillhouse", {"pods": "50", "requests.nvidia.com/gpu": "8"})],
             f"{KUEUE}/localqueues": [local_queue("stillhouse")],
+            ARGO: [argo_settings("OnError")],
         }
         yield known
 
@@ -128,7 +142,7 @@ def test_a_secret_that_must_be_there_ends_the_run(
     assert "secrets" not in {resource for _, _, resource in kubernetes.calls}
 
 
-@pytest.mark.parametrize("resource", ["nodes", "persistentvolumeclaims", "resourcequotas", "localqueues"])
+@pytest.mark.parametrize("resource", ["nodes", "persistentvolumeclaims", "resourcequotas", "localqueues", "configmaps"])
 def test_what_the_account_may_not_look_at_is_reported_and_passed_over(
     resource: str, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +151,53 @@ def test_what_the_account_may_not_look_at_is_reported_and_passed_over(
     [notice, end] = capsys.readouterr().out.splitlines()
     assert notice.startswith("[cluster] not looked at: ") and f"403: {resource} is forbidden" in notice
     assert end.startswith("[cluster] nothing")
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("OnFailure", ["each with as many tries of its own", "gets no new one"]),
+        ("", ["retryPolicy is OnFailure", "gets no new one"]),
+        ("Always", ["each with as many tries of its own"]),
+        ("OnTransientError", ["gets no new one"]),
+    ],
+)
+def test_an_argo_that_retries_otherwise_is_reported_with_the_remedy(
+    policy: str,
+    words: list[str],
+    kubernetes: Kubernetes,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kubernetes.objects[ARGO] = [argo_settings(policy)]
+    assert look(monkeypatch) == 0
+    [notice, _] = capsys.readouterr().out.splitlines()
+    assert all(word in notice for word in [*words, "set `retryPolicy: OnError`"])
+
+
+def test_an_argo_in_the_runs_own_namespace_is_read_too(
+    kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes.objects[ARGO] = []
+    kubernetes.objects[f"{HERE}/configmaps"] = [argo_settings("Always")]
+    assert look(monkeypatch) == 0
+    assert "retryPolicy is Always" in capsys.readouterr().out
+    damaged = {"metadata": {"name": "workflow-controller-configmap"}, "data": {"workflowDefaults": "spec: [a"}}
+    kubernetes.objects[f"{HERE}/configmaps"] = [damaged]
+    assert look(monkeypatch) == 0
+    assert "not looked at: which pods Argo tries again: workflow-controller-configmap" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"config": "workflowDefaults: {spec: {templateDefaults: {retryStrategy: {retryPolicy: Always}}}}"},
+        {"workflowDefaults": "spec: {templateDefaults: {retryStrategy: {retryPolicy: Always}}}"},
+    ],
+)
+def test_argos_settings_are_read_from_one_key_or_from_many(data: dict[str, str]) -> None:
+    assert policy_of({"data": data}) == "Always"
+    assert policy_of({}) == policy_of({"data": {"workflowDefaults": "spec: {}"}}) == "OnFailure"
 
 
 def test_a_cluster_without_kueue_is_reported_of_and_taken(
@@ -198,4 +259,9 @@ def test_roles_allow_what_is_asked_and_nothing_else(kubernetes: Kubernetes, monk
     asked = set(kubernetes.calls)
     assert asked <= allowed
     looked = {"nodes", "persistentvolumeclaims", "resourcequotas", "localqueues"}
-    assert {right for right in allowed if right[2] in looked} == asked
+    settings = ("get", "", "configmaps")
+    assert {right for right in allowed if right[2] in looked} == asked - {settings}
+    for text in (texts[0], manifests / "argo" / "roles.yaml"):
+        every = [rule for role in yaml.safe_load_all(text.read_text()) for rule in role.get("rules", [])]
+        [rule] = [rule for rule in every if CONFIG_MAP in rule.get("resourceNames", [])]
+        assert (rule["verbs"], rule["apiGroups"], rule["resources"]) == (["get"], [""], ["configmaps"])

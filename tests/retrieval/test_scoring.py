@@ -6,12 +6,16 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stillhouse.artifacts import digest_files
+from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.config import build
 from stillhouse.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.errors import InputError
@@ -19,9 +23,11 @@ from stillhouse.retrieval.fine_tuning.group_training import open_samplers
 from stillhouse.retrieval.fine_tuning.teacher import Teacher
 from stillhouse.retrieval.mining.negatives import Negatives
 from stillhouse.retrieval.models import cross_encoder
-from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs, stretch
 from stillhouse.retrieval.models.score_log import HEADER, ScoreLog
 from stillhouse.retrieval.settings import InferenceConfig
+from stillhouse.steps.execute import execute
+from stillhouse.steps.registry import find_step
 from stillhouse.training.batches import epoch_batches, times_seen
 
 Run = Callable[..., dict[str, Path]]
@@ -94,6 +100,46 @@ def test_a_killed_scoring_goes_on_to_the_same_bytes(
     assert batches == all_batches[done:] if threads == 1 else sum(batches) < sum(all_batches)
     assert digest_files(resumed) == digest_files(whole)
     assert (resumed / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
+
+
+@pytest.mark.parametrize("shards", [1, 3, 7])
+def test_shards_of_pairs_make_the_same_teacher_to_the_last_bit(
+    run_step: Run, small_corpus: Path, reranker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    """Of 126 pairs in four chunks; of seven shards some have none."""
+    monkeypatch.setattr(cross_encoder, "PAIRS_AT_ONCE", 40)
+    negatives = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
+    inputs = {"corpus": small_corpus, "negatives": negatives, "reranker": reranker}
+    settings = {"precision": "fp32", "batch_tokens": 128}
+    whole = run_step("score-pairs", inputs, "whole", **settings)["teacher"]
+    for shard in range(1, shards + 1):
+        run_step("score-shard", inputs, f"shares/{shard}", shard=shard, shards=shards, **settings)
+    scored = [read_manifest(folder).facts["pairs"] for folder in (tmp_path / "shares").glob("*/scores")]
+    assert sum(scored) == 18 * 7 and len(scored) == shards
+    shares = tmp_path / "together"
+    shares.mkdir()
+    for shard in range(1, shards + 1):
+        (shares / f"shard-{shard}").symlink_to(tmp_path / "shares" / str(shard) / "scores")
+    step = find_step("score-pairs")
+    config: Any = build(step.config, settings, "test")
+    with monkeypatch.context() as patch:
+        batches = counted(patch)
+        execute(step, config, inputs, {"teacher": tmp_path / "divided"}, shares=shares)
+    assert not batches, "no pair is scored twice"
+    assert digest_files(tmp_path / "divided") == digest_files(whole)
+    if shards > 1:
+        (shares / "shard-2").unlink()
+        with pytest.raises(InputError, match="where 126 pairs are to be scored"):
+            execute(step, config, inputs, {"teacher": tmp_path / "lacking"}, shares=shares)
+
+
+@given(pairs=st.integers(0, 200_000), shards=st.integers(1, 40))
+def test_every_pair_is_in_one_shard_and_every_shard_begins_a_chunk(pairs: int, shards: int) -> None:
+    parts = [stretch(pairs, number, shards) for number in range(1, shards + 1)]
+    assert [row for part in parts for row in range(pairs)[part]] == list(range(pairs))
+    assert all(part.start % cross_encoder.PAIRS_AT_ONCE == 0 for part in parts if range(pairs)[part])
+    chunks = [-(-len(range(pairs)[part]) // cross_encoder.PAIRS_AT_ONCE) for part in parts]
+    assert max(chunks) - min(chunks) <= 1
 
 
 def test_no_bit_and_no_length_of_a_log_gives_another_score(

@@ -106,6 +106,9 @@ RUNS = {
     "score-pairs": Run(
         "score-pairs", CORPUS | BM25 | {"reranker": "train-reranker/reranker"}, {"depth": 8, "batch_tokens": 128}
     ),
+    "score-shard": Run(
+        "score-shard", CORPUS | BM25 | {"reranker": "train-reranker/reranker"}, {"depth": 8, "batch_tokens": 128}
+    ),
     "rerank": Run(
         "rerank", CORPUS | {"candidates": "retrieve/run", "reranker": "train-reranker/reranker"}, {"depth": 8}
     ),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stillhouse.errors import InputError
+from stillhouse.kubernetes.cluster.argo_retries import notice_of
 from stillhouse.kubernetes.cluster.quantity import amount
 from stillhouse.kubernetes.cluster.readings import Node, Queue, Quota, Readings
 from stillhouse.kubernetes.cluster.remedies import CREATE_CLAIM, CREATE_QUEUE, CREATE_SECRET
@@ -38,6 +39,8 @@ class Findings:
 def find(wanted: Wanted, seen: Readings) -> Findings:
     """Everything that a run would wait for in vain, each in a sentence with the remedy."""
     found = Findings(notices=[f"not looked at: {why}" for why in seen.unseen])
+    if seen.retry_policy and (notice := notice_of(seen.retry_policy)):
+        found.notices.append(notice)
     for parameter, name in wanted.claims.items():
         found.problems += _claim_problems(parameter, name, seen.claims)
     for secret in wanted.secrets:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stillhouse.kubernetes.cluster.api import Api, NoSuchKind, Unseen
+from stillhouse.kubernetes.cluster.argo_retries import CONFIG_MAP, NAMESPACE, policy_of
 from stillhouse.kubernetes.cluster.quantity import amount
 from stillhouse.kubernetes.cluster.wanted import Wanted, WantedSecret
 
@@ -56,6 +57,8 @@ class Readings:
     quotas: tuple[Quota, ...] | None = None
     queues: Mapping[str, Queue | None] = field(default_factory=dict)
     secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    retry_policy: str | None = None
+    """Of Argo, for pods that end badly."""
     unseen: tuple[str, ...] = ()
 
 
@@ -88,8 +91,17 @@ def take_readings(wanted: Wanted, api: Api | None, environment: Mapping[str, str
         queue = look(f"queue {name}", lambda api: (_queue(api, name),))  # noqa: B023 - called at once
         if queue is not None:
             queues[name] = queue[0]
+    policy = look("which pods Argo tries again", _retry_policy)
     secrets = {secret.parameter: _lacking(secret, environment) for secret in wanted.secrets}
-    return Readings(nodes=nodes, claims=claims, quotas=quotas, queues=queues, secrets=secrets, unseen=tuple(unseen))
+    return Readings(
+        nodes=nodes,
+        claims=claims,
+        quotas=quotas,
+        queues=queues,
+        secrets=secrets,
+        retry_policy=policy,
+        unseen=tuple(unseen),
+    )
 
 
 def read_node(node: Plain) -> Node:
@@ -114,6 +126,18 @@ def read_quota(quota: Plain) -> Quota:
 
 def _phase(claim: Plain | None) -> str | None:
     return None if claim is None else str(claim.get("status", {}).get("phase", ""))
+
+
+def _retry_policy(api: Api) -> str | None:
+    """None where there is no Argo in any place that is known."""
+    for namespace in dict.fromkeys((NAMESPACE, api.namespace)):
+        found = api.config_map(namespace, CONFIG_MAP)
+        if found is not None:
+            try:
+                return policy_of(found)
+            except ValueError as error:
+                raise Unseen(str(error)) from None
+    return None
 
 
 def _queue(api: Api, name: str) -> Queue | None:

@@ -94,6 +94,16 @@ def run_component(step_name: str, values: Mapping[str, Any]) -> None:
         publish(step, report, outputs, values)
 
 
+def _part_of(step: Step, inputs: Paths) -> str:
+    """The step that does one shard of this step's work; empty where the work is not to be divided."""
+    part = DIVIDED.get(step.name, "")
+    if not part or set(SHARED_BY_HAND) & inputs.keys():
+        return ""
+    # A fused teacher may have no cross-encoder, and then nothing that is worth a node.
+    needed = {port.name for port in find_step(part).inputs if not port.optional}
+    return part if needed <= inputs.keys() else ""
+
+
 def run_step(
     step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Watched, cached: CachedUse | None, task: str = ""
 ) -> Report:
@@ -105,7 +115,7 @@ def run_step(
 
     def compute() -> Report:
         watched.computed = True
-        part = "" if set(SHARED_BY_HAND) & inputs.keys() else DIVIDED.get(step.name, "")
+        part = _part_of(step, inputs)
         shared = read_node_settings(os.environ, part, sys.argv) if part else None
         if shared:
             from stillhouse.kubernetes.trainjob.shares import shared_work

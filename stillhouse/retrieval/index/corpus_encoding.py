@@ -43,7 +43,7 @@ from stillhouse.retrieval.models.encoder import BiEncoder, EncoderTexts, encode,
 from stillhouse.retrieval.models.towers import TransformerTower
 from stillhouse.retrieval.settings import EncodingConfig, InferenceConfig
 from stillhouse.training.ahead import Ahead
-from stillhouse.training.processes import join
+from stillhouse.training.processes import join, wait_for_all
 
 BLOCK = 4096
 """Passages that are tokenized, encoded and written at once."""
@@ -234,9 +234,3 @@ def refuse_not_finite(vectors_BD: NDArray[np.float32], rows: NDArray[np.integer]
             f"the vector of passage {passage_ids[rows[bad].min()].item()!r} is not a number (nor are {bad.sum() - 1} "
             "others): the model is damaged, or its training diverged; train it again, at a lower learning_rate"
         )
-
-
-def wait_for_all() -> None:
-    """Waits until every process of torchrun is here."""
-    if world_size() > 1:
-        torch.distributed.barrier()

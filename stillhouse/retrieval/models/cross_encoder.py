@@ -201,3 +201,13 @@ def score_pairs(
                     log.add(part[rows], scores)
                     bar.update(len(rows))
         return log.scores_P
+
+
+def stretch(pairs: int, shard: int, shards: int) -> slice:
+    """The pairs of shard 1, 2 .. `shards`: whole chunks of those tokenized at once, as equal in number as may be.
+
+    `score_pairs` scores them in the batches that all pairs together would make.
+    """
+    chunks = -(-pairs // PAIRS_AT_ONCE)
+    begin, end = (PAIRS_AT_ONCE * (chunks * number // shards) for number in (shard - 1, shard))
+    return slice(begin, min(end, pairs))

@@ -25,12 +25,15 @@ from stillhouse.kubernetes.trainjob.parts import Part, Parts
 from stillhouse.kubernetes.trainjob.settings import OWN
 from stillhouse.kubernetes.trainjob.shares import shared_work
 from stillhouse.monitoring.watch import Watched
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.sharding import SHARDS
 
+SCORED = ("corpus", "negatives", "reranker", "bm25")
 
-@pytest.mark.parametrize("name", ["index", "importance"])
+
+@pytest.mark.parametrize("name", ["index", "importance", "score-pairs"])
 def test_a_corpus_is_shared_with_nodes_or_among_processes(
     name: str,
     nodes: LocalNodes,  # noqa: F811
@@ -45,9 +48,14 @@ def test_a_corpus_is_shared_with_nodes_or_among_processes(
 ) -> None:
     if name == "index":
         inputs, settings = {"corpus": small_corpus, "retriever": tiny_model}, {"cache_gib": 0.0}
-    else:
+    elif name == "importance":
         tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": tiny_model})["tokens"]
         inputs, settings = {"tokens": tokens}, {}
+    else:
+        lexical = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)
+        CrossEncoder.start(tiny_model, 32).save(tmp_path / "reranker")
+        inputs = {"corpus": small_corpus, "reranker": tmp_path / "reranker", **lexical}
+        inputs, settings = {key: inputs[key] for key in SCORED}, {"kind": "best"}
     alone = run_step(name, inputs, into="alone", **settings)
     step = find_step(name)
     config: Any = build(step.config, settings, "test")
@@ -66,6 +74,22 @@ def test_a_corpus_is_shared_with_nodes_or_among_processes(
     if name == "index":
         assert report.metrics["encoded"] == report_here.metrics["encoded"] == 0, "nothing is encoded twice"
     assert not list((tmp_path / "volume" / "shards").glob("*/parts.json")), "what is done here is removed"
+
+
+def test_a_teacher_without_a_cross_encoder_is_not_divided(
+    run_step: Callable[..., dict[str, Path]],
+    small_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lexical = run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)
+    step = find_step("score-pairs")
+    monkeypatch.setenv(SHARDS, "3")
+    config: Any = build(step.config, {"kind": "best"}, "test")
+    inputs = {"corpus": small_corpus, "negatives": lexical["negatives"], "bm25": lexical["bm25"]}
+    report = in_a_pod(step, config, inputs, {"teacher": tmp_path / "teacher"}, Watched(), None)
+    assert report.facts["teacher"] == "bm25" and "shards" not in capsys.readouterr().err
 
 
 def folder_of(job: dict[str, Any]) -> Path:

@@ -1,0 +1,119 @@
+"""Which pairs of a query and a passage a teacher scores, and the cross-encoder's scores of them, by one or many.
+
+Pairs are divided by whole chunks, as they are tokenized: every batch, and so every score, is that of one process alone.
+Shape suffixes: Q queries, D the negatives' depth, P pairs, S pairs of a shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stillhouse.artifacts import read_manifest
+from stillhouse.context import Context, rank, world_size
+from stillhouse.corpus.store import Corpus, open_passage_texts
+from stillhouse.errors import InputError
+from stillhouse.retrieval.mining.negatives import Negatives, training_queries
+from stillhouse.retrieval.mining.rotation import first_turn
+from stillhouse.retrieval.models.cross_encoder import CrossEncoder, score_pairs, stretch
+from stillhouse.retrieval.models.score_log import ScoreLog
+from stillhouse.retrieval.settings import ScoredPairsConfig
+from stillhouse.training.processes import join, wait_for_all
+
+FILE = "scores.npy"
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """The pairs to score: every positive of every query, then the negatives of `scored_QD`, row by row.
+
+    `query_P` are places in `queries`, `rows_P` passages of the corpus; the first `positives` pairs are positives.
+    """
+
+    queries: pd.DataFrame
+    query_P: NDArray[np.int64]
+    rows_P: NDArray[np.int32]
+    positives: int
+    scored_QD: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, config: ScoredPairsConfig, corpus: Corpus, negatives: Negatives) -> ScoredPairs:
+        queries = training_queries(corpus)
+        assert list(queries["query_id"]) == list(negatives.queries["query_id"]), "lineage ties negatives to the corpus"
+        rows_QD = np.asarray(negatives.rows_QD)
+        scored_QD = (rows_QD >= 0) & (np.arange(rows_QD.shape[1]) < config.depth)
+        for split, count in (
+            ("train", config.negatives_scored),
+            ("dev", config.dev_negatives_scored or config.negatives_scored),
+        ):
+            if count:
+                of_split = np.flatnonzero(negatives.queries["split"] == split)
+                scored_QD[of_split] = first_turn(scored_QD[of_split], of_split, count, config.seed)
+        offsets, positives = corpus.positives(queries["query_id"])
+        query_of_positive = np.repeat(np.arange(len(queries)), np.diff(offsets))
+        rows_P = np.concatenate([positives, rows_QD[scored_QD]])
+        query_P = np.concatenate([query_of_positive, np.nonzero(scored_QD)[0]])
+        return cls(queries, query_P, rows_P, len(positives), scored_QD)
+
+    def __len__(self) -> int:
+        return len(self.rows_P)
+
+    @property
+    def texts_Q(self) -> NDArray[np.object_]:
+        return self.queries["text"].to_numpy(dtype=object)
+
+
+def cross_encoder_scores(
+    folder: Path,
+    pairs: ScoredPairs,
+    own: slice,
+    corpus: Corpus,
+    context: Context,
+    config: ScoredPairsConfig,
+) -> NDArray[np.float32] | None:
+    """The scores float32 [S] of the pairs `own`, which begin a chunk, by the cross-encoder in `folder`.
+
+    The processes of torchrun divide the pairs. The first gets the scores of all, the others None, once all are done.
+    Raises as `score_pairs` does.
+    """
+    join(context.torch_device())
+    query_S, rows_S, texts_Q = pairs.query_P[own], pairs.rows_P[own], pairs.texts_Q
+    parts = [stretch(len(rows_S), number, world_size()) for number in range(1, world_size() + 1)]
+    part = parts[rank()]
+    model, passages = CrossEncoder.load(folder), open_passage_texts(corpus, context.work, rows_S[part])
+    scores = score_pairs(model, texts_Q, passages, query_S[part], rows_S[part], context, "scoring", config)
+    wait_for_all()
+    if rank() > 0:
+        return None
+    return np.concatenate([scores, *(_logged(context.work, texts_Q, query_S[of], rows_S[of]) for of in parts[1:])])
+
+
+def _logged(
+    work: Path, texts_Q: NDArray[np.object_], query_P: NDArray[np.int64], rows_P: NDArray[np.int32]
+) -> NDArray[np.float32]:
+    """The scores that another process has logged. Raises `RuntimeError` where some are missing."""
+    with ScoreLog(work, list(texts_Q), query_P, rows_P) as log:
+        if not log.done_P.all():
+            raise RuntimeError(
+                f"{(~log.done_P).sum()} scores of another process are not in {work}: give the processes one work area"
+            )
+        return log.scores_P
+
+
+def read_scores(shares: Path, pairs: int) -> NDArray[np.float32]:
+    """The scores float32 [P] of all shards that `score-shard` wrote into folders of `shares`.
+
+    Raises `InputError` where they are not `pairs` scores of every shard once.
+    """
+    folders = {path: read_manifest(path).facts for path in sorted(shares.iterdir()) if path.is_dir()}
+    by_number = sorted(folders, key=lambda path: int(folders[path]["shard"]))
+    numbers = [int(folders[path]["shard"]) for path in by_number]
+    scores = [np.load(path / FILE) for path in by_number]
+    found = sum(map(len, scores))
+    if not folders or numbers != list(range(1, int(folders[by_number[0]]["shards"]) + 1)) or found != pairs:
+        raise InputError(f"{shares} holds {found} scores of the shards {numbers}, where {pairs} pairs are to be scored")
+    return np.concatenate(scores)

@@ -13,6 +13,7 @@ from stillhouse.errors import InputError
 from stillhouse.own_files import own_file
 from stillhouse.terminal import show, warn
 from stillhouse.workflow.parser import Parser, output_file, output_folder
+from stillhouse.workflow.recipe_settings import add_set_flag
 from stillhouse.workflow.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
@@ -64,14 +65,7 @@ def _parser(action: str, description: str) -> Parser:
         help="a shipped recipe, or a file (default: labelled for train, simlm for the others)",
     )
     parser.add_argument("--sweep", metavar="NAME|FILE", default="all-objectives", help="of compare-objectives")
-    parser.add_argument(
-        "--set",
-        metavar="USE.SETTING=VALUE",
-        dest="settings",
-        action="append",
-        default=[],
-        help="in the place of the recipe's, as retriever_1.batch_size=64; may be given again",
-    )
+    add_set_flag(parser)
     return parser
 
 

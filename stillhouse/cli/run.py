@@ -10,6 +10,7 @@ from stillhouse.errors import InputError
 from stillhouse.workflow.graph import ARTIFACTS, graph_of
 from stillhouse.workflow.parser import Parser, output_folder, source_text
 from stillhouse.workflow.recipe_run import chosen_uses, run_recipe
+from stillhouse.workflow.recipe_settings import add_set_flag, with_settings
 from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
 from stillhouse.workflow.small import small
 from stillhouse.workflow.step_command import add_context_flags, add_engine_flag, environment
@@ -18,6 +19,7 @@ EXAMPLES = """\
 examples:
   stillhouse run --recipe micro --folder try-micro
   stillhouse run --recipe simlm-msmarco --small --folder try-simlm     (every stage of a paper's recipe, on the sample)
+  stillhouse run --set retriever_1.epochs=8                            (params.yaml, but for one setting)
   stillhouse run --recipe bow-wikipedia --source articles/ --until pretraining --folder bow-wikipedia"""
 
 
@@ -31,6 +33,7 @@ def run_parser() -> Parser:
     which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file")
     which.add_argument("--params", metavar="FILE", type=Path, help="a recipe's file (default: params.yaml)")
     parser.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
+    add_set_flag(parser)
     parser.add_argument("--until", metavar="USE", help="run this use and what it needs, not all")
     parser.add_argument(
         "--small", action="store_true", help="the recipe's stages in few steps on the built-in sample, to try them"
@@ -47,7 +50,7 @@ def run_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = run_parser().parse(argv)
     path = find_recipe(arguments.recipe) if arguments.recipe else arguments.params or Path("params.yaml")
-    recipe = load_recipe(path)
+    recipe = with_settings(load_recipe(path), arguments.settings, str(path))
     settings, uses = configs(recipe, str(path)), graph_of(recipe, str(path))
     if arguments.small and arguments.source:
         raise InputError("--small runs on the built-in sample; leave --source out, or --small")

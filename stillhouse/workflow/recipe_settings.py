@@ -7,6 +7,7 @@ in `params.yaml`, `{"retriever_1": {"epochs": 8}}`.
 from __future__ import annotations
 
 import json
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,18 @@ from stillhouse.workflow.graph import known_uses
 from stillhouse.workflow.recipes import Recipe, configs
 
 EXAMPLE = 'write {"retriever_1": {"epochs": 8}}, with sections and settings as they stand in params.yaml'
+
+
+def add_set_flag(parser: ArgumentParser) -> None:
+    """`--set`, whose values `with_settings` takes as `arguments.settings`."""
+    parser.add_argument(
+        "--set",
+        metavar="USE.SETTING=VALUE",
+        dest="settings",
+        action="append",
+        default=[],
+        help="in the place of the recipe's, as retriever_1.batch_size=64; may be given again",
+    )
 
 
 def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str, dict[str, Any]]:

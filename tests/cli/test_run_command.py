@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stillhouse.artifacts import read_manifest
 from stillhouse.cli import main
 from stillhouse.lock import only_process
 from stillhouse.workflow.graph import find_uses
@@ -43,9 +44,19 @@ def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended(
     assert main(command) == 0
 
 
+def test_set_changes_a_setting_of_this_run_alone(tmp_path: Path) -> None:
+    command = [*MICRO, "--until", "bm25", "--folder", str(tmp_path)]
+    assert main([*command, "--set", "bm25.k1=0.7", "--set", "bm25.negatives_depth=3"]) == 0
+    made = read_manifest(tmp_path / "artifacts" / "bm25" / "bm25").config
+    assert (made["k1"], made["negatives_depth"]) == (0.7, 3)
+    assert main(command) == 0
+    assert read_manifest(tmp_path / "artifacts" / "bm25" / "bm25").config["k1"] != 0.7
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        (["--set", "bm25.k2=1"], "bm25 has no setting 'k2'"),
         (["--until", "retriever1"], "did you mean 'retriever_1"),
         (["--small", "--source", "sample"], "leave --source out, or --small"),
     ],

@@ -168,6 +168,7 @@ def test_a_training_on_several_nodes_is_looked_at_as_its_nodes() -> None:
     assert {task: kind.nodes for task, kind in sharing.items()} == {
         "prepare: count": 3,
         **{f"{task}: index": 4 for task in retrievers},
+        "distillation: score-pairs": 4,
     }
     assert [task for task, kind in sharing.items() if not kind.accelerator] == ["prepare: count"]
     assert not [kind for kind in wanted.pods if kind.accelerator and set(retrievers) & set(kind.tasks)], "none waits"

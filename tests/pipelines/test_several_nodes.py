@@ -139,11 +139,16 @@ def test_steps_of_one_task_with_different_images_are_refused(tmp_path: Path) -> 
 
 def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:
     sharded = compile_small(Request("train", "simlm", shards=8).build(find_table("gpu")))
-    for task, step in (("prepare", "count"), ("first-retriever", "encode"), ("distillation", "encode")):
+    for task, step in (
+        ("prepare", "count"),
+        ("first-retriever", "encode"),
+        ("distillation", "encode"),
+        ("distillation", "score-shard"),
+    ):
         container, _ = executor(sharded, task)
         logged = nodes_of(container, step)
         assert logged is not None and logged.nodes == 7, task
-        assert ("accelerator" in container["resources"]) == (step == "encode"), "the pod encodes too"
+        assert ("accelerator" in container["resources"]) == (step != "count"), "the pod does a shard too"
     assert sharded.size.tasks <= 12 and sharded.size.pods <= 24
 
 

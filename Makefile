@@ -51,14 +51,14 @@ lint: install
 render: install  ## dvc.yaml, components/ and the dashboard from the graph and the steps
 	$(RUN) python -m stillhouse.workflow.dvc_file params.yaml > dvc.yaml.new
 	mv dvc.yaml.new dvc.yaml
-	$(RUN) python -m components.render
+	$(RUN) python -m stillhouse.components.render
 	$(RUN) python -m stillhouse.monitoring.dashboard manifests/components/monitoring/dashboard.json
 
 compile: install  ## manifests/pipelines, which git does not keep: overlays with pipelines need them
 	$(RUN) stillhouse pipeline compile
 
 forms: compile  ## docs/forms, pictures of the forms by which Kubeflow starts runs, from manifests/pipelines; needs chromium
-	$(RUN) python -m pipelines.run_form manifests/pipelines docs/forms
+	$(RUN) python -m stillhouse.pipelines.run_form manifests/pipelines docs/forms
 
 deploy: compile  ## everything that Stillhouse needs on the cluster that kubectl points at: OVERLAY=single-node, gpu, …
 	kubectl apply --server-side -k manifests/overlays/$(OVERLAY)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("stillhouse", "components", "pipelines", "tests", "pyproject.toml")
+COPIED = ("stillhouse", "tests", "pyproject.toml")
 SECONDS = 300
 """A mutant that makes a test hang for so long is caught too."""
 PASSED, FAILED = 0, 1

@@ -17,8 +17,8 @@ from stillhouse.environment import ALONE, BUILDS, COMPUTING, LIBRARIES
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("stillhouse/cli",),
-    ("pipelines",),
-    ("components",),
+    ("stillhouse/pipelines",),
+    ("stillhouse/components",),
     ("stillhouse/kubernetes",),
     ("stillhouse/tuning", "stillhouse/serving"),
     ("stillhouse/experiments", "stillhouse/releases", "stillhouse/api"),
@@ -133,7 +133,7 @@ def layer(path: Path) -> int:
 
 def own_modules() -> dict[str, Path]:
     """The file of every module of the tree, by its name."""
-    files = [path for folder in ("stillhouse", "components", "pipelines") for path in modules(folder)]
+    files = modules("stillhouse")
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
 
 
@@ -199,7 +199,9 @@ def test_science_imports_no_platform(package: str) -> None:
 
 def test_the_library_imports_kfp_nowhere() -> None:
     """`pipelines` and `components` do, and commands above them; in pods it is kfp that runs the library."""
-    below = [path for path in modules("stillhouse") if layer(path) > layer(ROOT / "components" / "render.py")]
+    below = [
+        path for path in modules("stillhouse") if layer(path) > layer(ROOT / "stillhouse" / "components" / "render.py")
+    ]
     assert len(below) > 100 and not [path for path in below if uses(path, "kfp", top=False)]
 
 
@@ -238,7 +240,7 @@ def test_what_commands_and_pods_import_first_is_cheap(folder: str) -> None:
 
 def test_bodies_of_components_import_the_library_alone() -> None:
     """A body is shipped as text, so what it uses must come from the image."""
-    for path in (ROOT / "components").glob("*/component.py"):
+    for path in (ROOT / "stillhouse" / "components").glob("*/component.py"):
         lazy = set(imports(path)) - set(imports(path, top=True))
         assert lazy == {"stillhouse.kubernetes.pods.component.run_component"}, path
 

@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.schedules.file import read_schedules
 from stillhouse.config import read_recipe
 from stillhouse.errors import InputError
 from stillhouse.experiments.comparison.sweep import read_sweep
 from stillhouse.experiments.comparison.sweeps import sweep_of_flags
+from stillhouse.pipelines.schedules.file import read_schedules
 from stillhouse.workflow.graph import USES
 from stillhouse.workflow.recipes import configs, find_recipe
 from stillhouse.yaml_file import parse_yaml, read_yaml

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipelines.schedules.cluster import Run, Version
-from pipelines.schedules.file import Parameter, Watch
-from pipelines.schedules.watch import look
+from stillhouse.pipelines.schedules.cluster import Run, Version
+from stillhouse.pipelines.schedules.file import Parameter, Watch
+from stillhouse.pipelines.schedules.watch import look
 from stillhouse.releases.git import Git
 from stillhouse.releases.tags import publish
 from stillhouse.remote.dvc_source import look_up

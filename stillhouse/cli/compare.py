@@ -176,7 +176,7 @@ def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
         from stillhouse.experiments.comparison.dvc import queue
 
         return queue(plan, arguments.folder or Path(), print, dry_run=arguments.dry_run)
-    from pipelines.compare import compile_comparison
+    from stillhouse.pipelines.compare import compile_comparison
 
     compile_comparison(plan, arguments.kubeflow)
     show(f"wrote {arguments.kubeflow}; upload it in the Kubeflow user interface, or with `kfp pipeline create`")

@@ -17,9 +17,9 @@ from stillhouse.workflow.recipe_settings import add_set_flag
 from stillhouse.workflow.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
-    from pipelines.catalog import Request
-    from pipelines.placement_table import PlacementTable
-    from pipelines.submit import Cluster
+    from stillhouse.pipelines.catalog import Request
+    from stillhouse.pipelines.placement_table import PlacementTable
+    from stillhouse.pipelines.submit import Cluster
 
 HELP = """\
 usage: stillhouse pipeline ACTION [--help] ...
@@ -87,7 +87,7 @@ def _add_placements(parser: Parser) -> None:
 
 def _placements(arguments: argparse.Namespace) -> PlacementTable:
     """The table of placements that a command line names. Raises `InputError` for one that is wrong."""
-    from pipelines.placement_table import find_table
+    from stillhouse.pipelines.placement_table import find_table
 
     table = find_table(arguments.placements)
     return table.on_nodes(arguments.nodes) if arguments.nodes else table
@@ -113,7 +113,7 @@ def _add_cluster(parser: Parser) -> None:
 
 
 def _cluster(arguments: argparse.Namespace) -> Cluster:
-    from pipelines.submit import Cluster
+    from stillhouse.pipelines.submit import Cluster
 
     return Cluster(
         host=arguments.host,
@@ -134,9 +134,9 @@ def compile_action(argv: Sequence[str]) -> int:
     parser.add_argument("--resources", action="store_true", help="one pipeline as `kubectl apply` takes it")
     arguments = parser.parse(argv)
     _platform()
-    from pipelines.catalog import Request
-    from pipelines.ir import compile_small
-    from pipelines.manifests import write_all
+    from stillhouse.pipelines.catalog import Request
+    from stillhouse.pipelines.ir import compile_small
+    from stillhouse.pipelines.manifests import write_all
 
     if not arguments.pipeline:
         if arguments.settings:
@@ -171,11 +171,11 @@ def submit_action(argv: Sequence[str]) -> int:
     )
     arguments = parser.parse(argv)
     _platform()
-    from components.image import image
-    from pipelines.catalog import Request
-    from pipelines.ir import compile_small
-    from pipelines.pods import watch_pods
-    from pipelines.submit import check_pod_parameters, namespace_of, submit, watch
+    from stillhouse.components.image import image
+    from stillhouse.pipelines.catalog import Request
+    from stillhouse.pipelines.ir import compile_small
+    from stillhouse.pipelines.pods import watch_pods
+    from stillhouse.pipelines.submit import check_pod_parameters, namespace_of, submit, watch
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     table = _placements(arguments)
@@ -210,9 +210,9 @@ def upload_action(argv: Sequence[str]) -> int:
     _add_cluster(parser)
     arguments = parser.parse(argv)
     _platform()
-    from pipelines.catalog import Request
-    from pipelines.ir import compile_small
-    from pipelines.upload import upload
+    from stillhouse.pipelines.catalog import Request
+    from stillhouse.pipelines.ir import compile_small
+    from stillhouse.pipelines.upload import upload
 
     request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
     compiled = compile_small(request.build(_placements(arguments)))
@@ -231,8 +231,8 @@ def run_local_action(argv: Sequence[str]) -> int:
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()
-    from pipelines.catalog import RESULTS, Request
-    from pipelines.local import PipelineFailed, run_local
+    from stillhouse.pipelines.catalog import RESULTS, Request
+    from stillhouse.pipelines.local import PipelineFailed, run_local
 
     if arguments.shards < 1:
         raise InputError(f"--shards: {arguments.shards} is less than 1")

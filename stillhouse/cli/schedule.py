@@ -48,10 +48,10 @@ def apply_action(argv: Sequence[str]) -> int:
     parser = _parser("apply", "Makes the cluster's recurring runs equal to a file.")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     arguments = parser.parse(argv)
-    from pipelines.schedules.apply import apply
-    from pipelines.schedules.cluster import Kubeflow
-    from pipelines.schedules.file import read_schedules
-    from pipelines.schedules.parameters import refuse_parameters
+    from stillhouse.pipelines.schedules.apply import apply
+    from stillhouse.pipelines.schedules.cluster import Kubeflow
+    from stillhouse.pipelines.schedules.file import read_schedules
+    from stillhouse.pipelines.schedules.parameters import refuse_parameters
 
     wanted = read_schedules(arguments.file)
     refuse_parameters(wanted)
@@ -70,8 +70,8 @@ def apply_action(argv: Sequence[str]) -> int:
 
 def list_action(argv: Sequence[str]) -> int:
     arguments = _parser("list", "Shows the cluster's recurring runs that are Stillhouse's.", file=False).parse(argv)
-    from pipelines.schedules.apply import MARK
-    from pipelines.schedules.cluster import Kubeflow
+    from stillhouse.pipelines.schedules.apply import MARK
+    from stillhouse.pipelines.schedules.cluster import Kubeflow
 
     cluster = Kubeflow("stillhouse", arguments.endpoint, arguments.namespace)
     in_flight = {run.recurring for run in cluster.runs() if run.in_flight}
@@ -88,11 +88,11 @@ def watch_action(argv: Sequence[str]) -> int:
     parser = _parser("watch", "Looks once at every watched corpus, and starts a refresh of those that changed.")
     parser.add_argument("--again", action="store_true", help="start a refresh again that failed or was refused")
     arguments = parser.parse(argv)
-    from pipelines.schedules.cluster import Kubeflow
-    from pipelines.schedules.file import read_schedules
-    from pipelines.schedules.parameters import refuse_parameters
-    from pipelines.schedules.watch import look
     from stillhouse.monitoring.schedule import report_schedule, watch_interval
+    from stillhouse.pipelines.schedules.cluster import Kubeflow
+    from stillhouse.pipelines.schedules.file import read_schedules
+    from stillhouse.pipelines.schedules.parameters import refuse_parameters
+    from stillhouse.pipelines.schedules.watch import look
 
     wanted = read_schedules(arguments.file)
     if not wanted.has_watches:

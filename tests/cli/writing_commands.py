@@ -172,8 +172,8 @@ class Compiled:
 
 
 def compile_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    from pipelines import compare, ir, manifests
-    from pipelines.catalog import Request
+    from stillhouse.pipelines import compare, ir, manifests
+    from stillhouse.pipelines.catalog import Request
 
     patch.setattr(Request, "build", lambda self, table: self.pipeline)
     patch.setattr(ir, "compile_small", lambda pipeline: Compiled())
@@ -183,8 +183,8 @@ def compile_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
 
 def run_pipelines_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    from pipelines import local
-    from pipelines.catalog import RESULTS, Request
+    from stillhouse.pipelines import local
+    from stillhouse.pipelines.catalog import RESULTS, Request
 
     def run(pipeline: str, values: object, workspace: Path) -> None:
         result = RESULTS[pipeline]

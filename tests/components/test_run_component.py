@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from components.catalog import find_component
 from stillhouse.artifacts import digest_file, write_manifest
+from stillhouse.components.catalog import find_component
 from stillhouse.config import field_types
 from stillhouse.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.kubernetes.pods.component import run_component

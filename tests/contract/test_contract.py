@@ -14,13 +14,13 @@ import pytest
 import yaml
 from kfp import compiler
 
-from components.catalog import find_component
-from components.render import rendered
-from pipelines.train import build_pipeline
+from stillhouse.components.catalog import find_component
+from stillhouse.components.render import rendered
 from stillhouse.config import field_types
 from stillhouse.kubernetes.pods.component_views import views_of
 from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TRAIN, filled, value_of
 from stillhouse.kubernetes.pods.task import works_of
+from stillhouse.pipelines.train import build_pipeline
 from stillhouse.setting_kinds import kind_of, plain
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import Step
@@ -144,8 +144,8 @@ def test_rendered_components_are_up_to_date() -> None:
     stale = [
         str(path.relative_to(ROOT)) for path, text in rendered().items() if path.read_text(encoding="utf-8") != text
     ]
-    assert not stale, "run `python -m components.render`"
-    folders = {path.parent for path in (ROOT / "components").glob("*/component.py")}
+    assert not stale, "run `python -m stillhouse.components.render`"
+    folders = {path.parent for path in (ROOT / "stillhouse" / "components").glob("*/component.py")}
     assert folders == {path.parent for path in rendered()}, "a component without a step"
 
 

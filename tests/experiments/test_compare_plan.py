@@ -96,7 +96,7 @@ def test_a_variant_may_start_a_training_from_another_model() -> None:
     for refuse in (lambda: refuse_other_graphs(made.sweep, "it"), lambda: queue(made, Path(), print, dry_run=True)):
         with pytest.raises(InputError, match=r"pretrained gives reranker\.init another input"):
             refuse()
-    build_comparison = pytest.importorskip("pipelines.compare").build_comparison
+    build_comparison = pytest.importorskip("stillhouse.pipelines.compare").build_comparison
     with pytest.raises(InputError, match=r"pretrained gives reranker\.init another input"):
         build_comparison(made)
 

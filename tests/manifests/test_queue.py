@@ -8,8 +8,8 @@ import yaml
 from rendered_overlays import MANIFESTS, Resource, rendered, with_component
 from test_overlays import check_custom, is_kueue
 
-from pipelines.placement import Placement
-from pipelines.placement_table import find_table, shipped_tables
+from stillhouse.pipelines.placement import Placement
+from stillhouse.pipelines.placement_table import find_table, shipped_tables
 
 PAGE = (MANIFESTS.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("## The queue\n")[1].split("\n## ")[0]

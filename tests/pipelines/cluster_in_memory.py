@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipelines.schedules.cluster import Recurring, Run, Version
-from pipelines.schedules.file import Parameter, Schedule
 from stillhouse.errors import InputError
+from stillhouse.pipelines.schedules.cluster import Recurring, Run, Version
+from stillhouse.pipelines.schedules.file import Parameter, Schedule
 
 
 class Memory:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kfp_server_api import ApiException
 
-from pipelines.schedules.apply import MARK
+from stillhouse.pipelines.schedules.apply import MARK
 
 
 def refusal(status: int, body: str) -> Exception:

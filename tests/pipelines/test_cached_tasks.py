@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from pipelines.compare import build_comparison
-from pipelines.ir import Compiled, compile_small
-from pipelines.placement_table import PlacementTable, find_table
-from pipelines.refresh import build_refresh
-from pipelines.train import build_pipeline
 from stillhouse.config import build
 from stillhouse.experiments.comparison.plan import make_plan
 from stillhouse.experiments.comparison.sweeps import sweep_of_flags
 from stillhouse.kubernetes.pods.cached_step import RUN_CACHE, settings_of
 from stillhouse.kubernetes.pods.task import as_json, describe_use, works_of
+from stillhouse.pipelines.compare import build_comparison
+from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.placement_table import PlacementTable, find_table
+from stillhouse.pipelines.refresh import build_refresh
+from stillhouse.pipelines.train import build_pipeline
 from stillhouse.workflow.graph import USES, Use, find_uses
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 

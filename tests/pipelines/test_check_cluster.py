@@ -16,12 +16,12 @@ from kubernetes_server import (
     write_kubeconfig,
 )
 
-from pipelines.admission import END, LOOK, wanted_of
-from pipelines.catalog import RESULTS, Request
-from pipelines.ir import Compiled, compile_small
-from pipelines.placement import Placement, Secret
-from pipelines.placement_table import find_table, read_table
 from stillhouse.kubernetes.cluster.wanted import read_wanted
+from stillhouse.pipelines.admission import END, LOOK, wanted_of
+from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.placement import Placement, Secret
+from stillhouse.pipelines.placement_table import find_table, read_table
 
 Plain = dict[str, Any]
 CASES = [("cpu", name) for name in RESULTS] + [("gpu", "train"), ("gpu", "zero-shot")]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Request
-from pipelines.ir import Compiled, compile_small
-from pipelines.placement_table import find_table, read_table, shipped_tables
-from pipelines.submit import check_pod_parameters
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.preflight import REQUIREMENTS
+from stillhouse.pipelines.catalog import Request
+from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.placement_table import find_table, read_table, shipped_tables
+from stillhouse.pipelines.submit import check_pod_parameters
 
 DIGEST = "sha256:" + "1" * 64
 OWN_IMAGE = f"registry.example/corpus@{DIGEST}"

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from pipelines.compare import ITEM_LIMIT, build_comparison, compile_comparison, loop_items
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.errors import InputError
@@ -18,6 +17,7 @@ from stillhouse.experiments.comparison.plan import Plan, make_plan
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.kubernetes.pods.compare import gather
 from stillhouse.kubernetes.pods.task import works_of
+from stillhouse.pipelines.compare import ITEM_LIMIT, build_comparison, compile_comparison, loop_items
 
 VARIANTS = [
     {"name": "none", "pretraining": False},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kfp.dsl.executor import Executor
 
-from pipelines.control import report_end
+from stillhouse.pipelines.control import report_end
 
 
 def ended(folder: Path, **status: Any) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import yaml
 from chat_server import ChatServer, serving
 from kfp import compiler
 
-from pipelines.refresh import build_refresh
-from pipelines.train import build_pipeline
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 from stillhouse.kubernetes.pods.task import works_of
+from stillhouse.pipelines.refresh import build_refresh
+from stillhouse.pipelines.train import build_pipeline
 from stillhouse.releases.refresh.graph import Ladder, before
 from stillhouse.releases.refresh.plan import Rung
 from stillhouse.workflow.dvc_file import render

@@ -13,9 +13,9 @@ from cluster_in_memory import schedule
 from kubeflow_stand_in import Client, refusal
 from urllib3.exceptions import MaxRetryError
 
-from pipelines.schedules.cluster import Kubeflow
 from stillhouse import cli
 from stillhouse.errors import InputError
+from stillhouse.pipelines.schedules.cluster import Kubeflow
 
 
 def test_kubeflow_is_asked_page_by_page() -> None:
@@ -65,7 +65,7 @@ def test_what_the_server_refuses_is_reported_in_a_sentence(
         raise error
 
     client.create_recurring_run = refuse  # type: ignore[method-assign]
-    monkeypatch.setattr("pipelines.schedules.cluster._connect", lambda endpoint, namespace: client)
+    monkeypatch.setattr("stillhouse.pipelines.schedules.cluster._connect", lambda endpoint, namespace: client)
     monkeypatch.setattr(client, "_page", lambda *given: SimpleNamespace(recurring_runs=None, next_page_token=""))
     entry = {"pipeline": "refresh", "cron": "0 0 3 * * *", "parameters": {"releases": "r"}}
     (tmp_path / "schedules.yaml").write_text(yaml.safe_dump({"schedules": {"a": entry}}))

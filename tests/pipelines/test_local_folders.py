@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipelines import local
-from pipelines.catalog import RESULTS, Request
-from pipelines.local import PipelineFailed, run_local
 from stillhouse import cli
 from stillhouse.errors import InputError
+from stillhouse.pipelines import local
+from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.local import PipelineFailed, run_local
 
 VALUES: dict[str, dict[str, Any]] = {"refresh": {"releases": "https://git.example/releases.git"}}
 

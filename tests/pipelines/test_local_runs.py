@@ -12,12 +12,12 @@ import pytest
 import yaml
 from kfp.dsl.base_component import BaseComponent
 
-from pipelines.catalog import RESULTS, Request
-from pipelines.interface import make_pipeline
-from pipelines.local import PipelineFailed, find_result, run_local, run_pipeline
-from pipelines.tasks import Pods, add_task
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.config import build
+from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.interface import make_pipeline
+from stillhouse.pipelines.local import PipelineFailed, find_result, run_local, run_pipeline
+from stillhouse.pipelines.tasks import Pods, add_task
 from stillhouse.workflow.graph import find_uses, needed
 from stillhouse.workflow.tasks import tasks_of
 

@@ -13,16 +13,16 @@ import kfp.compiler
 import pytest
 import yaml
 
-from pipelines.admission import END, LOOK
-from pipelines.catalog import RESULTS, Request
-from pipelines.check import check_compare_objectives, check_train
-from pipelines.interface import YAML_BOOLEANS
-from pipelines.ir import Compiled, compile_small
-from pipelines.manifests import SOURCES, compiled_files
-from pipelines.placement_table import find_table
-from pipelines.workflow_size import LARGEST_PLAIN
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.run_parameters import SETTINGS, TABLES
+from stillhouse.pipelines.admission import END, LOOK
+from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.check import check_compare_objectives, check_train
+from stillhouse.pipelines.interface import YAML_BOOLEANS
+from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.manifests import SOURCES, compiled_files
+from stillhouse.pipelines.placement_table import find_table
+from stillhouse.pipelines.workflow_size import LARGEST_PLAIN
 from stillhouse.steps.registry import steps
 from stillhouse.workflow.recipes import configs
 
@@ -61,7 +61,7 @@ def test_pipelines_are_small_and_named_by_content(name: str) -> None:
 
 
 def test_a_pipeline_that_argo_would_refuse_is_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.workflow_size.LARGEST_PLAIN", 10_000)
+    monkeypatch.setattr("stillhouse.pipelines.workflow_size.LARGEST_PLAIN", 10_000)
     with pytest.raises(InputError, match=r"pipeline zero-shot would take [\d,]+ bytes in Argo .* some 10,000; leave"):
         compile_small(Request("zero-shot").build(find_table("cpu")))
 

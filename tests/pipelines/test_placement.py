@@ -11,10 +11,10 @@ import yaml
 from kfp import compiler, dsl
 from kfp.dsl import pipeline_task
 
-from pipelines.place import place, seconds_of_all_tries, short_stacks
-from pipelines.placement import Accelerator, Claim, Placement, Secret, Toleration, gib, refuse_image
-from pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.errors import InputError
+from stillhouse.pipelines.place import place, seconds_of_all_tries, short_stacks
+from stillhouse.pipelines.placement import Accelerator, Claim, Placement, Secret, Toleration, gib, refuse_image
+from stillhouse.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.steps.registry import steps
 
 DIGEST = "sha256:" + "0" * 64

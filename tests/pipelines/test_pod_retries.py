@@ -14,9 +14,9 @@ import pytest
 import yaml
 from kfp import compiler, dsl
 
-from pipelines.place import place
-from pipelines.placement import Placement
 from stillhouse.kubernetes.pods import pod_retries
+from stillhouse.pipelines.place import place
+from stillhouse.pipelines.placement import Placement
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 

@@ -11,10 +11,10 @@ from kubeflow_server import IMAGE, RUN, Api
 from kubeflow_server import serve as serve_kubeflow
 from kubernetes_server import HERE, KUEUE, NAMESPACE, WORKFLOWS, Kubernetes, serve, write_kubeconfig
 
-from pipelines.pods import PodWatch
 from stillhouse import cli
 from stillhouse.kubernetes.cluster.api import Api as ClusterApi
 from stillhouse.kubernetes.cluster.api import connect
+from stillhouse.pipelines.pods import PodWatch
 
 Plain = dict[str, Any]
 RUNNING: Plain = {"state": "RUNNING", "run_details": {"task_details": []}}
@@ -238,7 +238,9 @@ def test_a_kubernetes_that_does_not_answer_is_reported_once(
 def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:
     """Without a namespace in that of the experiment; Kubeflow for one user names none, and runs are beside it."""
     seen: list[str] = []
-    monkeypatch.setattr("pipelines.pods.watch_pods", lambda run, namespace, context, log: seen.append(namespace))
+    monkeypatch.setattr(
+        "stillhouse.pipelines.pods.watch_pods", lambda run, namespace, context, log: seen.append(namespace)
+    )
     words = ["pipeline", "submit", "zero-shot", "--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait"]
     cli.main(words)
     found = api.get

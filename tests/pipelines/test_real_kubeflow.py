@@ -22,9 +22,9 @@ from kfp_server_api import ApiException
 from kubeflow_server import RUN, Api, serve
 from programs import ROOT, call
 
-from pipelines.access import ENDPOINT
-from pipelines.submit import DONE, Cluster, watch
 from stillhouse.errors import InputError
+from stillhouse.pipelines.access import ENDPOINT
+from stillhouse.pipelines.submit import DONE, Cluster, watch
 
 INSTALLED = {"--namespace": "STILLHOUSE_NAMESPACE", "--service-account": "STILLHOUSE_SERVICE_ACCOUNT"}
 """The flags of a submission, and the variables that say what is installed there."""

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.catalog import RESULTS, Request
-from pipelines.ir import Compiled, compile_small
-from pipelines.placement_table import find_table
-from pipelines.refresh import build_refresh
-from pipelines.refresh_tasks import check_refresh, plan_refresh
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.refresh import MADE, TAKEN, run_plan, run_release
+from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.placement_table import find_table
+from stillhouse.pipelines.refresh import build_refresh
+from stillhouse.pipelines.refresh_tasks import check_refresh, plan_refresh
 from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.graph import Ladder

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from kfp.dsl.base_component import BaseComponent
 
-from pipelines.interface import make_pipeline
-from pipelines.local import run_pipeline
-from pipelines.placement_table import PlacementTable, read_table, shipped_tables
-from pipelines.tasks import Pods, add_task
 from stillhouse.artifacts import read_manifest
 from stillhouse.config import build
 from stillhouse.kubernetes.pods.cached_step import RUN_CACHE
+from stillhouse.pipelines.interface import make_pipeline
+from stillhouse.pipelines.local import run_pipeline
+from stillhouse.pipelines.placement_table import PlacementTable, read_table, shipped_tables
+from stillhouse.pipelines.tasks import Pods, add_task
 from stillhouse.releases.cache_folder import LEFT_ALONE
 from stillhouse.workflow.graph import find_uses, needed
 from stillhouse.workflow.tasks import tasks_of

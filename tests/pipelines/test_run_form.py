@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pipelines.catalog import Request
-from pipelines.ir import Compiled, compile_small
-from pipelines.placement_table import find_table, read_table
-from pipelines.run_form import DIGEST, form_digest, form_page, parameters_of, specs_of
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.run_parameters import TRAIN
+from stillhouse.pipelines.catalog import Request
+from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.placement_table import find_table, read_table
+from stillhouse.pipelines.run_form import DIGEST, form_digest, form_page, parameters_of, specs_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "forms"

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from cluster_in_memory import schedule
 
-from pipelines.schedules.file import Schedule, Watch, read_schedules
-from pipelines.schedules.parameters import refuse_parameters
 from stillhouse import cli
 from stillhouse.errors import InputError
+from stillhouse.pipelines.schedules.file import Schedule, Watch, read_schedules
+from stillhouse.pipelines.schedules.parameters import refuse_parameters
 
 BAD = {
     "five fields": ({"schedules": {"a": {"pipeline": "p", "cron": "0 3 * * *"}}}, "put the seconds first"),

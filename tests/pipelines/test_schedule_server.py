@@ -12,10 +12,10 @@ import yaml
 from kubeflow_server import IMAGE, Api, serve
 from programs import ROOT
 
-from pipelines.schedules import cluster as kubeflow
-from pipelines.schedules import watch as watching
-from pipelines.schedules.apply import MARK
 from stillhouse import cli
+from stillhouse.pipelines.schedules import cluster as kubeflow
+from stillhouse.pipelines.schedules import watch as watching
+from stillhouse.pipelines.schedules.apply import MARK
 from stillhouse.remote.dvc_source import Found
 
 SCHEDULE = {"pipeline": "refresh", "cron": "0 0 3 * * *", "parameters": {"releases": "r.git"}}

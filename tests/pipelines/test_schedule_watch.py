@@ -16,10 +16,10 @@ from kubeflow_stand_in import Client, refusal
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "releases"))
 from repositories import make_repository, release
 
-from pipelines.schedules import watch as watching
-from pipelines.schedules.file import Watch
-from pipelines.schedules.watch import InUse, in_use, look
 from stillhouse import cli
+from stillhouse.pipelines.schedules import watch as watching
+from stillhouse.pipelines.schedules.file import Watch
+from stillhouse.pipelines.schedules.watch import InUse, in_use, look
 from stillhouse.releases.git import Git
 from stillhouse.releases.tags import Release, note_refusal
 from stillhouse.remote.dvc_source import Found
@@ -137,7 +137,7 @@ def test_a_watch_that_cannot_be_looked_at_stops_no_other(
             return SimpleNamespace(run_id="new")
 
     client = Refusing()
-    monkeypatch.setattr("pipelines.schedules.cluster._connect", lambda endpoint, namespace: client)
+    monkeypatch.setattr("stillhouse.pipelines.schedules.cluster._connect", lambda endpoint, namespace: client)
     entry = {"pipeline": "refresh", "releases": "r.git", "repo": "a.git", "path": "corpus"}
     (tmp_path / "schedules.yaml").write_text(yaml.safe_dump({"watches": {"one": entry, "two": entry}}))
     assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
@@ -157,7 +157,9 @@ def test_a_watcher_that_has_nothing_to_watch_says_so_and_is_content(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As it is installed, when its job of every hour is no failed one; it asks no cluster."""
-    monkeypatch.setattr("pipelines.schedules.cluster._connect", lambda endpoint, namespace: pytest.fail("it asked"))
+    monkeypatch.setattr(
+        "stillhouse.pipelines.schedules.cluster._connect", lambda endpoint, namespace: pytest.fail("it asked")
+    )
     path = tmp_path / "schedules.yaml"
     path.write_text(text)
     assert cli.main(["schedule", "watch", str(path)]) == 0

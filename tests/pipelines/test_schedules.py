@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from cluster_in_memory import Memory, actions, schedule
 
-from pipelines.schedules.apply import MARK, apply, name_of
 from stillhouse.errors import InputError
+from stillhouse.pipelines.schedules.apply import MARK, apply, name_of
 
 
 def test_apply_makes_the_cluster_equal_to_the_file() -> None:

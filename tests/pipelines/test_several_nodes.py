@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.catalog import Request
-from pipelines.ir import Compiled, compile_small
-from pipelines.placement import Placement
-from pipelines.placement_table import TRAININGS, find_table, read_table
-from pipelines.shared_pod import launcher_of
 from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.trainjob.settings import POD, POD_NAMESPACE, read_node_settings
+from stillhouse.pipelines.catalog import Request
+from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.placement import Placement
+from stillhouse.pipelines.placement_table import TRAININGS, find_table, read_table
+from stillhouse.pipelines.shared_pod import launcher_of
 from stillhouse.steps.registry import steps
 from stillhouse.workflow.graph import USES
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.catalog import Request
-from pipelines.local import run_pipeline
 from stillhouse import cli
 from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.pipelines.catalog import Request
+from stillhouse.pipelines.local import run_pipeline
 from stillhouse.workflow.graph import graph_of
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kubeflow_server import IMAGE, RUN, Api, serve
 
-from pipelines.submit import Cluster, check_pod_parameters, watch
 from stillhouse import cli
 from stillhouse.errors import InputError
+from stillhouse.pipelines.submit import Cluster, check_pod_parameters, watch
 
 
 def task(name: str, state: str, error: str = "") -> dict[str, Any]:

@@ -10,14 +10,14 @@ import pytest
 import yaml
 from kfp import compiler
 
-from pipelines.catalog import Request
-from pipelines.local import WORKSPACE, run_local
-from pipelines.train import build_pipeline
 from stillhouse import cli
 from stillhouse.config import field_types
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.run_parameters import TRAIN
 from stillhouse.kubernetes.pods.task import works_of
+from stillhouse.pipelines.catalog import Request
+from stillhouse.pipelines.local import WORKSPACE, run_local
+from stillhouse.pipelines.train import build_pipeline
 from stillhouse.workflow.graph import find_uses
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.ir import Compiled
-from pipelines.upload import upload
 from stillhouse.errors import InputError
+from stillhouse.pipelines.ir import Compiled
+from stillhouse.pipelines.upload import upload
 
 
 class Memory:

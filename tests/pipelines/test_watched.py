@@ -8,9 +8,9 @@ import pytest
 import yaml
 from kfp import compiler, dsl
 
-from pipelines.watched import watch
 from stillhouse.errors import InputError
 from stillhouse.monitoring.settings import MonitoringSettings, monitoring_settings
+from stillhouse.pipelines.watched import watch
 
 MONITORS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "monitoring"
 

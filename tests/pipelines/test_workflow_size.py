@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.catalog import RESULTS, Request
-from pipelines.ir import Compiled, compile_small
-from pipelines.manifests import SOURCES
-from pipelines.placement_table import find_table
-from pipelines.workflow_size import LARGEST_PLAIN, WorkflowSize
+from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.ir import Compiled, compile_small
+from stillhouse.pipelines.manifests import SOURCES
+from stillhouse.pipelines.placement_table import find_table
+from stillhouse.pipelines.workflow_size import LARGEST_PLAIN, WorkflowSize
 
 TOLD = 6443.3
 """Bytes that the pipeline `train` said of a task when a task was a step: 244,846 of 38 tasks."""

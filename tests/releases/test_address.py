@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.placement_table import find_table
-from pipelines.train import build_pipeline
 from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.cached_step import RUN_CACHE, through_run_cache
 from stillhouse.monitoring.settings import GATEWAY
+from stillhouse.pipelines.placement_table import find_table
+from stillhouse.pipelines.train import build_pipeline
 from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.refresh.parameters import Parameters
 from stillhouse.releases.refresh.run import Request

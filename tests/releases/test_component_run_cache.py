@@ -20,12 +20,12 @@ from kfp import dsl
 from pods import USES, Pod, content
 from repositories import dvc, repro, run_context
 
-from pipelines.local import run_pipeline
-from pipelines.tasks import Pods, add_task
 from stillhouse import environment
 from stillhouse.artifacts import read_manifest, write_manifest
 from stillhouse.config import build
 from stillhouse.kubernetes.pods.cached_step import RUN_CACHE
+from stillhouse.pipelines.local import run_pipeline
+from stillhouse.pipelines.tasks import Pods, add_task
 from stillhouse.releases import run_cache
 from stillhouse.steps import registry
 from stillhouse.steps.execute import read_report

@@ -123,7 +123,7 @@ def test_a_server_that_hangs_up_stops_no_other_watch(
     from dulwich.errors import HangupException
     from dvc.repo import Repo
 
-    from pipelines.schedules import watch
+    from stillhouse.pipelines.schedules import watch
 
     def hang_up(*given: object, **named: object) -> None:
         raise HangupException([b"@@@@@@@", b"Host key verification failed."])
@@ -134,7 +134,7 @@ def test_a_server_that_hangs_up_stops_no_other_watch(
         return f"{asked.name}: unchanged"
 
     monkeypatch.setattr(Repo, "open", hang_up)
-    monkeypatch.setattr("pipelines.schedules.cluster.Kubeflow", lambda *given: SimpleNamespace())
+    monkeypatch.setattr("stillhouse.pipelines.schedules.cluster.Kubeflow", lambda *given: SimpleNamespace())
     seen = SimpleNamespace(fresh=True, in_flight=False)
     monkeypatch.setattr(watch, "look", lambda *given, **named: (look(*given, **named), seen)[1])
     entry = {"pipeline": "refresh", "releases": "r.git", "repo": "ssh://git@host/a.git", "path": "corpus"}

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import Request
-from pipelines.ir import compile_small
-from pipelines.train import build_pipeline
 from stillhouse.config import build
 from stillhouse.errors import InputError
 from stillhouse.kubernetes.pods.cluster_check import refuse_run
 from stillhouse.kubernetes.pods.run_parameters import check_train
 from stillhouse.kubernetes.pods.task import describe_use, works_of
+from stillhouse.pipelines.catalog import Request
+from stillhouse.pipelines.ir import compile_small
+from stillhouse.pipelines.train import build_pipeline
 from stillhouse.workflow.graph import find_uses
 from stillhouse.workflow.recipe_settings import with_sections
 

@@ -16,13 +16,13 @@ import pytest
 import yaml
 from release_repositories import ARTICLES, LIGHT, Source, first_release, weights
 
-from pipelines.catalog import RESULTS
-from pipelines.local import find_result, run_pipeline
-from pipelines.refresh import build_refresh
 from stillhouse import cli
 from stillhouse.artifacts import read_manifest
 from stillhouse.kubernetes.pods.refresh import MADE, run_release
 from stillhouse.kubernetes.pods.task import port_name
+from stillhouse.pipelines.catalog import RESULTS
+from stillhouse.pipelines.local import find_result, run_pipeline
+from stillhouse.pipelines.refresh import build_refresh
 from stillhouse.releases.data import fetch_release
 from stillhouse.releases.git import Git
 from stillhouse.releases.tags import Release, read_history

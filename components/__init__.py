@@ -1,1 +1,0 @@
-"""Kubeflow components: one folder a step, rendered from the step's declaration by `components.render`."""

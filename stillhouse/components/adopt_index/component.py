@@ -1,0 +1,34 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def adopt_index(
+    corpus: Input[Dataset],
+    retriever: Input[Model],
+    old_index: Input[Dataset],
+    old_retriever: Input[Model],
+    index: Output[Dataset],
+    metrics: Output[Metrics],
+    own_index: Input[Dataset] = None,
+    least_ratio: float = 0.99,
+):
+    """Ties an older retriever's index to a newer one, where dev queries find as well in it.
+
+    Args:
+        corpus: the corpus folder.
+        retriever: the newer bi-encoder.
+        old_index: the older one's index of the corpus.
+        old_retriever: the older bi-encoder.
+        index: the old index, as that of the newer bi-encoder.
+        metrics: the step's figures.
+        own_index: the newer one's own index, to measure by.
+        least_ratio: refused where dev nDCG@10 of the new queries in the old index is less than this share of what
+            it is in --own-index or, without one, of that of the old retriever's queries.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("adopt-index", locals())

@@ -1,0 +1,51 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from typing import Optional
+
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def average(
+    corpus: Input[Dataset],
+    start: Input[Model],
+    trained: Input[Model],
+    negatives: Input[Dataset],
+    retriever: Output[Model],
+    choices: Output[Dataset],
+    metrics: Output[Metrics],
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+    cache_gib: float = 10.0,
+    eval_queries: Optional[int] = None,
+    eval_depth: int = 50,
+    alphas: list = [0.25, 0.5, 0.75, 1.0],
+    metric_for_best_model: str = "rr10",
+    seed: int = 42,
+):
+    """Averages the weights of two retrievers, with the share of each that ranks dev queries best.
+
+    Args:
+        corpus: the corpus folder.
+        start: the encoder that the training began from.
+        trained: the retriever that it made.
+        negatives: hard negatives, whose best are the candidates of dev queries.
+        retriever: the average.
+        choices: how each share ranks dev queries.
+        metrics: the step's figures.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
+        batch_tokens: padded tokens computed at once.
+        cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
+            together in at most this many GiB; 0 = none are kept or used.
+        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; null = all.
+        eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
+        alphas: shares of the trained retriever that are tried: 1 = it alone, 0 = the start alone.
+        metric_for_best_model: what chooses: rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries; of equal
+            ones the larger share.
+        seed: seed of the sample of dev queries.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("average", locals())

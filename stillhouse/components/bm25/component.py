@@ -1,0 +1,47 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def bm25(
+    corpus: Input[Dataset],
+    run: Output[Dataset],
+    negatives: Output[Dataset],
+    bm25: Output[Dataset],
+    metrics: Output[Metrics],
+    validation: Input[Dataset] = None,
+    negatives_among: str = "corpus",
+    without_answers: bool = False,
+    k1: float = 1.5,
+    b: float = 0.75,
+    depth: int = 200,
+    negatives_depth: int = 200,
+    range_min: int = 0,
+):
+    """Retrieves with BM25: its index, a run, and negatives for the first retriever.
+
+    Args:
+        corpus: the corpus folder.
+        run: BM25's run.
+        negatives: BM25's hard negatives.
+        bm25: its index.
+        metrics: the step's figures.
+        validation: the verdict that lets the run go on.
+        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
+            another query of the same split, for a corpus whose splits divide its passages: others would be learned
+            by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
+            among all passages.
+        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM
+            Appendix B).
+        k1: BM25's saturation of term frequency.
+        b: BM25's length normalisation.
+        depth: passages in the run of a query.
+        negatives_depth: hard negatives of a query (SimLM Table 13; K1 of CDMAE §3.4).
+        range_min: leave out this many of the best wrong passages: they may be right after all.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("bm25", locals())

@@ -1,0 +1,46 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def compare_release(
+    corpus: Input[Dataset],
+    champion: Input[Dataset],
+    challenger: Input[Dataset],
+    verdict: Output[Dataset],
+    metrics: Output[Metrics],
+    champion_index: Input[Dataset] = None,
+    challenger_index: Input[Dataset] = None,
+    measure: str = "RR@10",
+    alpha: float = 0.05,
+    most_loss: float = 0.02,
+    least_queries: int = 1,
+    bootstrap_samples: int = 2000,
+    randomisation_samples: int = 10000,
+    seed: int = 42,
+):
+    """Compares a challenger's run with the champion's and says which is to be released.
+
+    Args:
+        corpus: the corpus folder.
+        champion: the run of the retriever that is released now.
+        challenger: the run of the one that may take its place.
+        verdict: who is to be released, and why.
+        metrics: the step's figures.
+        champion_index: the index that is released now, of any corpus.
+        challenger_index: the index that may take its place.
+        measure: the measure that decides, by its name in ir_measures.
+        alpha: refused when worse with a p-value of at most this.
+        most_loss: refused when the mean falls by more than this, shown or not; of a new index of the same
+            retriever, its recall.
+        least_queries: refused when there are fewer test queries to compare on.
+        bootstrap_samples: bootstrap samples behind the interval.
+        randomisation_samples: random sign flips behind the p-value.
+        seed: seed of every random choice.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("compare-release", locals())

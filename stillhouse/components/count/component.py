@@ -1,0 +1,34 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def count(
+    tokens: Input[Dataset],
+    counts: Output[Dataset],
+    metrics: Output[Metrics],
+    window: int = 4,
+    unit: str = "pieces",
+    memory_mib: int = 1024,
+    shard: int = 1,
+    shards: int = 1,
+):
+    """Counts the n-grams of a shard of the passages, for importance by many machines.
+
+    Args:
+        tokens: the token arrays.
+        counts: n-gram counts.
+        metrics: the step's figures.
+        window: longest n-gram that is counted: L of CDMAE eq. 8.
+        unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
+            word).
+        memory_mib: MiB that counting may hold at once; what is more goes to disk.
+        shard: which of the shards, from 1.
+        shards: how many parts the corpus is divided into.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("count", locals())

@@ -1,0 +1,38 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def encode(
+    corpus: Input[Dataset],
+    retriever: Input[Model],
+    vectors: Output[Dataset],
+    metrics: Output[Metrics],
+    validation: Input[Dataset] = None,
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+    cache_gib: float = 10.0,
+    shard: int = 1,
+    shards: int = 1,
+):
+    """Encodes a shard of the passages, for an index of many machines.
+
+    Args:
+        corpus: the corpus folder.
+        retriever: the bi-encoder.
+        vectors: the passages' vectors.
+        metrics: the step's figures.
+        validation: the verdict that lets the run go on.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
+        batch_tokens: padded tokens computed at once.
+        cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models
+            together in at most this many GiB; 0 = none are kept or used.
+        shard: which of the shards, from 1.
+        shards: how many parts the corpus is divided into.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("encode", locals())

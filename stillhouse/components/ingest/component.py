@@ -1,0 +1,98 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from typing import Optional
+
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def ingest(
+    corpus: Output[Dataset],
+    metrics: Output[Metrics],
+    generated: Input[Dataset] = None,
+    source: str = "sample",
+    repo: Optional[str] = None,
+    revision: Optional[str] = None,
+    format: str = "auto",
+    titles: str = "space",
+    splits: Optional[dict] = None,
+    columns: Optional[dict] = None,
+    answer_kind: str = "auto",
+    dpr_positives: str = "all",
+    reqa_split: str = "80/20",
+    distractors: Optional[str] = None,
+    max_distractors: Optional[int] = None,
+    dev_fraction: float = 0.1,
+    max_articles: Optional[int] = None,
+    max_train_queries: Optional[int] = None,
+    max_dev_queries: Optional[int] = None,
+    max_test_queries: Optional[int] = None,
+    queries: str = "auto",
+    pair_tasks: Optional[list] = None,
+    pair_queries_per_article: int = 6,
+    max_pair_queries: str = "50000",
+    pair_sentence_words: int = 6,
+    pair_span_min_words: int = 6,
+    pair_span_max_words: int = 20,
+    pair_language: str = "en",
+    heldout_dev_articles: float = 0.1,
+    heldout_test_articles: float = 0.1,
+    mixed_pairs: float = 0.0,
+    test_queries: Optional[str] = None,
+    train_queries: Optional[str] = None,
+    seed: int = 42,
+):
+    """Reads a source of passages, queries and qrels into Parquet.
+
+    Args:
+        corpus: the corpus folder.
+        metrics: the step's figures.
+        generated: questions that `generate-queries` made of these passages: they join the labelled train queries;
+            without such they are train, dev and test queries in the place of pair queries.
+        source: a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`.
+        repo: a DVC repository, a git URL or a folder, in which `source` is a path; null = source lies here.
+        revision: the repository's branch, tag or commit; null = its default branch.
+        format: how the source is read; `auto` finds out and says so.
+        titles: what every model and BM25 read between a passage's title and its text: `space`, `colon` (title:
+            text), `line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out.
+        splits: splits of the source renamed, as {dev: test}, where the test labels are not public.
+        columns: tables: columns with unusual names, as {passages.text: body, queries.id: number}.
+        answer_kind: what an answer is, where its source does not say: a text, or a regular expression; `auto` takes
+            CuratedTREC of DPR alone for regular expressions.
+        dpr_positives: DPR: whether all positives of a question are relevant, or its first alone.
+        reqa_split: ReQA: which of its divisions of the queries into train and test (Chang et al. 2020 §4.1).
+        distractors: another source, whose passages are added without its queries (Chang et al. 2020 Table 6).
+        max_distractors: at most this many distractors, a seeded sample; null takes all.
+        dev_fraction: the part of the train queries that becomes dev, where a source has no dev split.
+        max_articles: at most this many articles, a seeded sample for a trial; queries on others leave; null takes
+            all.
+        max_train_queries: at most this many train queries, a seeded sample; null takes all.
+        max_dev_queries: at most this many dev queries, a seeded sample; null takes all.
+        max_test_queries: at most this many test queries, a seeded sample; null takes all.
+        queries: where train queries come from: `source`, its labelled ones; `pairs`, made of the corpus by the pair
+            tasks, with held-out articles for dev and test; `auto`, pairs where the source has no train queries and
+            no generated ones are given.
+        pair_tasks: a list of pair tasks: ict, bfs and wlp ask with sentences, null takes those of them that the
+            corpus supports; `title` (with `titles: left_out`) and `heading` ask for the first passage of an article
+            or section, `span` asks with some words in a row for their passage.
+        pair_queries_per_article: at most this many pair queries of an article, divided evenly among the tasks, at
+            least one each; the max_*_queries hold for pair queries and for labelled ones apart.
+        max_pair_queries: at most this many pair queries in all splits together, a seeded sample; null takes all.
+        pair_sentence_words: a sentence of fewer words makes no pair query.
+        pair_span_min_words: the fewest words of a span; its passage has twice as many.
+        pair_span_max_words: the most words of a span; 20 English words are some 27 tokens.
+        pair_language: the language whose rules split sentences, by its ISO 639-1 code.
+        heldout_dev_articles: with pairs or generated queries, the part of the articles whose queries are dev.
+        heldout_test_articles: with pairs or generated queries, the part of the articles whose queries are test.
+        mixed_pairs: sentences of the corpus, each with its own passage, that join the labelled train queries, as a
+            share of these: 1 = as many; 0 = none.
+        test_queries: a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout.
+        train_queries: a folder with more train queries: queries.jsonl and qrels/train.tsv, in BEIR layout, as
+            `stillhouse queries export` writes them of clicks; one that repeats a dev or test query is left out.
+        seed: seed of every random choice.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("ingest", locals())

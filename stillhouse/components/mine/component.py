@@ -1,0 +1,73 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from typing import Optional
+
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def mine(
+    corpus: Input[Dataset],
+    retriever: Input[Model],
+    index: Input[Dataset],
+    negatives: Output[Dataset],
+    metrics: Output[Metrics],
+    others: Input[Dataset] = None,
+    filter_reranker: Input[Model] = None,
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+    negatives_among: str = "corpus",
+    without_answers: bool = False,
+    negatives_depth: int = 200,
+    range_min: int = 0,
+    margin: str = "none",
+    absolute_margin: float = 0.0,
+    relative_margin: float = 0.05,
+    margin_on: str = "train+dev",
+    reranker_margin: float = 0.0,
+    range_max: Optional[int] = None,
+    others_depth: int = 0,
+    random_negatives: int = 0,
+    seed: int = 42,
+):
+    """Takes a retriever's best wrong passages as hard negatives.
+
+    Args:
+        corpus: the corpus folder.
+        retriever: the bi-encoder.
+        index: its index of the corpus.
+        negatives: hard negatives.
+        metrics: the step's figures.
+        others: negatives of another origin to mix in, BM25's say.
+        filter_reranker: a cross-encoder that says which candidates are right.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
+        batch_tokens: padded tokens computed at once.
+        negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
+            another query of the same split, for a corpus whose splits divide its passages: others would be learned
+            by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made
+            among all passages.
+        without_answers: leave out passages that hold an answer of the query, by the rules of `Answer@k` (SimLM
+            Appendix B).
+        negatives_depth: hard negatives of a query (SimLM Table 13; K2 and K3 of CDMAE §3.4).
+        range_min: leave out this many of the best wrong passages: they may be right after all.
+        margin: leave out a passage that the retriever scores above a limit, as likely right; with s the lowest
+            score of the query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|,
+            both = the lower one.
+        absolute_margin: how far below the positive's score a negative must be.
+        relative_margin: the same as a share of the positive's score.
+        margin_on: which queries the margin is for: train leaves the dev queries' ranking whole, which a choice by
+            ranking and a teacher's measure need, as no wrong passage is left above the right one where a margin
+            took it out.
+        reranker_margin: with a filter_reranker: how far below its score of the positive its score of a negative
+            must be.
+        range_max: passages searched for a query, at least negatives_depth; null = enough, or twice as deep where a
+            margin or without_answers leaves out some.
+        others_depth: mix in this many of the best negatives of `others` for each query.
+        random_negatives: mix in this many random passages a query.
+        seed: seed of the random passages.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("mine", locals())

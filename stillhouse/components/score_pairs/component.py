@@ -1,0 +1,54 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from typing import Optional
+
+from kfp import dsl
+from kfp.dsl import ClassificationMetrics, Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def score_pairs(
+    corpus: Input[Dataset],
+    negatives: Input[Dataset],
+    teacher: Output[Dataset],
+    metrics: Output[Metrics],
+    roc: Output[ClassificationMetrics],
+    reranker: Input[Model] = None,
+    retriever: Input[Model] = None,
+    index: Input[Dataset] = None,
+    bm25: Input[Dataset] = None,
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+    depth: int = 200,
+    negatives_scored: Optional[int] = None,
+    dev_negatives_scored: Optional[int] = None,
+    seed: int = 42,
+    kind: str = "cross-encoder",
+):
+    """Scores positives and negatives with the teacher, for distillation.
+
+    Args:
+        corpus: the corpus folder.
+        negatives: hard negatives.
+        teacher: the scores.
+        metrics: the step's figures.
+        roc: how the scores tell positives from negatives.
+        reranker: the cross-encoder.
+        retriever: the student so far, which has a part in the fused teacher.
+        index: the student's index of the corpus.
+        bm25: the BM25 index, which has a part in the fused teacher.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
+        batch_tokens: padded tokens computed at once.
+        depth: score this many of the best negatives of a query, or some of these.
+        negatives_scored: score this many, those that a training with the same seed draws first; negatives_per_query
+            x epochs of the training are all that it reads; null = all.
+        dev_negatives_scored: the same for dev queries, of which a training reads negatives_per_query; null = as
+            many as of the others.
+        seed: seed of the order in which negatives are drawn.
+        kind: cross-encoder = its raw scores (SimLM eq. 5); best = whichever ranks the dev queries' candidates best:
+            the cross-encoder, BM25, or the weighted sum of these and the retriever, calibrated on the dev queries.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("score-pairs", locals())

@@ -1,0 +1,47 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from typing import Optional
+
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def score_shard(
+    corpus: Input[Dataset],
+    negatives: Input[Dataset],
+    reranker: Input[Model],
+    scores: Output[Dataset],
+    metrics: Output[Metrics],
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+    depth: int = 200,
+    negatives_scored: Optional[int] = None,
+    dev_negatives_scored: Optional[int] = None,
+    seed: int = 42,
+    shard: int = 1,
+    shards: int = 1,
+):
+    """Scores a shard of the pairs with the cross-encoder, for a teacher of many machines.
+
+    Args:
+        corpus: the corpus folder.
+        negatives: hard negatives.
+        reranker: the cross-encoder.
+        scores: the scores of the shard's pairs.
+        metrics: the step's figures.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
+        batch_tokens: padded tokens computed at once.
+        depth: score this many of the best negatives of a query, or some of these.
+        negatives_scored: score this many, those that a training with the same seed draws first; negatives_per_query
+            x epochs of the training are all that it reads; null = all.
+        dev_negatives_scored: the same for dev queries, of which a training reads negatives_per_query; null = as
+            many as of the others.
+        seed: seed of the order in which negatives are drawn.
+        shard: which of the shards, from 1.
+        shards: how many parts the corpus is divided into.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("score-shard", locals())

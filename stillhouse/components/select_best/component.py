@@ -1,0 +1,49 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def select_best(
+    corpus: Input[Dataset],
+    bm25: Input[Dataset],
+    candidates: Input[Model],
+    indexes: Input[Dataset],
+    retriever: Output[Model],
+    index: Output[Dataset],
+    hybrid: Output[Dataset],
+    metrics: Output[Metrics],
+    precision: str = "auto",
+    batch_tokens: int = 8192,
+    standard_errors: float = 0.0,
+    metric_for_best_model: str = "log_likelihood",
+    fusion: str = "auto",
+    depth: int = 100,
+):
+    """Chooses the best retriever on the dev queries, alone or with BM25.
+
+    Args:
+        corpus: the corpus folder.
+        bm25: the BM25 index that `bm25` wrote.
+        candidates: a folder that holds one folder for each, under its name: a bi-encoder; the first is what others
+            have to be better than.
+        indexes: a folder that holds one folder for each, under its name: its index of the corpus, under the same
+            name.
+        retriever: the best bi-encoder.
+        index: its index of the corpus.
+        hybrid: whether and how BM25 ranks with it.
+        metrics: the step's figures.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
+        batch_tokens: padded tokens computed at once.
+        standard_errors: a later system replaces an earlier one where its mean on the dev queries leads by more than
+            this many standard errors of the paired difference; 0 = the highest mean (benchmarks/quality.md).
+        metric_for_best_model: what chooses: log_likelihood = how likely the scores make the right passages, which
+            few dev queries show more surely; rr10 = RR@10.
+        fusion: auto = each retriever competes alone and with BM25; never = alone.
+        depth: candidates that BM25 and the retriever each bring.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("select-best", locals())

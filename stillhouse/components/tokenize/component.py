@@ -1,0 +1,31 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def tokenize(
+    corpus: Input[Dataset],
+    tokenizer: Input[Model],
+    tokens: Output[Dataset],
+    metrics: Output[Metrics],
+    validation: Input[Dataset] = None,
+    max_length: int = 144,
+    language: str = "en",
+):
+    """Cuts every passage into tokens once, as flat arrays.
+
+    Args:
+        corpus: the corpus folder.
+        tokenizer: a model folder whose tokenizer is used.
+        tokens: the token arrays.
+        metrics: the step's figures.
+        validation: the verdict that lets the run go on.
+        max_length: tokens of a passage that are kept, [CLS] and [SEP] included (SimLM Table 11).
+        language: ISO 639-1 code of the passages' language, by whose rules sentences are split.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("tokenize", locals())

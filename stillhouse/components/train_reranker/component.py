@@ -1,0 +1,97 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from typing import Optional
+
+from kfp import dsl
+from kfp.dsl import HTML, Dataset, Input, Metrics, Model, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def train_reranker(
+    corpus: Input[Dataset],
+    negatives: Input[Dataset],
+    init: Input[Model],
+    reranker: Output[Model],
+    curves: Output[Dataset],
+    metrics: Output[Metrics],
+    html: Output[HTML],
+    encoder: Input[Model] = None,
+    epochs: str = "3.0",
+    max_steps: Optional[int] = None,
+    batch_size: int = 64,
+    learning_rate: float = 3e-05,
+    warmup_ratio: float = 0.1,
+    warmup_steps: Optional[int] = None,
+    last_step: Optional[int] = None,
+    weight_decay: float = 0.0,
+    max_grad_norm: str = "1.0",
+    eval_steps: Optional[int] = None,
+    precision: str = "auto",
+    padding: str = "auto",
+    seed: int = 42,
+    eval_queries: Optional[int] = None,
+    eval_depth: int = 50,
+    metric_for_best_model: str = "loss",
+    patience: Optional[int] = None,
+    eval_share: Optional[float] = None,
+    loss: str = "listwise",
+    negatives_per_query: int = 63,
+    negatives_depth: int = 200,
+    forward_per_query: Optional[int] = None,
+    r_drop: float = 0.0,
+    mini_batch_size: Optional[int] = None,
+    max_length: int = 192,
+    layers: Optional[int] = None,
+):
+    """Trains a cross-encoder, by the listwise loss of SimLM eq. 4 or by binary cross-entropy.
+
+    Args:
+        corpus: the corpus folder.
+        negatives: hard negatives.
+        init: the model to start from.
+        reranker: the cross-encoder.
+        curves: training and held-out loss.
+        metrics: the step's figures.
+        html: its loss curves, as a page.
+        encoder: the model to start from where init was fetched as `none`.
+        epochs: passes over the training examples, at least one step; null = max_steps alone decides.
+        max_steps: stop after this many steps; null = after the epochs.
+        batch_size: training examples a step.
+        learning_rate: peak learning rate of AdamW.
+        warmup_ratio: fraction of the steps in which the learning rate rises.
+        warmup_steps: the same as a number of steps; null = as warmup_ratio says.
+        last_step: stop after this step, on the schedule of them all, as CDMAE does at 80k of 20 epochs; null = go
+            to the end.
+        weight_decay: weight decay of AdamW, which leaves out biases and layer norms.
+        max_grad_norm: gradients are scaled down to this norm; null = never.
+        eval_steps: steps between two held-out losses; null = ten times a training.
+        precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
+        padding: none = no padding is computed, attention is within each text; kept = texts are padded to the
+            longest of their batch; auto = none on a CPU, kept on a GPU.
+        seed: seed of every random choice.
+        eval_queries: measure on at most this many dev queries, a sample drawn from the seed; null = all.
+        eval_depth: candidates of a dev query that are ranked: its best negatives, this many, and its positives.
+        metric_for_best_model: what chooses the step that is kept: loss = the lowest held-out loss of drawn groups;
+            rr10, ndcg10 = the highest RR@10 or nDCG@10 of dev queries, whose positives and best eval_depth
+            negatives are ranked: the start is kept where no step ranks them better.
+        patience: stop after this many measurements in a row without a better one; null = never.
+        eval_share: without eval_steps, measurements read at most this share of what the training reads, where a
+            text that is trained on counts 3 times: at 10 moments beside the start or, down to 5, fewer, then on
+            fewer dev queries, and below 50 of these at fewer moments again; null = 0.1 where a ranking chooses, no
+            limit where the loss does.
+        loss: listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each
+            pair by itself, where a positive counts as often as its query has negatives.
+        negatives_per_query: negatives that a query is trained on each time it is seen.
+        negatives_depth: draw them from this many of the best.
+        forward_per_query: draw this many negatives instead, and train on the negatives_per_query that the re-
+            ranker, as it is by then, scores highest (63 and 15 in the code of SimLM); null = draw no more.
+        r_drop: weight of R-Drop: every pair is read twice and the passes are made to agree; 0 = off.
+        mini_batch_size: back-propagate the queries of this many pairs at a time, to save memory; null = the whole
+            batch.
+        max_length: tokens of a query and its passage together.
+        layers: keep this many of the first layers of the model it starts from; null = all of them.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("train-reranker", locals())

@@ -1,0 +1,43 @@
+# Rendered by `python -m stillhouse.components.render`; change the step's declaration, not this file.
+from kfp import dsl
+from kfp.dsl import HTML, Dataset, Input, Metrics, Output
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def validate(
+    corpus: Input[Dataset],
+    validation: Output[Dataset],
+    metrics: Output[Metrics],
+    html: Output[HTML],
+    max_rejected_fraction: float = 0.01,
+    max_rejected_link_fraction: float = 1.0,
+    min_passages: int = 1,
+    min_train_queries: int = 0,
+    min_dev_queries: int = 0,
+    min_test_queries: int = 0,
+    max_passage_words: int = 110,
+    max_truncated_fraction: float = 1.0,
+    max_duplicate_text_fraction: float = 0.1,
+):
+    """Checks the corpus with Great Expectations and stops the run when it breaks a threshold.
+
+    Args:
+        corpus: the corpus folder.
+        validation: the report and the verdict.
+        metrics: the step's figures.
+        html: the report, as a page.
+        max_rejected_fraction: at most this part of all rows, and of each kind of them, was rejected (links apart).
+        max_rejected_link_fraction: at most this part of the links was rejected.
+        min_passages: at least this many passages.
+        min_train_queries: at least this many train queries.
+        min_dev_queries: at least this many dev queries.
+        min_test_queries: at least this many test queries.
+        max_passage_words: a passage of more words counts as cut off by the model; 110 words are some 144 tokens.
+        max_truncated_fraction: at most this part of the passages is cut off by the model; 1 warns only.
+        max_duplicate_text_fraction: at most this part of the passages repeats the title and text of another.
+    """
+    from stillhouse.kubernetes.pods.component import run_component
+
+    run_component("validate", locals())

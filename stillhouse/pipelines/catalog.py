@@ -1,0 +1,141 @@
+"""Every pipeline of this project by its name: how it is built, what it is checked by, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kfp.dsl.base_component import BaseComponent
+
+from stillhouse.config import build, field_types, nearest
+from stillhouse.errors import REFUSED_CODE, InputError
+from stillhouse.experiments.comparison.plan import make_plan
+from stillhouse.experiments.comparison.sweeps import find_sweep
+from stillhouse.kubernetes.pods.run_parameters import (
+    SETTINGS,
+    TABLES,
+    RunParameter,
+    check_parameters,
+    check_train,
+    filled,
+    train_parameters,
+    with_parameters,
+)
+from stillhouse.kubernetes.pods.zero_shot import Config as ZeroShotConfig
+from stillhouse.pipelines import compare, refresh, train, zero_shot
+from stillhouse.pipelines.placement_table import PlacementTable
+from stillhouse.releases.refresh.parameters import Parameters
+from stillhouse.setting_kinds import form_type, from_text
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipe_settings import with_settings
+from stillhouse.workflow.recipes import configs, find_recipe, load_recipe
+
+
+@dataclass(frozen=True)
+class Result:
+    """The output that a person keeps of a run: its name, the page inside it, and the components that may leave it.
+
+    The first of them that was done counts. Where a run is `validated`, a corpus that does not pass ends it.
+    """
+
+    components: tuple[str, ...]
+    output: str
+    page: str
+    validated: bool = True
+    artifact: str = ""
+    """What the component calls it, where that is another name."""
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder among the outputs of the component."""
+        return self.artifact or self.output
+
+
+RESULTS: Mapping[str, Result] = {
+    train.NAME: Result(("evaluation",), "evaluation", "report.html", artifact="evaluate__evaluation"),
+    compare.NAME: Result(("compare-variants",), "comparison", "comparison.html"),
+    zero_shot.NAME: Result(("measure-zero-shot",), "zero_shot", "zero_shot.html", validated=False),
+    refresh.NAME: Result(("release-refresh", "plan-refresh"), "refreshed", "refresh.md"),
+}
+RECIPES: Mapping[str, str] = {train.NAME: "labelled", compare.NAME: "simlm", refresh.NAME: "labelled"}
+"""The recipes that pipelines are compiled from unless another is named; comparisons are of pre-training."""
+CONFIGS: Mapping[str, type] = {zero_shot.NAME: ZeroShotConfig, refresh.NAME: Parameters}
+"""The pipelines whose parameters are settings of their own; those of the others fill settings of steps."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which pipeline, and what is fixed when it is compiled: its recipe and, for a comparison, its sweep."""
+
+    pipeline: str
+    recipe: str = ""
+    """A shipped recipe or a file; "" = the pipeline's own of `RECIPES`."""
+    sweep: str = "all-objectives"
+    shards: int = 0
+    """In how many parts `train` and `refresh` encode a corpus; 0 = as many as the placements say."""
+    settings: tuple[str, ...] = ()
+    """Settings in the place of the recipe's, each `USE.SETTING=VALUE`."""
+
+    def __post_init__(self) -> None:
+        if self.pipeline not in RESULTS:
+            raise InputError(f"there is no pipeline {self.pipeline!r}; {nearest(self.pipeline, RESULTS)}")
+        if self.settings and self.pipeline not in RECIPES:
+            raise InputError(f"--set {self.settings[0]}: {self.pipeline} has no recipe; give it as --parameter")
+
+    def build(self, table: PlacementTable | None) -> BaseComponent:
+        """The pipeline, with tasks where `table` says. Raises `InputError` for a recipe or sweep that is wrong."""
+        if self.pipeline == zero_shot.NAME:
+            return zero_shot.build_zero_shot(table)
+        if self.pipeline == compare.NAME:
+            return compare.build_comparison(make_plan(find_sweep(self.sweep), *self._recipe()), table, self.shards)
+        build_of = refresh.build_refresh if self.pipeline == refresh.NAME else train.build_pipeline
+        return build_of(*self._recipe(), table, self.shards)
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Refuses parameters as the run's own tasks would: types, choices, ranges, and what does not go together."""
+        if self.pipeline in CONFIGS:
+            build(CONFIGS[self.pipeline], values, f"pipeline {self.pipeline}")
+            return
+        if self.pipeline == train.NAME:
+            check_train(*self._recipe(), values)
+            return
+        check_parameters(self.pipeline, values)
+        settings = configs(*self._recipe())
+        with_parameters(filled(self._parameters(), settings), settings, values)
+
+    def read(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """The parameters of `given`, as text from a command line, in their types."""
+        kinds = self.kinds()
+        for name in given:
+            if name not in kinds:
+                raise InputError(f"pipeline {self.pipeline} has no parameter {name!r}; {nearest(name, kinds)}")
+        return {name: from_text(text, kinds[name], f"--parameter {name}") for name, text in given.items()}
+
+    def kinds(self) -> dict[str, type]:
+        """The types of the parameters, without those that placements bring."""
+        if self.pipeline in CONFIGS:
+            return {name: form_type(hint) for name, hint in field_types(CONFIGS[self.pipeline]).items()}
+        fields = {name: parameter.kind for name, parameter in self._parameters().items()}
+        return fields | ({SETTINGS: str} if self.pipeline == train.NAME else {})
+
+    def _parameters(self) -> Mapping[str, RunParameter]:
+        """Those of a pipeline whose parameters fill settings of steps; a whole run's are of the recipe's stages."""
+        if self.pipeline != train.NAME:
+            return TABLES[self.pipeline]
+        return train_parameters(graph_of(*self._recipe()))
+
+    def exit_code(self, result: Path) -> int:
+        """That of a refresh whose challenger was refused, as `stillhouse refresh` has it; else 0."""
+        if self.pipeline != refresh.NAME:
+            return 0
+        record = json.loads((result / "refresh.json").read_text(encoding="utf-8"))
+        return REFUSED_CODE if record.get("outcome") == "refused" else 0
+
+    def _recipe(self) -> tuple[dict[str, Any], str]:
+        """The recipe, and the file that it is from. Raises `InputError` for one that is wrong."""
+        path = find_recipe(self.recipe or RECIPES[self.pipeline])
+        recipe = load_recipe(path)
+        return (with_settings(recipe, self.settings, str(path)) if self.settings else recipe), str(path)

@@ -1,0 +1,45 @@
+# No `from __future__ import annotations` here: kfp reads the types of the signatures as they stand.
+"""The first tasks of a run: they refuse what the cluster lacks and what is out of range, before tasks of hours."""
+
+from kfp import dsl
+
+from stillhouse.components.image import image
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def check_cluster(wanted: str):
+    """Refuses a run whose pods would wait in vain: for a GPU type, a claim, a secret, quota or a queue.
+
+    Args:
+        wanted: what the pods of the run ask of the cluster, as JSON.
+    """
+    from stillhouse.kubernetes.pods.cluster_check import refuse_missing
+
+    refuse_missing(wanted)
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def check_train(
+    wanted: str,
+    recipe: str,
+    settings: str,
+    source: str,
+    queries: str,
+    test_queries: str,
+    model: str,
+    learning_rate: float,
+    training_steps: str,
+    seed: int,
+):
+    """Refuses parameters of `train` that are out of range, and a run that lacks something on the cluster."""
+    from stillhouse.kubernetes.pods.cluster_check import refuse_run
+
+    refuse_run("train", locals())
+
+
+@dsl.component(base_image=image(), install_kfp_package=False)
+def check_compare_objectives(wanted: str, source: str, queries: str, test_queries: str, model: str):
+    """Refuses parameters of `compare-objectives` that are out of range, and what the cluster lacks."""
+    from stillhouse.kubernetes.pods.cluster_check import refuse_run
+
+    refuse_run("compare-objectives", locals())

@@ -1,0 +1,152 @@
+"""A comparison as a Kubeflow pipeline: what all variants share, then one task for all variants and seeds, and its page.
+
+The settings that differ from run to run are given as items; all others stand with their uses. There are two kinds of
+items, those with a pre-training and those without, since their uses differ. Pods in a loop would be too many for Argo;
+the one task does its items one after the other, or has its nodes do them side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kfp import dsl
+from kfp.dsl.base_component import BaseComponent
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.config import field_types
+from stillhouse.errors import InputError
+from stillhouse.experiments.comparison.graph import EVALUATION, PRETRAINING, refuse_other_graphs
+from stillhouse.experiments.comparison.plan import SHARED, Job, Plan
+from stillhouse.kubernetes.pods.run_parameters import COMMON, filled
+from stillhouse.kubernetes.pods.task import as_json, describe_use, port_name
+from stillhouse.own_files import own_file
+from stillhouse.pipelines.check import check_compare_objectives
+from stillhouse.pipelines.interface import make_pipeline
+from stillhouse.pipelines.ir import compile_small
+from stillhouse.pipelines.placement_table import DEFAULT_TABLE, PlacementTable, find_table
+from stillhouse.pipelines.task_component import variants_component
+from stillhouse.pipelines.tasks import Pods, add_task
+from stillhouse.pipelines.train import pipeline_inputs
+from stillhouse.setting_kinds import plain
+from stillhouse.workflow.graph import Use
+from stillhouse.workflow.tasks import Task, tasks_of
+from stillhouse.workflow.uses import used
+
+NAME = "compare-objectives"
+LABEL = "comparison"
+REFERENCE = f"{EVALUATION}/evaluation"
+ITEM_LIMIT = 200
+"""All items, with their settings, stand in the pipeline; Kubernetes refuses workflows that grow too large."""
+
+Item = dict[str, bool | int | float | str]
+
+
+def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = None) -> None:
+    """Writes the pipeline of a plan as IR YAML, the form that Kubeflow takes; by default with pods without GPUs."""
+    compiled = compile_small(build_comparison(plan, table or find_table(DEFAULT_TABLE)))
+    with own_file(output) as file:
+        file.write_text(compiled.as_ir(), encoding="utf-8")
+
+
+def build_comparison(plan: Plan, table: PlacementTable | None = None, shards: int = 0) -> BaseComponent:
+    """The pipeline of a plan. Raises `InputError` for more runs than one task can hold, and for other graphs.
+
+    `shards` is by how many nodes the runs are shared, where the table is not to say it.
+    """
+    if len(plan.jobs) > ITEM_LIMIT:
+        raise InputError(f"{len(plan.jobs)} runs are more than one pipeline holds ({ITEM_LIMIT}); use fewer seeds")
+    refuse_other_graphs(plan.sweep, "a Kubeflow comparison", stages=True)
+    groups = {
+        name: jobs
+        for name, pretrained in (("variants", True), ("unpretrained", False))
+        if (jobs := [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained])
+    }
+    own = {group: _own_uses(jobs) for group, jobs in groups.items()}
+    described = {
+        group: {
+            use.name: describe_use(use, plan.recipe.get(use.section, {}), jobs[0].configs[use.name])
+            for use in own[group]
+        }
+        for group, jobs in groups.items()
+    }
+    items: list[dict[str, Any]] = [
+        {"group": group, **item} for group, jobs in groups.items() for item in loop_items(jobs)
+    ]
+    content = json.dumps({"name": plan.sweep.name} | plan.sweep.plain(), ensure_ascii=False)
+    of_variants = tuple(use for uses in own.values() for use in uses)
+    names = {use.name for use in of_variants}
+    read = dict.fromkeys(source for use in of_variants for source in use.inputs.values() if used(source) not in names)
+    variants = Task(LABEL, of_variants, tuple(read), ())
+    uses_before = _shared_uses(plan)
+    before = {use.name: _shared_config(plan, use) for use in uses_before}
+    pairs = filled(COMMON, before)
+    shared = tasks_of(uses_before, wanted={*read, REFERENCE})
+
+    def check(given: dict[str, Any]) -> PipelineTask:
+        return check_compare_objectives(wanted="", **{name: given[name] for name in COMMON})
+
+    def body(given: dict[str, Any], pods: Pods) -> None:
+        pods = replace(pods, recipe=plan.recipe)
+        chosen = {pair: name for name, members in pairs.items() for pair in members}
+        made: dict[str, Any] = {}
+        for task in shared:
+            there = add_task(task, before, chosen, made, pods)
+            if not task.inputs:
+                there.after(pods.look)
+        there = variants_component(variants)(
+            run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+            sweep=content,
+            uses=as_json(described),
+            items=as_json(items),
+            reference=made[REFERENCE],
+            **{port_name(source): made[source] for source in variants.inputs},
+        )
+        pods.place_variants(there, variants.uses, LABEL, LABEL)
+
+    description = f"Pre-trainings side by side: {plan.sweep.title or plan.sweep.name}."
+    return make_pipeline(NAME, description, pipeline_inputs(COMMON, before), table, body, shards, check)
+
+
+def loop_items(jobs: Sequence[Job]) -> list[Item]:
+    """One item a job: every setting that is not the same for all jobs, as `use__field`, and the run's name."""
+    items: list[Item] = [{"run": job.name} for job in jobs]
+    for use in _own_uses(jobs):
+        for field, hint in field_types(use.step.config).items():
+            values = [plain(getattr(job.configs[use.name], field)) for job in jobs]
+            if any(value != values[0] for value in values) or (use.name == EVALUATION and field == "title"):
+                for item, value in zip(items, values):
+                    # An item's whole number cannot stand where a setting is a number with a fraction.
+                    item[f"{use.name}__{field}"] = float(value) if hint is float else value
+    return items
+
+
+def _own_uses(jobs: Sequence[Job]) -> list[Use]:
+    """The uses of a loop's body: those that differ between jobs, by variant or by seed, and what reads them."""
+    own = {name for job in jobs for name, place in job.places.items() if place != Path(SHARED)}
+    return [use for use in jobs[0].uses if use.name in own]
+
+
+def _shared_uses(plan: Plan) -> list[Use]:
+    """The uses before the loops: the reference's, and those that every job of a group takes unchanged."""
+    found = {use.name: use for use in plan.reference.uses}
+    for pretrained in (True, False):
+        jobs = [job for job in plan.jobs if (PRETRAINING in job.places) == pretrained]
+        if jobs:
+            own = {use.name for use in _own_uses(jobs)}
+            found |= {use.name: use for use in jobs[0].uses if use.name not in own and use.name not in found}
+    order = [use.name for job in plan.jobs[:1] for use in job.uses]
+    known = sorted(found.values(), key=lambda use: order.index(use.name) if use.name in order else len(order))
+    # The reference's evaluation comes last: it has the name of the jobs' own.
+    return [use for use in known if use.name != EVALUATION] + [found[EVALUATION]]
+
+
+def _shared_config(plan: Plan, use: Use) -> Any:
+    """A shared use's settings: those of any job that takes it as shared, else the reference's."""
+    for job in plan.jobs:
+        if job.places.get(use.name) == Path(SHARED):
+            return job.configs[use.name]
+    return plan.reference.configs[use.name]

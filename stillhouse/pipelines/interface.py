@@ -1,0 +1,135 @@
+"""The interface of a pipeline: its parameters with types, defaults and descriptions, and what every pipeline shares."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kfp import dsl
+from kfp.dsl.base_component import BaseComponent
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.components.image import image
+from stillhouse.config import field_types
+from stillhouse.pipelines.admission import END, LOOK, ask_for_look
+from stillhouse.pipelines.check import check_cluster
+from stillhouse.pipelines.control import report_end
+from stillhouse.pipelines.place import IMAGE
+from stillhouse.pipelines.placement_table import PlacementTable
+from stillhouse.pipelines.tasks import Pods
+from stillhouse.setting_kinds import SCALARS
+
+YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Names that Kubeflow's backend reads as something else than text."""
+HELP = {
+    IMAGE: "the image of every step, by digest: REGISTRY/NAME@sha256:DIGEST",
+    "accelerator_type": "the GPU resource, as nvidia.com/gpu or nvidia.com/mig-3g.40gb",
+    "accelerator_count": "GPUs of a pod; a training takes all of them",
+    "work_claim": "volume claim where checkpoints and corpora lie; it outlives the run",
+    "store_claim": "volume claim for a DVC remote in a folder of the cluster",
+    "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; may be missing",
+    "run_cache": "where steps look for what was done before: a folder of the volume or a DVC remote; empty: nowhere",
+    "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; may be missing",
+    "gcs_secret": "secret with Google's key for DVC remotes: application_default_credentials.json; may be missing",
+    "registry_secret": "secret with the Model Registry for releases: address, model, token; may be missing",
+    "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; may be missing",
+}
+"""What the run form says of parameters that placements bring."""
+
+
+@dataclass(frozen=True)
+class PipelineInput:
+    """One parameter of a pipeline; without a default, None, it must be given."""
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+
+    def __post_init__(self) -> None:
+        assert self.kind in SCALARS and (self.default is None or type(self.default) is self.kind), self
+        assert self.name.isidentifier() and self.name.lower() not in YAML_BOOLEANS, self
+        assert self.help, self
+
+
+def make_pipeline(
+    name: str,
+    description: str,
+    inputs: Sequence[PipelineInput],
+    table: PlacementTable | None,
+    body: Callable[[dict[str, Any], Pods], None],
+    shards: int = 0,
+    check: Callable[[dict[str, Any]], PipelineTask] | None = None,
+) -> BaseComponent:
+    """A pipeline whose tasks `body` makes, given the parameters by name, and where they run.
+
+    A last task says how the run ended, whatever happened. With a table of placements a first one looks whether the
+    cluster has what they ask for, and the image and what they leave open are parameters too; the table says in how many
+    shards a corpus is encoded, unless `shards` does. `check` makes a first task that looks at the parameters as well,
+    of a component with the argument `wanted`; it is there without a table too.
+    """
+    every = [*inputs, *(placement_inputs(table) if table else [])]
+    # A signature has first what must be given.
+    in_order = sorted(every, key=lambda entry: entry.default is not None)
+    names = [entry.name for entry in in_order]
+    assert len(set(names)) == len(names), names
+
+    def pipeline(*arguments: Any) -> None:
+        given = dict(zip(names, arguments))
+        pods = Pods(table, given, shards or (table.shards if table else 1), name)
+        end = report_end(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
+            if table is None and check is None:
+                body(given, pods)
+                return
+            first, label = (check(given), "check") if check else (check_cluster(wanted=""), "check_cluster")
+            look = pods.place_bare(first, LOOK, label, retries=0)
+            body(given, replace(pods, look=look))
+            if table:
+                ask_for_look(look, pods.asked, table.default, given)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    # kfp reads a pipeline's interface from its signature and its descriptions from its docstring.
+    pipeline.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                entry.name,
+                kind,
+                annotation=entry.kind,
+                default=inspect.Parameter.empty if entry.default is None else entry.default,
+            )
+            for entry in in_order
+        ]
+    )
+    arguments = "".join(f"\n    {entry.name}: {entry.help}." for entry in every)
+    pipeline.__doc__ = f"{description}\n\nArgs:{arguments}\n"
+    return dsl.pipeline(name=name, description=f"{description}\n\n{explained(every)}")(pipeline)
+
+
+def explained(inputs: Sequence[PipelineInput]) -> str:
+    """What a person may set, as a list in Markdown: Kubeflow's form shows names alone, and sorts them."""
+    must = {entry.name: " Must be given." if entry.default is None else "" for entry in inputs}
+    return "\n".join(f"- `{entry.name}`: {entry.help}.{must[entry.name]}" for entry in inputs)
+
+
+def config_inputs(config: type, defaults: Mapping[str, Any] | None = None) -> list[PipelineInput]:
+    """The parameters of a pipeline whose settings are a dataclass; `defaults` go before its own."""
+    kinds, own = field_types(config), dict(defaults or {})
+    return [
+        PipelineInput(
+            field.name,
+            kinds[field.name],
+            None if field.metadata.get("required") else own.get(field.name, field.default),
+            field.metadata["help"],
+        )
+        for field in dataclasses.fields(config)
+    ]
+
+
+def placement_inputs(table: PlacementTable) -> list[PipelineInput]:
+    """The image, and what the placements leave open. All are text, as the backend reads them into pods."""
+    defaults = {IMAGE: image()} | table.parameters
+    return [PipelineInput(name, str, default, HELP.get(name, name)) for name, default in defaults.items()]

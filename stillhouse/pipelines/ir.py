@@ -1,0 +1,171 @@
+"""A pipeline's intermediate representation (IR): compiled, made small, named by its content, and written.
+
+Kubernetes keeps a pipeline in one object of at most some 1.5 MB, and Argo a run in one of 1 MiB
+(`pipelines/workflow_size.py`). kfp writes a component and
+its container anew for each of its tasks; here those that are equal stand once, which Kubeflow's compiler allows for, as
+tasks name their component, and the description of a component's parameters, which nothing reads there, is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kfp import compiler
+from kfp.dsl.base_component import BaseComponent
+
+from stillhouse.artifacts import digest_json
+from stillhouse.pipelines.workflow_size import WorkflowSize, refuse_large, workflow_size
+
+PROGRAM = "\nimport kfp\n"
+"""How a component's program begins in its command."""
+API_VERSION = "pipelines.kubeflow.org/v2beta1"
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What Kubeflow is given: the pipeline, and what is Kubernetes' own of it."""
+
+    spec: Plain
+    platforms: Plain
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["pipelineInfo"]["name"])
+
+    @property
+    def version(self) -> str:
+        """A name by content: versions cannot be changed, so another content is another version."""
+        return f"{self.name}-{digest_json([self.spec, self.platforms])[:12]}"
+
+    @property
+    def description(self) -> str:
+        """What the pipeline does, and what a person may set."""
+        return str(self.spec["pipelineInfo"].get("description", ""))
+
+    @property
+    def summary(self) -> str:
+        """What the pipeline does, for a list of pipelines."""
+        return self.description.partition("\n")[0]
+
+    @property
+    def size(self) -> WorkflowSize:
+        """How large a run of it becomes."""
+        return workflow_size(self.spec, self.platforms)
+
+    def as_ir(self) -> str:
+        """The form that the user interface and kfp's client take."""
+        return dump([self.spec, self.platforms] if self.platforms else [self.spec])
+
+    def as_resources(self) -> str:
+        """The form that `kubectl apply` takes, for an API server that keeps pipelines as Kubernetes resources."""
+        spec = {"displayName": self.version, "pipelineName": self.name, "pipelineSpec": self.spec}
+        if self.platforms:
+            spec["platformSpec"] = self.platforms
+        return dump(
+            [
+                _resource("Pipeline", self.name, {"displayName": self.name, "description": self.summary}),
+                _resource("PipelineVersion", self.version, spec | {"description": self.description}),
+            ]
+        )
+
+
+def compile_small(pipeline: BaseComponent) -> Compiled:
+    """Compiles a pipeline and merges what stands in it more than once. Raises `InputError` where a run is too large."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pipeline.yaml"
+        compiler.Compiler().compile(pipeline, str(path))
+        spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
+    compiled = Compiled(spec, others[0] if others else {})
+    leave_out_help(compiled)
+    merge_equal(compiled)
+    refuse_large(compiled.name, compiled.size)
+    return compiled
+
+
+def leave_out_help(compiled: Compiled) -> None:
+    """Leaves out the description of a component's parameters, in its definition and in its program.
+
+    The user interface shows the description of the pipeline's own, and components/ keeps the rest.
+    """
+    for component in compiled.spec["components"].values():
+        component.pop("description", None)
+        for side in ("inputDefinitions", "outputDefinitions"):
+            for values in component.get(side, {}).values():
+                for value in values.values():
+                    value.pop("description", None)
+    for executor in compiled.spec["deploymentSpec"]["executors"].values():
+        container = executor.get("container", {})
+        container["command"] = [_without_docstring(word) for word in container.get("command", ())]
+
+
+def _without_docstring(word: str) -> str:
+    """A word of a command; of a program that kfp wrote of one function, without that function's docstring."""
+    if not word.startswith(PROGRAM):
+        return word
+    [function] = [node for node in ast.parse(word).body if isinstance(node, ast.FunctionDef)]
+    docstring = function.body[0]
+    if ast.get_docstring(function) is None or len(function.body) == 1:
+        return word
+    lines = word.splitlines(keepends=True)
+    del lines[docstring.lineno - 1 : docstring.end_lineno]
+    return "".join(lines)
+
+
+def merge_equal(compiled: Compiled) -> None:
+    """Leaves one of equal executors and of equal components; tasks name that one."""
+    executors: Plain = compiled.spec["deploymentSpec"]["executors"]
+    on_kubernetes: Plain = (
+        compiled.platforms.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    )
+    first: dict[str, str] = {}
+    kept = {
+        label: first.setdefault(digest_json([executor, on_kubernetes.get(label)]), label)
+        for label, executor in executors.items()
+    }
+    for label, other in kept.items():
+        if other != label:
+            del executors[label]
+            on_kubernetes.pop(label, None)
+    components: Plain = compiled.spec["components"]
+    first, renamed = {}, {}
+    for name, component in components.items():
+        if "executorLabel" in component:
+            component["executorLabel"] = kept[component["executorLabel"]]
+            renamed[name] = first.setdefault(digest_json(component), name)
+    for name, other in renamed.items():
+        if other != name:
+            del components[name]
+    for holder in (compiled.spec["root"], *components.values()):
+        for task in holder.get("dag", {}).get("tasks", {}).values():
+            reference = task["componentRef"]
+            reference["name"] = renamed.get(reference["name"], reference["name"])
+
+
+def dump(documents: list[Plain]) -> str:
+    return str(yaml.dump_all(documents, Dumper=_dumper(), sort_keys=True, allow_unicode=True, width=120))
+
+
+def _resource(kind: str, name: str, spec: Plain) -> Plain:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _loader() -> Any:
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes equal parts in full: not every reader of YAML knows references."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _dumper() -> Any:
+    return _PlainDumper

@@ -1,0 +1,69 @@
+"""The pipelines that lie compiled under manifests/pipelines, for an API server that keeps them as resources.
+
+    manifests/pipelines/cpu/    without accelerators, from recipes that two cores get through
+    manifests/pipelines/gpu/    the papers' recipes on GPUs
+
+`make compile` writes them and git does not keep them. The image is `stillhouse.components.image.DEFAULT`, whatever the
+environment says: the runs name their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from stillhouse.artifacts import refuse_file_above, write_whole
+from stillhouse.components.image import VARIABLE
+from stillhouse.errors import InputError
+from stillhouse.own_files import make_folder
+from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.ir import compile_small
+from stillhouse.pipelines.placement_table import find_table
+
+SOURCES: Mapping[str, tuple[str, str]] = {"cpu": ("", "all-objectives"), "gpu": ("simlm-msmarco", "simlm-table7")}
+"""The recipe and the sweep that pipelines of each table of placements are compiled from; "" = each pipeline's own."""
+FIRST_LINE = "# Compiled by `stillhouse pipeline compile`; change the pipeline's code, not this file.\n"
+
+
+def compiled_files() -> dict[str, str]:
+    """Every file below the folder and its text."""
+    files = {}
+    own_image = os.environ.pop(VARIABLE, None)
+    try:
+        for table, (recipe, sweep) in SOURCES.items():
+            for pipeline in RESULTS:
+                compiled = compile_small(Request(pipeline, recipe, sweep).build(find_table(table)))
+                files[f"{table}/{pipeline}.yaml"] = FIRST_LINE + compiled.as_resources()
+            files[f"{table}/kustomization.yaml"] = kustomization([f"{pipeline}.yaml" for pipeline in RESULTS])
+    finally:
+        if own_image is not None:
+            os.environ[VARIABLE] = own_image
+    return files
+
+
+def kustomization(resources: list[str]) -> str:
+    listed = "".join(f"  - {name}\n" for name in sorted(resources))
+    return f"{FIRST_LINE}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listed}"
+
+
+def write_all(folder: Path) -> list[Path]:
+    """Writes every file, each whole or not at all.
+
+    Raises `InputError`, and writes nothing, where one would replace a file that was not compiled so.
+    """
+    files = {folder / name: text for name, text in compiled_files().items()}
+    for path in files:
+        _refuse_foreign(path)
+    for path, text in files.items():
+        make_folder(path.parent)
+        write_whole(path, text)
+    return list(files)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Files that were compiled so say it in their first line."""
+    refuse_file_above(path)
+    compiled = path.is_file() and not path.is_symlink() and path.read_bytes().startswith(FIRST_LINE.encode())
+    if os.path.lexists(path) and not compiled:
+        raise InputError(f"{path} exists, and Stillhouse did not make it; move it away, or name another --folder")

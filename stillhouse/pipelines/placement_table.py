@@ -1,0 +1,249 @@
+"""Tables of placements: shared parts, kinds of pods made of them, and which kind each step has.
+
+    shared:                      # every kind begins with these
+      queue: stillhouse
+    kinds:
+      default: {memory: 2Gi}     # for every step that `steps` does not name
+      training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}, preflight: true}
+    steps:
+      pretrain: training
+    tasks:
+      evaluation: large          # the pod of a whole task, in the place of what its steps ask for
+    form: [work_claim]           # of the names of claims and secrets, those that a run may choose; by default all
+
+A table is a file shipped beside this module, or a person's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from stillhouse.config import nearest
+from stillhouse.context import WORK_ROOT
+from stillhouse.errors import InputError
+from stillhouse.pipelines.placement import Placement
+from stillhouse.pipelines.shared_pod import launcher_of, shared_pod
+from stillhouse.releases.refresh.graph import TASKS as REFRESH_TASKS
+from stillhouse.steps.registry import steps
+from stillhouse.workflow.tasks import TASKS
+from stillhouse.yaml_file import read_yaml, shown
+
+FOLDER = Path(__file__).resolve().parent / "placements"
+DEFAULT_TABLE = "cpu"
+DEFAULT_KIND = "default"
+PARTS = ("shared", "kinds", "steps", "tasks", "shards", "form")
+OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
+"""Tasks that are no steps and yet want pods of their own kind: they reach git, and handle whole releases."""
+TRAININGS = ("pretrain", "train-retriever")
+"""The steps that may run on several nodes. Other steps run in one process, and what `DIVIDED` names has shards."""
+KNOWN_TASKS = tuple(dict.fromkeys([*TASKS.values(), *REFRESH_TASKS.values()]))
+"""The tasks that a table may have rows for: those of shipped pipelines."""
+
+
+@dataclass(frozen=True)
+class PlacementTable:
+    """Which placement each step has, or a task as a whole, and by how many nodes, its `shards`, a corpus is encoded.
+
+    `form` are the parameters for names of claims and secrets that a pipeline has; None = all. Other names are fixed.
+    """
+
+    name: str
+    kinds: Mapping[str, Placement]
+    steps: Mapping[str, str]
+    shards: int = 1
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    form: tuple[str, ...] | None = None
+
+    def of(self, name: str) -> Placement:
+        """The placement of a step by its name, or of a component that is no step."""
+        return self.kinds[self.steps.get(name, DEFAULT_KIND)]
+
+    def of_task(self, name: str, step_names: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
+        """The placement of a task's pod: a row of its own, else what its steps ask for in one pod.
+
+        A step that nodes do, `elsewhere`, asks for a small pod that starts them. Raises `InputError` for steps that do
+        not go together.
+        """
+        if name in self.tasks:
+            return dataclasses.replace(self.kinds[self.tasks[name]], nodes=1)
+        pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in step_names]
+        return shared_pod(pods, f"placements {self.name}: task {name}")
+
+    @property
+    def default(self) -> Placement:
+        """The placement of every step that has none of its own."""
+        return self.kinds[DEFAULT_KIND]
+
+    def on_nodes(self, nodes: int) -> PlacementTable:
+        """The same table with the trainings that can on this many nodes each."""
+        steps, kinds = dict(self.steps), dict(self.kinds)
+        for step in TRAININGS:
+            kind = f"{step} on {nodes} nodes"
+            steps[step], kinds[kind] = kind, dataclasses.replace(self.of(step), nodes=nodes)
+            refuse_nodes(step, kinds[kind], f"placements {self.name}")
+        return dataclasses.replace(self, kinds=kinds, steps=steps)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters that a pipeline with these placements has, and their defaults."""
+        if self.form is None:
+            return self.names
+        return {name: value for name, value in self.names.items() if name in self.form or not _is_object(name)}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """All that placements name by a parameter, and their defaults, also what is no parameter of the pipeline."""
+        found: dict[str, str] = {}
+        for placement in self.kinds.values():
+            for name, default in placement.parameters.items():
+                if found.setdefault(name, default) != default:
+                    raise InputError(
+                        f"placements {self.name}: {name} is {found[name]!r} in one kind and {default!r} in another; a "
+                        "parameter of the pipeline has one default"
+                    )
+        return found
+
+
+def shipped_tables() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+
+
+def find_table(name: str) -> PlacementTable:
+    """A table by the name of a shipped one or by its file. Raises `InputError` when there is none, or it is wrong."""
+    path = shipped_tables().get(name, Path(name))
+    if not path.is_file():
+        raise InputError(
+            f"there are no placements {name!r}, neither shipped nor a file; {nearest(name, shipped_tables())}"
+        )
+    return read_table(path)
+
+
+def read_table(path: Path) -> PlacementTable:
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must map kinds, steps and shared to their rows")
+    for key in content:
+        if key not in PARTS:
+            raise InputError(f"{path}: unknown part {shown(key)}; {nearest(str(key), PARTS)}")
+    shared, kinds, chosen, tasks = (_rows(content, key, path) for key in ("shared", "kinds", "steps", "tasks"))
+    if DEFAULT_KIND not in kinds:
+        raise InputError(f"{path}: kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
+    for step in chosen:
+        known = [*steps(), *OTHERS]
+        if step not in known:
+            raise InputError(f"{path}: steps: there is no step {shown(step)}; {nearest(str(step), known)}")
+    for task in tasks:
+        if task not in KNOWN_TASKS:
+            raise InputError(f"{path}: tasks: there is no task {shown(task)}; {nearest(str(task), KNOWN_TASKS)}")
+    for part, rows in (("steps", chosen), ("tasks", tasks)):
+        for name, kind in rows.items():
+            if kind not in kinds:
+                raise InputError(f"{path}: {part}: {name} has the kind {shown(kind)}; {nearest(str(kind), kinds)}")
+    shards = content.get("shards", 1)
+    if type(shards) is not int or not 1 <= shards <= 200:
+        raise InputError(f"{path}: shards must be a whole number from 1 to 200, not {shown(shards)}")
+    made = {}
+    for kind, row in kinds.items():
+        if row is not None and not isinstance(row, dict):
+            raise InputError(f"{path}: kind {shown(kind)} must map settings to values, not {shown(row)}")
+        made[kind] = make(Placement, shared | (row or {}), f"{path}: kind {kind}")
+    table = PlacementTable(path.stem, made, chosen, shards, tasks, _form(content, path))
+    for name in table.form or ():
+        objects = [known for known in table.names if _is_object(known)]
+        if name not in objects:
+            raise InputError(
+                f"{path}: form: no claim or secret has the name {shown(name)}; {nearest(str(name), objects)}"
+            )
+    for step in steps():
+        refuse_nodes(step, table.of(step), f"{path}: steps")
+    assert table.parameters is not None  # one default a parameter
+    return table
+
+
+def _form(content: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
+    if "form" not in content:
+        return None
+    names = content["form"]
+    if not isinstance(names, list):
+        raise InputError(f"{path}: form must be a list of parameters, not {shown(names)}; none is []")
+    return tuple(names)
+
+
+def _is_object(parameter: str) -> bool:
+    """Whether a parameter is the name of a claim or secret, which is the same from run to run."""
+    return parameter.endswith(("_claim", "_secret"))
+
+
+def refuse_nodes(step: str, placement: Placement, where: str) -> None:
+    """Refuses several nodes for a step that cannot use them, or that would not find its volume there."""
+    if placement.nodes == 1:
+        return
+    if step not in TRAININGS:
+        raise InputError(
+            f"{where}: {step} cannot run on {placement.nodes} nodes, only {' and '.join(TRAININGS)} can; give it a "
+            "kind with nodes: 1"
+        )
+    if not any(claim.variable == WORK_ROOT for claim in placement.claims):
+        raise InputError(
+            f"{where}: {step} on {placement.nodes} nodes needs a volume that all of them mount; give its kind a claim "
+            f"with variable: {WORK_ROOT}"
+        )
+
+
+def _rows(content: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    rows = content.get(key) or {}
+    if not isinstance(rows, dict):
+        raise InputError(f"{path}: {key} must be a mapping, not {shown(rows)}")
+    return rows
+
+
+def make(cls: type, values: Mapping[str, Any], where: str) -> Any:
+    """A dataclass from plain data, those inside it too. Raises `InputError` for unknown names and wrong types."""
+    hints = get_type_hints(cls)
+    made = {}
+    for name, value in values.items():
+        if name not in hints:
+            raise InputError(f"{where}: unknown setting {shown(name)}; {nearest(str(name), hints)}")
+        made[name] = _value(hints[name], value, f"{where}: {name}")
+    missing = [
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.name not in made and field.default is field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise InputError(f"{where} lacks {', '.join(missing)}")
+    try:
+        return cls(**made)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    if get_origin(kind) is types.UnionType:  # an optional dataclass
+        return None if value is None else _value(get_args(kind)[0], value, where)
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise InputError(f"{where} must map settings to values, not {shown(value)}")
+        assert isinstance(kind, type)
+        return make(kind, value, where)
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise InputError(f"{where} must be a list, not {shown(value)}")
+        return tuple(_value(get_args(kind)[0], entry, f"{where}[{number}]") for number, entry in enumerate(value))
+    if get_origin(kind) is not None:  # a mapping of text to text
+        if not isinstance(value, dict) or not all(isinstance(part, str) for pair in value.items() for part in pair):
+            raise InputError(f"{where} must map text to text, not {shown(value)}; put numbers and true into quotes")
+        return dict(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise InputError(f"{where} must be {_NAMES[kind]}, not {shown(value)}")
+    return value
+
+
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text (in quotes)"}

@@ -1,0 +1,138 @@
+"""Makes a cluster's recurring runs equal to a file, by the only changes that Kubeflow allows: create, disable, delete.
+
+A recurring run cannot be changed, and deleting one may end the runs that it started. So for one that is to be another
+its successor is made first; then it is disabled, and deleted once none of its runs is in flight: now, or by a later
+`apply`. Kubeflow may be starting a run while it gets the order to disable; so it gets time to notice, and the look at
+the runs comes then, anew before each deletion. Where the successor cannot be made it stays in use.
+Whose a recurring run is stands in its description; those of others are never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from stillhouse.errors import InputError
+from stillhouse.pipelines.schedules.cluster import Cluster, Recurring, Run
+from stillhouse.pipelines.schedules.file import Schedule
+from stillhouse.pipelines.schedules.parameters import refuse_default_image
+from stillhouse.pipelines.termination import CANCELING, LONGEST_SECONDS, remedy
+
+MARK = "stillhouse schedule"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What was done, or would be: `create`, `enable`, `disable`, `delete`, `keep`, `wait` or `fail`."""
+
+    action: str
+    name: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.action:8}{self.name}{f': {self.why}' if self.why else ''}"
+
+
+def name_of(schedule: Schedule) -> str:
+    return f"{schedule.name}-{schedule.digest}"
+
+
+def apply(schedules: Iterable[Schedule], cluster: Cluster, *, dry: bool = False) -> list[Change]:
+    """Makes the cluster's schedules those given; with `dry` only says how. Applied twice it does nothing.
+
+    Raises `InputError` before anything is changed for a pipeline or version that is not there, or that has no image to
+    run. What the cluster refuses is a change `fail`; the others are made all the same.
+    """
+    wanted = {name_of(schedule): schedule for schedule in schedules}
+    there: dict[str, Recurring] = {}
+    left: list[Recurring] = []
+    # By id, so that of two `apply` at a time that made the same, both would keep the same.
+    for entry in sorted(cluster.recurring_runs(), key=lambda entry: entry.id):
+        if not entry.description.startswith(MARK):
+            continue
+        if entry.name in wanted and entry.name not in there:
+            there[entry.name] = entry
+        else:
+            left.append(entry)
+    for name, schedule in wanted.items():
+        if name not in there:
+            refuse_default_image(schedule, cluster.version_of(schedule.pipeline, schedule.version))
+    changes = [_hold(name, schedule, there.get(name), cluster, dry) for name, schedule in wanted.items()]
+    failed = {change.name for change in changes if change.action == "fail"}
+    if failed:
+        # One that the file has no more may be what has another name there now.
+        made = {_description(schedule) for name, schedule in wanted.items() if name not in failed}
+        left = [entry for entry in left if entry.description in made]
+    return changes + _retire(left, set(there), cluster, dry)
+
+
+def _retire(left: list[Recurring], held: set[str], cluster: Cluster, dry: bool) -> list[Change]:
+    """Disables recurring runs, and deletes those of them that have no run in flight."""
+    changes, failed = [], set()
+    for entry in left:
+        if entry.enabled:
+            twice = "there is another of this name"
+            change = Change(
+                "disable", entry.name, twice if entry.name in held else "the file has it no more, or otherwise"
+            )
+            changes.append(_do(change, partial(cluster.set_enabled, entry.id, False), dry))
+            if changes[-1].action == "fail":
+                failed.add(entry.id)
+    if changes and not dry:
+        cluster.settle()
+    for entry in left:
+        if entry.id in failed:
+            continue
+        kept, stuck = _look(entry, cluster, dry)
+        if kept:
+            changes.append(Change("wait", entry.name, f"{kept}; the next `apply` deletes it"))
+        else:
+            changes.append(_do(Change("delete", entry.name, stuck), partial(cluster.delete, entry.id), dry))
+    return changes
+
+
+def _look(entry: Recurring, cluster: Cluster, dry: bool) -> tuple[str, str]:
+    """Why a recurring run must not be deleted now, "" where it may; and which of its runs may never end.
+
+    One whose run is in flight is not enabled again: its successor is there already, or the file has it no more. A run
+    that was terminated long ago is in flight no more, though Argo may leave it running for good.
+    """
+    if not dry and any(other.id == entry.id and other.enabled for other in cluster.recurring_runs()):
+        return "somebody enabled it again", ""
+    own = [run for run in cluster.runs() if run.recurring == entry.id]
+    kept = next((_in_flight(run) for run in own if run.in_flight), "")
+    stuck = [f"its run {run.name} was terminated and has not ended. {remedy(run.id)}" for run in own if run.stuck]
+    return kept, "; ".join(stuck)
+
+
+def _in_flight(run: Run) -> str:
+    if run.state != CANCELING:
+        return "a run of it is in flight"
+    if run.terminated is None:  # Kubeflow has not noted since when, and notes nothing where its agent does not work
+        return f"its run {run.name} was terminated and has not ended. {remedy(run.id)}"
+    return f"its run {run.name} was terminated; the end is waited for, {LONGEST_SECONDS // 60} minutes at most"
+
+
+def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Cluster, dry: bool) -> Change:
+    if there is None:
+        description = _description(schedule)
+        return _do(Change("create", name, schedule.cron), lambda: cluster.create(schedule, name, description), dry)
+    if there.enabled != schedule.enabled:
+        change = Change("enable" if schedule.enabled else "disable", name)
+        return _do(change, lambda: cluster.set_enabled(there.id, schedule.enabled), dry)
+    return Change("keep", name)
+
+
+def _do(change: Change, act: Callable[[], object], dry: bool) -> Change:
+    """Makes a change unless `dry`; returns it, or why it failed."""
+    try:
+        if not dry:
+            act()
+    except InputError as error:
+        return Change("fail", change.name, f"{change.action}: {error}")
+    return change
+
+
+def _description(schedule: Schedule) -> str:
+    return f"{MARK} {schedule.name}"

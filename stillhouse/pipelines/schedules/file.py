@@ -1,0 +1,195 @@
+"""The file that says which schedules and watches a cluster is to have.
+
+experiment: retraining
+service_account: stillhouse-steps  # of every run's pods; an entry may name another
+schedules:
+  nightly:
+    pipeline: refresh
+    cron: "0 0 3 * * *"          # seconds minutes hours day month weekday
+    parameters:
+      releases: https://git.example/search/releases.git
+      image: registry.example/stillhouse@sha256:DIGEST
+watches:
+  articles:
+    pipeline: refresh
+    releases: https://git.example/search/releases.git
+    repo: https://git.example/search/articles.git
+    path: corpus
+    parameters: {image: registry.example/stillhouse@sha256:DIGEST}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stillhouse.artifacts import digest_json
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.pipelines.placement import NAME as KUBERNETES_NAME
+from stillhouse.pipelines.schedules.cron import refuse_cron
+from stillhouse.remote.address import refuse_secret
+from stillhouse.yaml_file import read_yaml, shown
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
+REFRESH = "refresh"
+"""The pipeline that notes what it refused, and has a parameter `again`."""
+PARTS = ("experiment", "service_account", "schedules", "watches")
+KINDS = {"max_concurrency": int, "attempts": int, "catchup": bool, "enabled": bool, "parameters": dict}
+"""Settings of entries that are not text."""
+Parameter = str | int | float | bool
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """A recurring run: a pipeline (`version` "" = its newest), a cron line of six fields, parameters.
+
+    Its pods run as `service_account` ("" = the one that Kubeflow Pipelines takes by default).
+    """
+
+    name: str
+    pipeline: str
+    cron: str
+    version: str = ""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    max_concurrency: int = 1
+    catchup: bool = False
+    enabled: bool = True
+    service_account: str = ""
+
+    def __post_init__(self) -> None:
+        refuse_cron(self.cron)
+        _refuse_account(self.service_account)
+        if not 1 <= self.max_concurrency <= 10:
+            raise InputError(f"max_concurrency must be from 1 to 10, not {self.max_concurrency}")
+        _refuse_nested(self.parameters)
+
+    @property
+    def digest(self) -> str:
+        """Of all that Kubeflow gets; another digest is another recurring run, for none can be changed."""
+        content = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "enabled"}
+        return digest_json(content | {"parameters": dict(self.parameters)})[:10]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """A path of a DVC repository (`revision` "" = its default branch), and the pipeline that refreshes `releases`.
+
+    Runs that fail are started anew until there were this many `attempts`: Kubeflow itself gives up a run one of whose
+    pods was preempted or evicted, and the next one goes on from the last checkpoint.
+    """
+
+    name: str
+    pipeline: str
+    releases: str
+    repo: str
+    path: str
+    revision: str = ""
+    branch: str = ""
+    version: str = ""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    service_account: str = ""
+    attempts: int = 2
+
+    def __post_init__(self) -> None:
+        _refuse_nested(self.parameters)
+        _refuse_account(self.service_account)
+        if not 1 <= self.attempts <= 10:
+            raise InputError(f"attempts must be from 1 to 10, not {self.attempts}")
+        refuse_secret(self.releases, "releases")
+        refuse_secret(self.repo, "repo")
+        own = {"releases", "branch", "repo", "revision", "source"} & set(self.parameters)
+        if own:
+            raise InputError(f"the parameter {min(own)!r} is set by the watch itself; leave it out of `parameters`")
+
+    def run_parameters(self, revision: str, *, again: bool = False) -> dict[str, Parameter]:
+        """What a run is started with for a revision of the corpus; `again` tries what was refused before."""
+        content: dict[str, Parameter] = {"releases": self.releases, "repo": self.repo, "source": self.path}
+        content |= {"revision": revision} | ({"branch": self.branch} if self.branch else {})
+        return dict(self.parameters) | content | ({"again": True} if again and self.pipeline == REFRESH else {})
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """What a file says. `has_watches`: it has that entry, be it empty."""
+
+    experiment: str
+    schedules: tuple[Schedule, ...]
+    watches: tuple[Watch, ...]
+    has_watches: bool
+
+
+def read_schedules(path: Path) -> Schedules:
+    """Reads and checks a file. Raises `InputError` that names the entry and what is wrong with it."""
+    try:
+        content = read_yaml(path) or {}
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; docs/releases.md shows what it may hold") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must map `schedules` and `watches` to entries")
+    for key in content:
+        if key not in PARTS:
+            raise InputError(f"{path}: unknown entry {shown(key)}; {nearest(str(key), PARTS)}")
+    account = content.get("service_account") or ""
+    try:
+        _refuse_account(account)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return Schedules(
+        str(content.get("experiment") or "stillhouse"),
+        tuple(_entries(Schedule, content.get("schedules"), account, f"{path}: schedules")),
+        tuple(_entries(Watch, content.get("watches"), account, f"{path}: watches")),
+        "watches" in content,
+    )
+
+
+def _entries(kind: type[T], content: Any, account: str, where: str) -> list[T]:
+    if content is None:
+        return []
+    if not isinstance(content, dict):
+        raise InputError(f"{where} must map names to settings")
+    return [_entry(kind, str(name), values, account, f"{where}: {name}") for name, values in content.items()]
+
+
+def _entry(kind: type[T], name: str, values: Any, account: str, where: str) -> T:
+    if not NAME.fullmatch(name):
+        raise InputError(f"{where}: a name has small letters, digits and dashes, at most 42")
+    if not isinstance(values, dict):
+        raise InputError(f"{where} must map settings to values")
+    parts = {part.name: part for part in fields(kind) if part.name != "name"}  # type: ignore[arg-type]
+    for key, value in values.items():
+        if key not in parts:
+            raise InputError(f"{where}: unknown setting {shown(key)}; {nearest(str(key), parts)}")
+        expected = KINDS.get(key, str)
+        if type(value) is not expected:
+            raise InputError(f"{where}: {key} must be {_words(expected)}, not {shown(value)}")
+    try:
+        return kind(**{"name": name, "service_account": account} | values)
+    except TypeError:
+        needed = [
+            part for part in ("pipeline", "cron", "releases", "repo", "path") if part in parts and part not in values
+        ]
+        raise InputError(f"{where}: {needed[0]} is missing") from None
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _words(kind: type) -> str:
+    return {int: "a whole number", bool: "true or false", dict: "a mapping", str: "text (in quotes)"}[kind]
+
+
+def _refuse_account(name: Any) -> None:
+    if name and not (isinstance(name, str) and KUBERNETES_NAME.fullmatch(name)):
+        raise InputError(f"service_account is {name!r}; give the name of a service account of the runs' namespace")
+
+
+def _refuse_nested(parameters: Mapping[str, Any]) -> None:
+    for name, value in parameters.items():
+        if type(value) not in (str, int, float, bool):
+            raise InputError(f"the parameter {name!r} must be text, a number, true or false, not {shown(value)}")
+        if "://" in str(value):
+            refuse_secret(str(value), f"the parameter {name!r}")

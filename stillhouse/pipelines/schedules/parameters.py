@@ -1,0 +1,66 @@
+"""The parameters in a file of schedules against the pipelines that they are for, before any run is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stillhouse.config import nearest
+from stillhouse.errors import InputError
+from stillhouse.pipelines.catalog import RESULTS, Request
+from stillhouse.pipelines.place import IMAGE
+from stillhouse.pipelines.placement import DIGEST
+from stillhouse.pipelines.placement_table import find_table, shipped_tables
+from stillhouse.pipelines.schedules.cluster import Version
+from stillhouse.pipelines.schedules.file import Parameter, Schedule, Schedules, Watch
+from stillhouse.pipelines.submit import check_pod_parameters
+
+EVERY_STAGE = "simlm"
+"""A recipe with every stage: which one the pipeline of a cluster was compiled from is not known here."""
+
+
+def refuse_parameters(wanted: Schedules) -> None:
+    """Raises `InputError` for a parameter that its pipeline has not, or would refuse in its first task.
+
+    Pipelines that are not this project's are left alone, and what placements of one's own bring is not known here.
+    """
+    for schedule in wanted.schedules:
+        _check(schedule.pipeline, schedule.parameters, f"schedule {schedule.name}")
+    for watch in wanted.watches:
+        _check(watch.pipeline, watch.run_parameters(revision="main"), f"watch {watch.name}")
+
+
+def refuse_default_image(entry: Schedule | Watch, version: Version) -> None:
+    """Raises `InputError` where runs would take the image that their version was compiled with, if that is a tag.
+
+    An image that was loaded onto the nodes can be had by no other node, so it is for the file to name one.
+    """
+    if entry.pipeline not in RESULTS or IMAGE in entry.parameters:
+        return
+    if version.image is not None and not DIGEST.fullmatch(version.image):
+        raise InputError(
+            f"{type(entry).__name__.lower()} {entry.name}: the parameter 'image' is missing, and {version.name} was "
+            f"compiled with {version.image or 'none'}; give `image: REGISTRY/NAME@sha256:DIGEST` in `parameters`"
+        )
+
+
+def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> None:
+    if pipeline not in RESULTS:
+        return
+    request = Request(pipeline, EVERY_STAGE)
+    own, pods = request.kinds(), pod_parameters()
+    for name in parameters:
+        if name not in own and name not in pods:
+            raise InputError(f"{where}: pipeline {pipeline} has no parameter {name!r}; {nearest(name, [*own, *pods])}")
+    try:
+        request.check({name: value for name, value in parameters.items() if name in own})
+        check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own}, pods)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def pod_parameters() -> dict[str, str]:
+    """The parameters that the shipped placements bring, and their defaults."""
+    found = {IMAGE: ""}
+    for name in shipped_tables():
+        found |= find_table(name).parameters
+    return found

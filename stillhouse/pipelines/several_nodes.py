@@ -1,0 +1,76 @@
+"""Steps on several nodes: a small pod that starts a `TrainJob`, and what it knows about the nodes.
+
+The pod gets the volumes, secrets and variables of the placement, which the nodes take over from it; its processors,
+memory, accelerators and choice of nodes are those of the nodes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kfp import kubernetes
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.kubernetes.pods.pipeline_parameters import COUNT, TYPE
+from stillhouse.kubernetes.pods.several_processes import PROCESSES
+from stillhouse.kubernetes.preflight import REQUIREMENTS
+from stillhouse.kubernetes.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU
+from stillhouse.kubernetes.trainjob.settings import NODES, POD, POD_NAMESPACE, NodeSettings, nodes_text
+from stillhouse.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
+from stillhouse.pipelines.place import PRIORITY, QUEUE, TASK_LABEL, environment, hand_down
+from stillhouse.pipelines.placement import Placement, Toleration
+from stillhouse.pipelines.watched import scrape_annotations
+from stillhouse.steps.registry import steps
+
+MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
+
+
+def ask_for_nodes(task: PipelineTask, nodes: Mapping[str, NodeSettings], chosen: Mapping[str, Any]) -> PipelineTask:
+    """Tells a task's pod which nodes to start for which of its steps."""
+    task.set_env_variable(NODES, nodes_text(nodes))
+    kubernetes.use_field_path_as_env(task, POD, "metadata.name")
+    kubernetes.use_field_path_as_env(task, POD_NAMESPACE, "metadata.namespace")
+    if any(settings.accelerator_type for settings in nodes.values()):
+        hand_down(task, (TYPE, COUNT), chosen)
+    return task
+
+
+def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
+    """A placement as the step's pod gets it; `label` is the name of its task."""
+    variables, known = environment(placement), steps().get(step)
+    secrets = [variable for secret in placement.secrets for variable in secret.keys.values()]
+    accelerator = placement.accelerator
+    return NodeSettings(
+        nodes=placement.nodes,
+        task=label,
+        runtime=RUNTIME_GPU if accelerator else RUNTIME_CPU,
+        cpu=placement.cpu,
+        cpu_limit=placement.cpu_limit or placement.cpu,
+        memory=placement.memory,
+        memory_limit=placement.memory_limit or placement.memory,
+        shared_memory=placement.shared_memory,
+        scratch=placement.scratch,
+        scratch_path=placement.scratch_path,
+        accelerator_type=accelerator.type if accelerator else "",
+        accelerator_count=accelerator.count if accelerator else 0,
+        processes=int(placement.environment.get(PROCESSES) or 0) if known is None or known.parallel else 1,
+        node_selector=dict(placement.node_selector),
+        tolerations=tuple(_toleration(one) for one in placement.tolerations),
+        labels={key: value for key, value in ((QUEUE, placement.queue), (PRIORITY, placement.priority)) if value},
+        pod_labels={TASK_LABEL: step},
+        annotations=dict(placement.annotations) | scrape_annotations(placement.environment),
+        user=placement.user,
+        group=placement.group,
+        timeout_seconds=round(placement.timeout_hours * 3600),
+        variables=tuple(sorted({*variables, *secrets, *MONITORED} - {REQUIREMENTS})),
+        paths=(*(claim.path for claim in placement.claims), *(one.path for one in placement.secrets if one.path)),
+        preflight=variables.get(REQUIREMENTS, ""),
+    )
+
+
+def _toleration(toleration: Toleration) -> dict[str, str]:
+    found = {"key": toleration.key, "operator": "Equal" if toleration.value else "Exists"}
+    if toleration.value:
+        found["value"] = toleration.value
+    return found | ({"effect": toleration.effect} if toleration.effect else {})

@@ -1,0 +1,87 @@
+"""The component of a task: kfp wants a static signature, and a task's depends on the recipe.
+
+It is a function that is written for the task when the pipeline is compiled, with an input for every artifact of
+another task, an output for every one that it hands on, one text for its steps with their settings, and those of the
+pipeline's parameters that these read. A lightweight component is the one kind that kfp 2.17 compiles for a cluster and
+also runs by its local runner with artifacts, and it reads interface and program from the source of a function; a
+`ComponentSpec` of one's own, as for a container component, would lose its outputs there.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from kfp import dsl
+from kfp.dsl.base_component import BaseComponent
+
+from stillhouse.components.image import image
+from stillhouse.errors import InputError
+from stillhouse.kubernetes.pods.component_views import views_of
+from stillhouse.kubernetes.pods.task import METRICS, PAGE, RUN, STEPS, port_name
+from stillhouse.workflow.tasks import Task
+
+
+def task_component(task: Task, chosen: Mapping[str, type]) -> BaseComponent:
+    """The component of a task; `chosen` are the types of the pipeline's parameters that it is given.
+
+    Raises `InputError` for a use whose name Kubeflow cannot take.
+    """
+    if keyword.iskeyword(task.name):
+        raise InputError(f"a stage called {task.name!r} cannot go to Kubeflow, as Python has that word; rename it")
+    declared = [f"{name}: str" for name in (RUN, STEPS)]
+    declared += [f"{name}: {kind.__name__}" for name, kind in chosen.items()]
+    declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
+    declared += [f"{port_name(source)}: Output[{task.output_port(source).holds}]" for source in task.outputs]
+    declared += [
+        f"{port_name(f'{use.name}/{view.name}')}: Output[{view.kind}]"
+        for use in task.uses
+        for view in views_of(use.step_name)
+    ]
+    declared += [f"{METRICS}: Output[Metrics]", f"{PAGE}: Output[Markdown]"]
+    taken = [entry.partition(":")[0] for entry in declared]
+    twice = sorted({name for name in taken if taken.count(name) > 1})
+    if twice:
+        raise InputError(f"{', '.join(twice)} stands for two things in Kubeflow's task {task.name}; rename a stage")
+    return _written(
+        task.name, tuple(declared), "stillhouse.kubernetes.pods.task", f'run_task("{task.name}", locals())', image()
+    )
+
+
+def variants_component(task: Task) -> BaseComponent:
+    """The component that runs the uses of a comparison's variants, fed by what `task` reads, and writes its page."""
+    declared = [f"{name}: str" for name in (RUN, "sweep", "uses", "items")]
+    declared += [f"{port_name(source)}: Input[{task.holds(source)}]" for source in task.inputs]
+    declared += ["reference: Input[Dataset]", "comparison: Output[Dataset]", "html: Output[HTML]"]
+    declared += [f"{METRICS}: Output[Metrics]"]
+    module = "stillhouse.kubernetes.pods.compare"
+    return _written("compare_variants", tuple(declared), module, "run_variants(locals())", image())
+
+
+@cache
+def _written(name: str, declared: tuple[str, ...], module: str, call: str, base_image: str) -> BaseComponent:
+    """The component `name` with these arguments, whose body is a call of a function of `module`."""
+    arguments = "".join(f"    {entry},\n" for entry in declared)
+    function = call.partition("(")[0]
+    source = f"""from kfp.dsl import ClassificationMetrics, Dataset, HTML, Input, Markdown, Metrics, Model, Output
+
+
+def {name}(
+{arguments}):
+    from {module} import {function}
+
+    {call}
+"""
+    with TemporaryDirectory() as folder:
+        # kfp reads a function's source from its file, and the types of its signature as they stand there.
+        path = Path(folder) / f"{name}.py"
+        path.write_text(source, encoding="utf-8")
+        spec = spec_from_file_location(f"written_{name}", path)
+        assert spec is not None and spec.loader is not None, path
+        program = module_from_spec(spec)
+        spec.loader.exec_module(program)
+        return dsl.component(base_image=base_image, install_kfp_package=False)(getattr(program, name))

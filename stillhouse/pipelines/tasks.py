@@ -1,0 +1,210 @@
+"""A Kubeflow task of the steps of one stage: what every pipeline of this project is put together from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kfp import dsl
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.config import field_types
+from stillhouse.kubernetes.pods.cached_step import RUN_CACHE
+from stillhouse.kubernetes.pods.pipeline_parameters import RUN_CACHE_PARAMETER
+from stillhouse.kubernetes.pods.run_parameters import SETTINGS, Pair
+from stillhouse.kubernetes.pods.task import RUN, STEPS, as_json, describe_use, port_name
+from stillhouse.kubernetes.trainjob.settings import OWN
+from stillhouse.pipelines.admission import bare
+from stillhouse.pipelines.place import hand_down, place
+from stillhouse.pipelines.placement import Placement
+from stillhouse.pipelines.placement_table import PlacementTable
+from stillhouse.pipelines.several_nodes import ask_for_nodes, node_settings
+from stillhouse.pipelines.shared_pod import launcher_of
+from stillhouse.pipelines.task_component import task_component
+from stillhouse.pipelines.watched import watch
+from stillhouse.remote.address import refuse_secret
+from stillhouse.setting_kinds import form_type
+from stillhouse.steps.sharding import DIVIDED, SHARDS
+from stillhouse.workflow.recipes import Recipe
+from stillhouse.workflow.tasks import Task
+from stillhouse.workflow.uses import Use
+
+SHORT_PAUSE_SECONDS = 10
+"""Before the retry of a task that is to say soon what it found."""
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Where the tasks of one pipeline run. Without a table, on this machine as its local runner has it.
+
+    `chosen` holds the pipeline's parameters, as kfp hands them to the pipeline's function; `shards` is in how many
+    parts a corpus is encoded and counted, by the task's pod and nodes; `pipeline` is its name. `recipe` holds the
+    sections that a person wrote, for DVC's run cache, which goes by their words.
+    """
+
+    table: PlacementTable | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    shards: int = 1
+    pipeline: str = ""
+    recipe: Recipe = field(default_factory=dict)
+    look: PipelineTask | None = None
+    """The task that checks the run before all others; it waits for nothing that may be missing."""
+    asked: dict[str, Placement] = field(default_factory=dict)
+    """The placements of tasks and of the nodes that they start; what that task looks for."""
+
+    @property
+    def unsharded(self) -> Pods:
+        """The same for tasks whose corpus is not worth dividing."""
+        return replace(self, shards=1)
+
+    def place(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
+        """Names a task `label` and gives it the pod of `step`, a step's name or that of a component that runs no step.
+
+        `retries` is for a task whose failure is mostly its answer, which another try would give again: that many at
+        most, after a short pause, so that it is heard of soon.
+
+        Kubeflow's own cache is off: it knows an input by its name and an image by its text, so that a changed corpus or
+        a changed program would be taken for what was there before.
+        """
+        task.set_display_name(label).set_caching_options(False)
+        if not self.table:
+            return task
+        return self._put(task, self.asked.setdefault(step, self.table.of(step)), step, label, retries)
+
+    def place_bare(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
+        """The same for a task that must begin whatever is missing: without volumes, secrets and queue."""
+        task.set_display_name(label).set_caching_options(False)
+        if not self.table:
+            return task
+        return self._put(task, bare(self.table.of(step)), step, label, retries)
+
+    def _put(
+        self, task: PipelineTask, placement: Placement, step: str, label: str, retries: int | None
+    ) -> PipelineTask:
+        if retries is not None:
+            placement = _retried_soon(placement, retries)
+        place(task, placement, step, self.chosen)
+        return watch(task, placement.environment, self.pipeline, label)
+
+    def place_first(self, task: PipelineTask, step: str, label: str, *, retries: int) -> PipelineTask:
+        """The same for the next task, which begins once the first has found nothing missing."""
+        placed = self.place(task, step, label, retries=retries)
+        return placed.after(self.look) if self.look else placed
+
+    def place_divided(self, made: PipelineTask, step: str, label: str, parts: str) -> PipelineTask:
+        """Gives a task the pod of `step`, and as many such nodes as there are shards for what it divides into parts."""
+        if not self.table:
+            return self.place(made, step, label)
+        return self._divided(made, self.table.of(step), label, parts)
+
+    def place_variants(self, made: PipelineTask, uses: Sequence[Use], label: str, parts: str) -> PipelineTask:
+        """The same for a task that runs uses several times over, under other settings.
+
+        A training on several nodes is started by the task's pod, which then does all by itself.
+        """
+        if not self.table:
+            return self.place(made, label, label)
+        names = list(dict.fromkeys(use.step_name for use in uses))
+        several = self._several(names, 1)
+        placement = self.table.of_task(label, names, several)
+        return self._divided(made, placement, label, parts, several)
+
+    def _divided(
+        self,
+        made: PipelineTask,
+        placement: Placement,
+        label: str,
+        parts: str,
+        several: Mapping[str, Placement] | None = None,
+    ) -> PipelineTask:
+        assert self.table
+        several = dict(several or {})
+        if self.shards > 1 and not several:
+            several[parts] = replace(placement, nodes=self.shards)
+            placement = launcher_of(placement)
+        return self._put_with_nodes(made, placement, label, several)
+
+    def _several(self, steps: Iterable[str], shards: int) -> dict[str, Placement]:
+        """The placements of what nodes do for a task of these steps: whole steps, and shards of divided ones.
+
+        No pod holds accelerators while it waits. Where a training has nodes of its own, whatever wants accelerators
+        has too, and the pod asks for none. Else the pod does one of the shards itself.
+        """
+        assert self.table
+        found = {step: self.table.of(step) for step in steps if self.table.of(step).nodes > 1}
+        waits = bool(found)
+        for step in steps:
+            if step in found:
+                continue
+            placement = self.table.of(step)
+            if waits and placement.accelerator:
+                found[step] = replace(placement, nodes=shards if step in DIVIDED else 1)
+            elif step in DIVIDED and shards > OWN:
+                part = DIVIDED[step]
+                found[part] = replace(self.table.of(part), nodes=shards - OWN)
+        return found
+
+    def _put_with_nodes(
+        self, made: PipelineTask, placement: Placement, label: str, several: Mapping[str, Placement]
+    ) -> PipelineTask:
+        refuse_secret(placement.environment.get(RUN_CACHE, ""), RUN_CACHE)
+        self.asked[label] = placement
+        self.asked.update({f"{label}: {step}": of for step, of in several.items()})
+        made.set_display_name(label).set_caching_options(False)
+        self._put(made, placement, label, label, None)
+        if several:
+            ask_for_nodes(made, {step: node_settings(of, step, label) for step, of in several.items()}, self.chosen)
+        if placement.run_cache:
+            hand_down(made, (RUN_CACHE_PARAMETER,), self.chosen)
+        return made
+
+    def place_task(self, made: PipelineTask, task: Task) -> PipelineTask:
+        """The same for a task that runs steps: it gets its nodes, and where the run cache is."""
+        if not self.table:
+            refuse_secret(os.environ.get(RUN_CACHE, ""), RUN_CACHE)
+            if self.shards > 1 and any(use.step_name in DIVIDED for use in task.uses):
+                made.set_env_variable(SHARDS, str(self.shards))
+            return self.place(made, task.name, task.name)
+        names = [use.step_name for use in task.uses]
+        several = self._several(names, self.shards)
+        placement = self.table.of_task(task.name, names, several)
+        return self._put_with_nodes(made, placement, task.name, several)
+
+
+def _retried_soon(placement: Placement, retries: int) -> Placement:
+    return replace(
+        placement,
+        retries=min(retries, placement.retries),
+        retry_after_seconds=min(SHORT_PAUSE_SECONDS, placement.retry_after_seconds),
+    )
+
+
+HERE = Pods()
+
+
+def add_task(
+    task: Task, settings: Mapping[str, Any], chosen: Mapping[Pair, str], made: dict[str, Any], pods: Pods = HERE
+) -> PipelineTask:
+    """The Kubeflow task of `task`, fed by what earlier ones `made`, `use/output` -> output, to which it adds its own.
+
+    `settings` has those of each use, and `chosen` the pipeline's parameters that go before them, by use and setting.
+    """
+    given: dict[str, Any] = {RUN: dsl.PIPELINE_JOB_ID_PLACEHOLDER}
+    kinds: dict[str, type] = {}
+    steps: dict[str, Any] = {}
+    for use in task.uses:
+        types = field_types(use.step.config)
+        own = {name: chosen[use.name, name] for name in types if (use.name, name) in chosen}
+        described = describe_use(use, pods.recipe.get(use.section, {}), settings[use.name])
+        steps[use.name] = described | ({"chosen": own} if own else {})
+        kinds |= {parameter: form_type(types[name]) for name, parameter in own.items()}
+        given |= {parameter: pods.chosen[parameter] for parameter in own.values()}
+    if SETTINGS in pods.chosen:
+        given[SETTINGS], kinds[SETTINGS] = pods.chosen[SETTINGS], str
+    given[STEPS] = as_json(steps)
+    given |= {port_name(source): made[source] for source in task.inputs}
+    there = task_component(task, kinds)(**given)
+    made |= {source: there.outputs[port_name(source)] for source in task.outputs}
+    return pods.place_task(there, task)

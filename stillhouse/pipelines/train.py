@@ -1,0 +1,79 @@
+"""The whole run as a Kubeflow pipeline: one task for each of its stages, with settings of a recipe.
+
+A recipe, its `stages` too, is fixed when the pipeline is compiled and every setting is visible on its task. The few
+that a person who starts a run from the user interface wants to change are parameters of the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kfp.dsl.base_component import BaseComponent
+from kfp.dsl.pipeline_task import PipelineTask
+
+from stillhouse.kubernetes.pods.run_parameters import (
+    SETTINGS,
+    SETTINGS_HELP,
+    TRAIN,
+    RunParameter,
+    filled,
+    train_parameters,
+    value_of,
+)
+from stillhouse.kubernetes.pods.task import as_json
+from stillhouse.pipelines.check import check_train
+from stillhouse.pipelines.interface import PipelineInput, make_pipeline
+from stillhouse.pipelines.placement_table import PlacementTable
+from stillhouse.pipelines.tasks import Pods, add_task
+from stillhouse.releases.refresh.graph import released_of
+from stillhouse.setting_kinds import as_form
+from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.recipes import Recipe, configs
+from stillhouse.workflow.tasks import tasks_of
+
+NAME = "train"
+DESCRIPTION = "From a corpus to a distilled dense retriever, its index and its evaluation."
+
+
+def build_pipeline(
+    recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None, shards: int = 0
+) -> BaseComponent:
+    """The pipeline of a recipe. Raises `InputError` for a section or setting that is unknown or ill-typed.
+
+    `table` says where its tasks run; without one they run on this machine. `shards` is in how many parts a corpus is
+    encoded, where the table is not to say it.
+    """
+    settings, uses = configs(recipe, where), graph_of(recipe, where)
+    tasks = tasks_of(uses, wanted=released_of(uses).values())
+    parameters = train_parameters(uses)
+    pairs = filled(parameters, settings)
+    # The check looks at every parameter of a whole run; what this one has no use for keeps its default.
+    unasked = {name: parameter.default for name, parameter in TRAIN.items() if name not in parameters}
+
+    def check(given: dict[str, Any]) -> PipelineTask:
+        fields = {name: given[name] for name in [*parameters, SETTINGS]}
+        return check_train(wanted="", recipe=as_json(recipe), **unasked, **fields)
+
+    def body(given: dict[str, Any], pods: Pods) -> None:
+        pods = replace(pods, recipe=recipe)
+        chosen = {pair: name for name, members in pairs.items() for pair in members}
+        made: dict[str, Any] = {}
+        for task in tasks:
+            there = add_task(task, settings, chosen, made, pods)
+            if not task.inputs:
+                there.after(pods.look)
+
+    inputs = [*pipeline_inputs(parameters, settings), PipelineInput(SETTINGS, str, "", SETTINGS_HELP)]
+    return make_pipeline(NAME, DESCRIPTION, inputs, table, body, shards, check)
+
+
+def pipeline_inputs(parameters: Mapping[str, RunParameter], settings: Mapping[str, Any]) -> list[PipelineInput]:
+    """The parameters of a pipeline with the defaults that a recipe gives them."""
+    return [
+        PipelineInput(
+            name, parameter.kind, as_form(value_of(settings, parameter.fills[0]), parameter.hint), parameter.help
+        )
+        for name, parameter in parameters.items()
+    ]

@@ -36,15 +36,14 @@ class Shelf:
         opener: Opener,
         keep: int,
         log: Callable[[str], None],
-        first: Release | None = None,
         placing: Callable[[Release], AbstractContextManager[None]] | None = None,
     ) -> None:
         self._source, self._opener, self._keep, self._log = source, opener, keep, log
         self._placing = placing or (lambda release: nullcontext())
-        self._seen: Hashable = source.state()
-        self._states: dict[str, Hashable] = {}
-        self.current = first or opener(source)
-        self._states[self.current.name] = self._seen
+        state = source.state()
+        self.current = opener(source)
+        self._seen = self._still(state)
+        self._states: dict[str, Hashable] = {self.current.name: self._seen}
         self.kept: list[Release] = []
         self.refused: Refused | None = None
         self.unreachable: Refused | None = None
@@ -113,14 +112,25 @@ class Shelf:
             self.refused = Refused(" ".join(str(error).split()), time.time())
             self._log(f"a new release was refused, and {self.current.name} goes on answering: {self.refused.reason}")
             return False
-        self._seen, self.refused = state, None
-        self._states[release.name] = state
+        self._seen, self.refused = self._still(state), None
+        self._states[release.name] = self._seen
         if release.name == self.current.name:
             self.current.origin = release.origin
             self._behind_since = None
             return False
         self._put(release)
         return True
+
+    def _still(self, state: Hashable) -> Hashable:
+        """`state`, if what was opened meanwhile is sure to be of it; else what no state equals.
+
+        A link may lead elsewhere between the look at the state and the opening. What was opened then is whole, but of
+        another state: the next look opens what is there.
+        """
+        try:
+            return state if self._source.state() == state else object()
+        except Unreachable:
+            return object()
 
     def _open_in(self, state: Hashable) -> Release | None:
         """The release that was opened when the source was in this state, if it is still open and as it was."""

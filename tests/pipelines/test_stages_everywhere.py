@@ -1,20 +1,25 @@
-"""A recipe that leaves stages out and adds one, by `stillhouse run`, `dvc repro` and Kubeflow's local runner."""
+"""A recipe that leaves stages out and adds one, by `stillhouse run`, `dvc repro` and Kubeflow's local runner.
+
+DVC's part goes on: only what changed runs again, and what was pushed comes back.
+"""
 
 from __future__ import annotations
 
-import subprocess
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from dvc_workspace import change, descendants, repro
+from programs import EVALUATION, call
 
 from stillhouse import cli
 from stillhouse.artifacts import digest_files, read_manifest
 from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.local import run_pipeline
-from stillhouse.workflow.graph import graph_of
+from stillhouse.workflow.graph import Use, graph_of
 from stillhouse.workflow.recipes import find_recipe, load_recipe
 
 pytestmark = pytest.mark.slow
@@ -50,15 +55,44 @@ def test_a_recipe_with_stages_gives_the_same_everywhere(tmp_path: Path, monkeypa
 
     workspace = tmp_path / "workspace"
     assert cli.main(["new", str(workspace), "--recipe", str(path)]) == 0
-    done = subprocess.run(
-        [Path(sys.executable).with_name("dvc"), "repro"], cwd=workspace, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    uses = graph_of(recipe)
+    assert repro(workspace, uses) == [use.name for use in uses]
     for folder in sorted(path.parent for path in of_run.rglob("manifest.json")):
         there = workspace / "artifacts" / folder.relative_to(of_run)
         assert digest_files(there) == digest_files(folder), folder
         assert read_manifest(there).digest == read_manifest(folder).digest, folder
 
+    of_dvc(workspace, uses)
+
     run_pipeline(Request("train", str(path)).build(None), {}, tmp_path / "local")
     [found] = (tmp_path / "local").glob("outputs/*/evaluation/evaluate__evaluation")
     assert read_manifest(found).digest == evaluation.digest
+
+
+def of_dvc(folder: Path, uses: tuple[Use, ...]) -> None:
+    """Metrics, plots and the graph are shown; a change runs what depends on it; a push and a pull change nothing."""
+    assert repro(folder, uses) == []
+    metrics = json.loads((folder / EVALUATION / "metrics.json").read_text())
+    shown = json.loads(call(folder, "dvc", "metrics", "show", "--json"))[""]["data"]
+    assert shown[f"{EVALUATION}/metrics.json"]["data"] == metrics
+    plots = json.loads(call(folder, "dvc", "plots", "show", "--json"))["data"]
+    assert set(plots) == {use.name for use in uses if "curves" in use.output_paths()}
+    assert {point["field"] for plot in plots.values() for point in plot[0]["content"]["data"]["values"]} == {
+        "train_loss",
+        "heldout_loss",
+    }
+    call(folder, "dvc", "plots", "show")
+    graph = call(folder, "dvc", "dag", "--mermaid")
+    assert all(f'"{use.name}"' in graph for use in uses)
+
+    for section, values in (("evaluate", {"bootstrap_samples": 101}), ("retriever_1", {"learning_rate": 2.5e-4})):
+        change(folder, section, values)
+        assert set(repro(folder, uses)) == descendants([use.name for use in uses if use.section == section], uses)
+    final = (folder / EVALUATION / "metrics.json").read_bytes()
+
+    call(folder, "dvc", "remote", "add", "-d", "shelf", str(folder.parent / "shelf"))
+    call(folder, "dvc", "push")
+    call(folder, sys.executable, "-c", "import shutil; shutil.rmtree('artifacts'); shutil.rmtree('.dvc/cache')")
+    call(folder, "dvc", "pull")
+    assert (folder / EVALUATION / "metrics.json").read_bytes() == final
+    assert repro(folder, uses) == []

@@ -134,6 +134,46 @@ def test_going_back_takes_the_open_release_and_opens_nothing(
         assert not shelf.look()
 
 
+class Flipped(FolderSource):
+    """A folder's link that leads elsewhere just before it is followed: to `then`, once."""
+
+    def __init__(self, link: Path) -> None:
+        super().__init__(link)
+        self.link = link
+        self.then: Path | None = None
+
+    def folders(self) -> dict[str, Path]:
+        if self.then:
+            point(self.link, self.then)
+            self.then = None
+        return super().folders()
+
+
+@pytest.mark.parametrize("when", ["at the start", "later"])
+def test_a_link_that_leads_elsewhere_while_it_is_read_and_back_is_followed(
+    when: str, two_releases: list[Path], tmp_path: Path
+) -> None:
+    """What was opened was of the other folder: it must not pass for what the first one holds."""
+    link, source = tmp_path / "in-use", Flipped(tmp_path / "in-use")
+    again = tmp_path / "again"
+    shutil.copytree(two_releases[0], again)
+    names = [open_release(FolderSource(folder)).name for folder in two_releases]
+    point(link, two_releases[1] if when == "at the start" else two_releases[0])
+    source.then = again if when == "at the start" else None
+    with running(source) as service:
+        shelf = service.service.shelf
+        assert shelf.current.name == names[0]
+        if when == "later":
+            point(link, two_releases[1])
+            source.then = again
+            shelf.look()
+            assert shelf.current.name == names[0], "as the link leads there now"
+        point(link, two_releases[1])
+        assert shelf.look() and shelf.current.name == names[1]
+        assert not shelf.look() and shelf.current.name == names[1]
+        assert service.search(query=QUERIES[0])["release"] == names[1]
+
+
 def test_an_open_release_that_was_overwritten_is_not_gone_back_to(two_releases: list[Path], tmp_path: Path) -> None:
     link, first = tmp_path / "in-use", tmp_path / "first"
     shutil.copytree(two_releases[0], first)

@@ -174,7 +174,11 @@ def test_the_search_lets_pass_what_is_safe(line: str) -> None:
 
 def test_the_search_reads_every_folder_and_programs_without_a_suffix() -> None:
     found = {str(path.relative_to(ROOT)) for path in sources()}
-    assert {"images/locks/audit", "images/checks/task.py", "stillhouse/pipelines/ir.py"} <= found and "images/build" not in found
+    assert {
+        "images/locks/audit",
+        "images/checks/task.py",
+        "stillhouse/pipelines/ir.py",
+    } <= found and "images/build" not in found
     assert {name.split("/")[0] for name in found} == set(FOLDERS)
 
 

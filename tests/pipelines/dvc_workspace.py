@@ -1,0 +1,43 @@
+"""What a person does in a folder of `stillhouse new`: `dvc repro`, a change of a setting, a look at what came out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from programs import call
+
+from stillhouse.workflow.graph import Use
+
+
+def repro(folder: Path, uses: Sequence[Use]) -> list[str]:
+    """The stages that `dvc repro` ran, but for the one that says each time what code and libraries are here.
+
+    Each has said which step of the run it is, the last of them that it is the last; bars leave no trace in a log.
+    """
+    said = call(folder, "dvc", "repro", STILLHOUSE_QUIET="")
+    ran = [name for name in re.findall("^Running stage '(.*)'", said, re.MULTILINE) if name != "environment"]
+    places = re.findall(r"^step (\d+) of (\d+): (\w+) ", said, re.MULTILINE)
+    first = len(uses) - len(ran) + 1
+    assert places == [(str(number), str(len(uses)), name) for number, name in enumerate(ran, start=first)]
+    assert "\r" not in said and "\x1b" not in said
+    return ran
+
+
+def change(folder: Path, section: str, values: Mapping[str, Any]) -> None:
+    path = folder / "params.yaml"
+    content = yaml.safe_load(path.read_text())
+    content[section] = content[section] | values
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+def descendants(names: Iterable[str], uses: Iterable[Use]) -> set[str]:
+    """The given uses and every use that reads, directly or not, what they write."""
+    found = set(names)
+    for use in uses:
+        if any(source.split("/")[0] in found for source in use.inputs.values()):
+            found.add(use.name)
+    return found

@@ -119,7 +119,7 @@ class Workplace:
         if number == 1:
             start = self.folder / "start"
             length = {"query_length": 32, "passage_length": self.shape.length}
-            step_once("fetch-model", {}, {"encoder": start}, model=START, layers=self.shape.layers, **length)
+            step_once("fetch-model", {}, {"encoder": start}, model=START, layers=self.shape.layers or None, **length)
             return start
         return self.folder / (f"{number - 1}-{line}" if number > 2 else "1-first") / "retriever"
 

@@ -67,7 +67,9 @@ def refuse_width(width: int, model: int) -> None:
     from stillhouse.errors import InputError
 
     if width > model:
-        raise InputError(f"width is {width} and the model's vectors have {model} dimensions; set it lower, or to 0")
+        raise InputError(
+            f"truncate_dim is {width} and the model's vectors have {model} dimensions; set it lower, or leave it out"
+        )
 
 
 STEP = Step(

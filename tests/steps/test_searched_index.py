@@ -74,7 +74,7 @@ def test_an_index_of_another_model_or_corpus_is_refused(
 
 
 def test_a_width_beyond_the_models_is_refused(run_step: Run, small_corpus: Path, retriever: Path) -> None:
-    with pytest.raises(InputError, match="width is 33 and the model's vectors have 32 dimensions"):
+    with pytest.raises(InputError, match="truncate_dim is 33 and the model's vectors have 32 dimensions"):
         run_step("index", {"corpus": small_corpus, "retriever": retriever}, truncate_dim=33)
     with pytest.raises(InputError, match="at least 256 passages and the corpus has 24; choose kind flat"):
         run_step("index", {"corpus": small_corpus, "retriever": retriever}, kind="ivfpq")

@@ -18,21 +18,21 @@ from stillhouse.steps.registry import steps
 from stillhouse.terminal import NobodyReads, show, warn, warnings_visible
 
 COMMANDS = {
-    "new": ("makes a folder to work in: a recipe, dvc.yaml and a DVC repository", "stillhouse.cli.new"),
-    "run": ("runs every step in this one process, without DVC", "stillhouse.cli.run"),
-    "compare": ("compares pre-training objectives, in one table and one page", "stillhouse.cli.compare"),
-    "tune": ("searches the settings that matter on the dev questions", "stillhouse.cli.tune"),
-    "zero-shot": ("measures retrievers and BM25 on many corpora", "stillhouse.cli.zero_shot"),
-    "environment": ("writes what code and libraries are here, for DVC", "stillhouse.cli.environment"),
+    "new": ("creates a workspace: a recipe, dvc.yaml and a DVC repository", "stillhouse.cli.new"),
+    "run": ("runs every step in one process, without DVC", "stillhouse.cli.run"),
+    "compare": ("compares pre-training objectives in one table and one page", "stillhouse.cli.compare"),
+    "tune": ("tunes the most important settings on the dev questions", "stillhouse.cli.tune"),
+    "zero-shot": ("evaluates retrievers and BM25 on many corpora", "stillhouse.cli.zero_shot"),
+    "environment": ("records code and library versions, for DVC", "stillhouse.cli.environment"),
     "search": ("answers a question with ranked passages", "stillhouse.cli.search"),
-    "serve": ("answers searches over HTTP from one release", "stillhouse.cli.serve"),
-    "documents": ("writes the documents that a service took as JSONL", "stillhouse.cli.documents"),
-    "queries": ("writes the feedback on a service's answers as train queries", "stillhouse.cli.queries"),
-    "refresh": ("brings the released retriever up to date with its corpus", "stillhouse.cli.refresh"),
+    "serve": ("serves a release over HTTP", "stillhouse.cli.serve"),
+    "documents": ("exports the documents that a service received, as JSONL", "stillhouse.cli.documents"),
+    "queries": ("exports feedback on a service's answers as train queries", "stillhouse.cli.queries"),
+    "refresh": ("updates the released retriever when its corpus changes", "stillhouse.cli.refresh"),
     "release": ("lists, promotes, rolls back and fetches releases", "stillhouse.cli.release"),
-    "schedule": ("makes the cluster's schedules equal to a file, and watches a corpus", "stillhouse.cli.schedule"),
-    "preflight": ("says whether this machine will do for a step", "stillhouse.cli.preflight"),
-    "pipeline": ("compiles, submits or runs the Kubeflow pipelines", "stillhouse.cli.pipeline"),
+    "schedule": ("syncs the cluster's schedules with a file and watches corpora", "stillhouse.cli.schedule"),
+    "preflight": ("checks whether this machine can run a step", "stillhouse.cli.preflight"),
+    "pipeline": ("compiles, submits or runs Kubeflow pipelines", "stillhouse.cli.pipeline"),
 }
 """Commands that are no steps: one line of help, and the module whose `main(argv)` runs it."""
 
@@ -94,7 +94,7 @@ def overview() -> str:
         "usage: stillhouse COMMAND [--help] ...\n\n"
         "Turns a text corpus into a distilled dense retriever and its search index.\n\n"
         f"commands:\n{listed[1]}\n\n"
-        f"steps, in the order of a whole run:\n{listed[0]}\n\n"
+        f"steps, in the order of a full run:\n{listed[0]}\n\n"
         "Start with `stillhouse new FOLDER --source SOURCE`, then `cd FOLDER && dvc repro`.\n"
         "`stillhouse COMMAND --help` explains a command, its folders and its settings.\n\n"
         "exit codes: 0 done, 1 crash, 2 bad input, 3 validation failed, 4 promotion refused, 130 interrupted"

@@ -36,63 +36,72 @@ if TYPE_CHECKING:
     from stillhouse.experiments.comparison.table import Table
 
 EXAMPLES = """\
-A comparison pre-trains with every objective under every seed, fine-tunes each encoder the same way, and measures the
-retrievers on the same queries. What they have in common (corpus, tokens, negatives) is made once. What is done is
-skipped when the same command is given again; a variant that fails is shown with its reason and the others go on.
+A comparison pre-trains with every objective and seed, fine-tunes each encoder the same way and evaluates the retrievers
+on the same queries. Shared inputs (corpus, tokens, negatives) are made once. Running the same command again skips
+finished work. If a variant fails, the page shows why and the others continue.
 
 examples:
   stillhouse compare --objectives none,mlm,simlm,bow --seeds 1,2,3 --recipe simlm --folder compare/objectives
   stillhouse compare --objectives bow --vary pretraining.encoder_mlm_probability=0.15,0.3,0.45 --recipe simlm
   stillhouse compare --list
   stillhouse compare --sweep simlm-table7 --recipe simlm --source articles/
-  stillhouse compare --sweep cdmae-table2 --small      (every stage of a paper's table in few steps on the sample)
+  stillhouse compare --sweep cdmae-table2 --small      (tries every stage of a paper's table on the sample)
   stillhouse compare --sweep cdmae-table2 --under bm25,mined
-  stillhouse compare --sweep simlm-table7 --dvc        (in a workspace that git tracks: queues DVC experiments)"""
+  stillhouse compare --sweep simlm-table7 --dvc        (queues DVC experiments, in a workspace tracked by git)"""
 
 
 def compare_parser() -> Parser:
     parser = Parser(
-        "compare", "Compares pre-trainings after the same fine-tuning, in one table and one page.", EXAMPLES
+        "compare", "Compares pre-training variants after the same fine-tuning, in one table and one page.", EXAMPLES
     )
-    what = parser.add_argument_group("what is compared")
-    what.add_argument("--objectives", metavar="A,B", default="", help="objectives; none = no pre-training")
+    what = parser.add_argument_group("what to compare")
+    what.add_argument("--objectives", metavar="A,B", default="", help="objectives to compare; none = no pre-training")
     what.add_argument(
         "--vary",
         metavar="USE.FIELD=V,W",
         action="append",
         default=[],
-        help="values of any setting of the recipe; may be given again: every combination is a variant",
+        help="values to try for a setting; can be repeated, and every combination is a variant",
     )
-    what.add_argument("--sweep", metavar="NAME|FILE", help="a shipped sweep (see --list), or a file")
-    what.add_argument("--list", action="store_true", help="show the shipped sweeps and leave")
+    what.add_argument("--sweep", metavar="NAME|FILE", help="a shipped sweep (see --list) or a sweep file")
+    what.add_argument("--list", action="store_true", help="list the shipped sweeps and exit")
     what.add_argument(
-        "--seeds", metavar="N,M", help="seeds of pre-training and fine-tuning (default: the sweep's, or 42)"
+        "--seeds", metavar="N,M", help="seeds for pre-training and fine-tuning (default: the sweep's, or 42)"
     )
-    what.add_argument("--only", metavar="A,B", help="some of the sweep's variants")
-    what.add_argument("--under", metavar="A,B", help="some of the sweep's conditions")
-    what.add_argument("--baseline", metavar="NAME", help="the variant that the others are tested against")
+    what.add_argument("--only", metavar="A,B", help="run only these variants of the sweep")
+    what.add_argument("--under", metavar="A,B", help="run only these conditions of the sweep")
+    what.add_argument("--baseline", metavar="NAME", help="the variant to test the others against")
     what.add_argument(
-        "--with", metavar="WORD=VALUE", dest="given", action="append", default=[], help="a sweep's argument"
+        "--with",
+        metavar="WORD=VALUE",
+        dest="given",
+        action="append",
+        default=[],
+        help="an argument of the sweep; can be repeated",
     )
-    base = parser.add_argument_group("on what")
+    base = parser.add_argument_group("recipe and corpus")
     base.add_argument(
-        "--recipe", metavar="NAME|FILE", help="what the variants change (default: the sweep's own, or params.yaml)"
+        "--recipe", metavar="NAME|FILE", help="the recipe to vary (default: the sweep's own, or params.yaml)"
     )
-    base.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
-    base.add_argument("--small", action="store_true", help="few steps on the built-in sample, to try all stages")
-    base.add_argument("--folder", metavar="FOLDER", type=output_folder, help="write there (default: compare/<sweep>)")
+    base.add_argument("--source", metavar="SOURCE", type=source_text, help="a corpus to use instead of the recipe's")
+    base.add_argument("--small", action="store_true", help="try all stages in a few steps on the built-in sample")
+    base.add_argument(
+        "--folder", metavar="FOLDER", type=output_folder, help="where to write (default: compare/<sweep>)"
+    )
     with_dvc = parser.add_argument_group("with DVC")
     with_dvc.add_argument(
         "--dvc",
         action="store_true",
-        help="queue one DVC experiment a variant and seed in the workspace of --folder or here",
+        help="queue one DVC experiment per variant and seed, in --folder or the current workspace",
     )
-    with_dvc.add_argument("--dry-run", action="store_true", help="with --dvc: print the commands and queue nothing")
+    with_dvc.add_argument(
+        "--dry-run", action="store_true", help="with --dvc: print the commands without queuing anything"
+    )
     parser.add_argument_group("with Kubeflow").add_argument(
         "--kubeflow",
         metavar="FILE",
         type=output_file,
-        help="write the comparison as a Kubeflow pipeline and run nothing here",
+        help="write the comparison as a Kubeflow pipeline instead of running it",
     )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser

@@ -12,9 +12,9 @@ from stillhouse.terminal import show
 from stillhouse.workflow.parser import Parser
 
 EXAMPLES = """\
-LOG is the folder that `stillhouse serve --documents` was given; the service may be running. FOLDER gets corpus.jsonl
-(_id, title, text), which `stillhouse ingest` reads as a BEIR folder, and deleted.jsonl with the ids to leave out of the
-corpus. An id of corpus.jsonl replaces the passage of that id.
+LOG is the folder passed to `stillhouse serve --documents`; the service may be running. The command writes two files to
+FOLDER: corpus.jsonl (_id, title, text), which `stillhouse ingest` reads as a BEIR folder, and deleted.jsonl, with the
+ids to remove from the corpus. A document in corpus.jsonl replaces the passage with the same id.
 
 example:
   stillhouse documents export live new-documents
@@ -22,10 +22,10 @@ example:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser("documents", "Writes the documents that a service took as JSONL.", EXAMPLES)
-    parser.add_argument("action", choices=("export",), help="export: writes what is in the log now")
-    parser.add_argument("log", metavar="LOG", type=Path, help="the folder of the log")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write")
+    parser = Parser("documents", "Exports the documents that a service received, as JSONL.", EXAMPLES)
+    parser.add_argument("action", choices=("export",), help="export: write the current content of the log")
+    parser.add_argument("log", metavar="LOG", type=Path, help="the log folder")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write to")
     arguments = parser.parse(argv)
     documents, deleted = export(arguments.log, arguments.folder)
     show(f"wrote {documents:,} documents and {deleted:,} deleted ids to {arguments.folder}")

@@ -15,31 +15,31 @@ from stillhouse.workflow.parser import Parser, output_folder, source_text
 def new_parser() -> Parser:
     parser = Parser(
         "new",
-        "Makes a folder to work in: params.yaml (a recipe for your source), dvc.yaml, and a DVC repository.",
+        "Creates a workspace: params.yaml (a recipe for your source), dvc.yaml and a DVC repository.",
         "examples:\n"
         "  stillhouse new trial --source sample\n"
         "  stillhouse new manuals --source ~/manuals\n"
         "  stillhouse new msmarco --source ~/msmarco --recipe simlm-msmarco\n"
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && dvc repro\n\n"
-        "Without --recipe it looks at the source: `labelled` where there are training questions, `unlabelled` where\n"
-        "there are none. It says how long the run will take on this machine's processor.",
+        "Without --recipe, the source decides: `labelled` if it has training questions, `unlabelled` if not.\n"
+        "The command estimates how long the run will take on this machine's processor.",
     )
-    parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to make")
+    parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to create")
     parser.add_argument(
         "--source",
         metavar="SOURCE",
         type=source_text,
-        help="the corpus to read; `sample` is the built-in one (default: the recipe's)",
+        help="the corpus to read; `sample` is built in (default: the recipe's)",
     )
     parser.add_argument(
-        "--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file (default: what fits the source)"
+        "--recipe", metavar="NAME|FILE", help="a shipped recipe or a recipe file (default: one that fits the source)"
     )
     parser.add_argument(
         "--hours",
         metavar="H",
         type=positive,
-        help="train so much less that the whole run takes at most H hours on this machine",
+        help="shorten training so that the whole run takes at most H hours on this machine",
     )
     return parser
 

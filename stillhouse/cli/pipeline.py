@@ -25,16 +25,16 @@ HELP = """\
 usage: stillhouse pipeline ACTION [--help] ...
 
 actions:
-  compile    writes pipelines as files that Kubeflow takes
+  compile    writes pipelines as files for Kubeflow
   submit     starts a run on a cluster
-  upload     brings a pipeline into a cluster, for schedules and the watcher to start it
-  run-local  runs a pipeline on this machine, each task in a process of its own, without Kubernetes
+  upload     uploads a pipeline to a cluster, so that schedules and the watcher can start it
+  run-local  runs a pipeline on this machine, each task in its own process, without Kubernetes
 
 pipelines:
-  train               from a corpus to a distilled retriever, its index and a report
-  compare-objectives  pre-trainings side by side
-  zero-shot           retrievers and BM25 on many corpora
-  refresh             the released retriever brought up to date with its corpus
+  train               turns a corpus into a distilled retriever, its index and a report
+  compare-objectives  compares pre-training objectives
+  zero-shot           evaluates retrievers and BM25 on many corpora
+  refresh             updates the released retriever when its corpus changes
 
 examples:
   stillhouse pipeline submit train --placements gpu --parameter source=/volume/corpora/mine --wait
@@ -56,15 +56,22 @@ def main(argv: Sequence[str]) -> int:
 def _parser(action: str, description: str) -> Parser:
     parser = Parser(f"pipeline {action}", description)
     several = action == "compile"
-    note = "; without one, all of them" if several else " (default: train)"
-    parser.add_argument("pipeline", nargs="?", default="" if several else "train", help=f"see above{note}")
+    default = "all" if several else "train"
+    parser.add_argument(
+        "pipeline",
+        nargs="?",
+        default="" if several else "train",
+        help=f"the pipeline; `stillhouse pipeline --help` lists them (default: {default})",
+    )
     parser.add_argument(
         "--recipe",
         metavar="NAME|FILE",
         default="",
-        help="a shipped recipe, or a file (default: labelled for train, simlm for the others)",
+        help="a shipped recipe or a recipe file (default: labelled for train, simlm for the others)",
     )
-    parser.add_argument("--sweep", metavar="NAME|FILE", default="all-objectives", help="of compare-objectives")
+    parser.add_argument(
+        "--sweep", metavar="NAME|FILE", default="all-objectives", help="the sweep for compare-objectives"
+    )
     add_set_flag(parser)
     return parser
 
@@ -81,7 +88,7 @@ def _add_placements(parser: Parser) -> None:
         metavar="N",
         type=int,
         default=0,
-        help="pre-train and train retrievers on N nodes each, by Kubeflow Trainer (default: as the placements say)",
+        help="pre-train and train retrievers on N nodes each, with Kubeflow Trainer (default: as in --placements)",
     )
 
 
@@ -99,17 +106,17 @@ def _add_parameters(parser: Parser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a parameter of the pipeline; may be given again",
+        help="a parameter of the pipeline; can be repeated",
     )
 
 
 def _add_cluster(parser: Parser) -> None:
-    where = parser.add_argument_group("which cluster (default: this pod's, or that of the kubeconfig)")
-    where.add_argument("--host", metavar="URL", default="", help="of the API, for instance of a port-forward")
-    where.add_argument("--namespace", metavar="NAME", default="", help="of the run, where Kubeflow has several users")
+    where = parser.add_argument_group("cluster (default: this pod's, or the kubeconfig's)")
+    where.add_argument("--host", metavar="URL", default="", help="URL of the API, for example a port-forward")
+    where.add_argument("--namespace", metavar="NAME", default="", help="namespace of the run, on multi-user Kubeflow")
     where.add_argument("--kubeflow", metavar="NAME", default="kubeflow", help="namespace of Kubeflow Pipelines")
-    where.add_argument("--context", metavar="NAME", default="", help="of the kubeconfig")
-    where.add_argument("--ca-file", metavar="FILE", default="", help="of the API's certificate")
+    where.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
+    where.add_argument("--ca-file", metavar="FILE", default="", help="CA certificate of the API")
 
 
 def _cluster(arguments: argparse.Namespace) -> Cluster:
@@ -125,13 +132,19 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
 
 
 def compile_action(argv: Sequence[str]) -> int:
-    parser = _parser("compile", "Writes one pipeline as a file to upload, or all as resources of Kubernetes.")
+    parser = _parser("compile", "Writes one pipeline as a file to upload, or all of them as Kubernetes resources.")
     _add_placements(parser)
-    parser.add_argument("--output", metavar="FILE", type=output_file, help="of one pipeline (default: PIPELINE.yaml)")
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=output_folder, default=Path("manifests/pipelines"), help="of all pipelines"
+        "--output", metavar="FILE", type=output_file, help="where to write one pipeline (default: PIPELINE.yaml)"
     )
-    parser.add_argument("--resources", action="store_true", help="one pipeline as `kubectl apply` takes it")
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        type=output_folder,
+        default=Path("manifests/pipelines"),
+        help="where to write all pipelines",
+    )
+    parser.add_argument("--resources", action="store_true", help="write one pipeline as resources for `kubectl apply`")
     arguments = parser.parse(argv)
     _platform()
     from stillhouse.pipelines.catalog import Request
@@ -155,19 +168,23 @@ def compile_action(argv: Sequence[str]) -> int:
 
 
 def submit_action(argv: Sequence[str]) -> int:
-    parser = _parser("submit", "Starts a run on a cluster; wrong parameters are refused before anything is sent.")
+    parser = _parser("submit", "Starts a run on a cluster. Invalid parameters are rejected before anything is sent.")
     _add_placements(parser)
     _add_parameters(parser)
-    parser.add_argument("--image", metavar="IMAGE", help="as --parameter image=IMAGE (default: $STILLHOUSE_IMAGE)")
-    parser.add_argument("--run-name", metavar="NAME", help="default: the pipeline and the time")
-    parser.add_argument("--experiment", metavar="NAME", default="stillhouse", help="default: stillhouse")
-    parser.add_argument("--service-account", metavar="NAME", default="", help="of the run's pods")
+    parser.add_argument("--image", metavar="IMAGE", help="same as --parameter image=IMAGE (default: $STILLHOUSE_IMAGE)")
+    parser.add_argument("--run-name", metavar="NAME", help="name of the run (default: the pipeline and the time)")
+    parser.add_argument(
+        "--experiment", metavar="NAME", default="stillhouse", help="Kubeflow experiment (default: stillhouse)"
+    )
+    parser.add_argument("--service-account", metavar="NAME", default="", help="service account of the run's pods")
     _add_cluster(parser)
     parser.add_argument(
-        "--wait", action="store_true", help="show the tasks, and why pods wait; exit code 1 if it fails"
+        "--wait",
+        action="store_true",
+        help="wait for the run; show its tasks and why pods are pending; exit with 1 if it fails",
     )
     parser.add_argument(
-        "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait asks (default: 5)"
+        "--every", metavar="SECONDS", type=float, default=5.0, help="how often --wait polls (default: 5)"
     )
     arguments = parser.parse(argv)
     _platform()
@@ -205,7 +222,9 @@ def _show(line: str) -> None:
 
 
 def upload_action(argv: Sequence[str]) -> int:
-    parser = _parser("upload", "Uploads a pipeline, unless that version of it, named by its content, is there.")
+    parser = _parser(
+        "upload", "Uploads a pipeline unless the cluster already has the same version, named by its content."
+    )
     _add_placements(parser)
     _add_cluster(parser)
     arguments = parser.parse(argv)
@@ -225,9 +244,15 @@ def run_local_action(argv: Sequence[str]) -> int:
     parser = _parser("run-local", "Runs a pipeline on this machine and keeps its result.")
     _add_parameters(parser)
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write the result there (default: here)"
+        "--folder",
+        metavar="FOLDER",
+        type=output_folder,
+        default=Path(),
+        help="where to write the result (default: the current folder)",
     )
-    parser.add_argument("--shards", metavar="N", type=int, default=1, help="divide a corpus into N shards (default: 1)")
+    parser.add_argument(
+        "--shards", metavar="N", type=int, default=1, help="split the corpus into N shards (default: 1)"
+    )
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _platform()

@@ -11,8 +11,8 @@ from stillhouse.terminal import show
 from stillhouse.workflow.parser import Parser
 
 ABOUT = """\
-A pod of a Kubeflow pipeline does the same by itself where its placement says `preflight: true`. With more than one
-GPU, a process on each adds up numbers with the others, as trainings do.
+Pods of a Kubeflow pipeline run these checks themselves if their placement sets `preflight: true`. With more than one
+GPU, one process per GPU adds up numbers with the others, as training does.
 
 examples:
   stillhouse preflight --gpus 1 --shared-memory 16 --free 100
@@ -22,16 +22,27 @@ examples:
 
 def main(argv: Sequence[str]) -> int:
     asked = read_requirements() or Requirements()
-    parser = Parser("preflight", "Looks at shared memory, disk, driver and GPUs before a long step.", ABOUT)
-    parser.add_argument("--gpus", type=int, default=asked.gpus, metavar="N", help="at least this many GPUs")
+    parser = Parser("preflight", "Checks shared memory, disk, driver and GPUs before a long step.", ABOUT)
+    parser.add_argument("--gpus", type=int, default=asked.gpus, metavar="N", help="require at least N GPUs")
     parser.add_argument(
-        "--shared-memory", type=float, default=asked.shared_memory_gib, metavar="GIB", help="size of /dev/shm"
+        "--shared-memory",
+        type=float,
+        default=asked.shared_memory_gib,
+        metavar="GIB",
+        help="require a /dev/shm of this size",
     )
     parser.add_argument(
-        "--free", type=float, default=asked.free_gib, metavar="GIB", help="free disk of the work folder"
+        "--free",
+        type=float,
+        default=asked.free_gib,
+        metavar="GIB",
+        help="require this much free disk space in the work folder",
     )
     parser.add_argument(
-        "--work", type=Path, metavar="FOLDER", help=f"default: ${context.WORK_ROOT} or .stillhouse/work"
+        "--work",
+        type=Path,
+        metavar="FOLDER",
+        help=f"the work folder (default: ${context.WORK_ROOT} or .stillhouse/work)",
     )
     arguments = parser.parse(argv)
     wanted = Requirements(gpus=arguments.gpus, shared_memory_gib=arguments.shared_memory, free_gib=arguments.free)

@@ -13,12 +13,12 @@ from stillhouse.terminal import show
 from stillhouse.workflow.parser import Parser
 
 EXAMPLES = """\
-LOG is the folder that `stillhouse serve --log-queries` was given; the service may be running. FOLDER gets
-queries.jsonl and qrels/train.tsv, which `ingest` adds to its train queries (its setting train_queries), and
+LOG is the folder passed to `stillhouse serve --log-queries`; the service may be running. The command writes three files
+to FOLDER: queries.jsonl and qrels/train.tsv, which `ingest` adds to its train queries (setting train_queries), and
 export.json, which counts what was left out and why.
 
-A pair is taken where enough clients clicked it or called it relevant, and more than called it not relevant. No client
-has more than a share of the votes, so that nobody can teach the retriever alone.
+A pair is kept if enough clients clicked it or marked it relevant, and more than marked it not relevant. The share of
+votes per client is limited, so that nobody can teach the retriever alone.
 
 examples:
   stillhouse queries export asked clicked
@@ -28,23 +28,23 @@ examples:
 def main(argv: Sequence[str]) -> int:
     from stillhouse.corpus.feedback_votes import LEAST_CLIENTS, MOST_SHARE
 
-    parser = Parser("queries", "Writes the feedback on answers of a service as train queries.", EXAMPLES)
-    parser.add_argument("action", choices=("export",), help="export: writes what is in the log now")
-    parser.add_argument("log", metavar="LOG", type=Path, help="the folder of the log")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write")
+    parser = Parser("queries", "Exports feedback on a service's answers as train queries.", EXAMPLES)
+    parser.add_argument("action", choices=("export",), help="export: write the current content of the log")
+    parser.add_argument("log", metavar="LOG", type=Path, help="the log folder")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write to")
     parser.add_argument(
         "--most-share",
         metavar="SHARE",
         type=float,
         default=MOST_SHARE,
-        help=f"of the votes that one client may have (default: {MOST_SHARE})",
+        help=f"the largest share of the votes that one client may have (default: {MOST_SHARE})",
     )
     parser.add_argument(
         "--least-clients",
         metavar="N",
         type=int,
         default=LEAST_CLIENTS,
-        help=f"clients that must be for a pair (default: {LEAST_CLIENTS})",
+        help=f"how many clients must support a pair (default: {LEAST_CLIENTS})",
     )
     arguments = parser.parse(argv)
     facts = export(arguments.log, arguments.folder, arguments.most_share, arguments.least_clients)

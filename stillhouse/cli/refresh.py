@@ -28,35 +28,39 @@ def refresh_parser() -> Parser:
 
     parser = Parser(
         "refresh",
-        "Reads the corpus anew and does what its change asks for: nothing, a new index, fine-tuning or pre-training; "
-        "then releases the result, unless it is worse than the release in use.",
+        "Reads the corpus again and does what its changes require: nothing, a new index, fine-tuning or pre-training. "
+        "Then releases the result, unless it is worse than the release in use.",
         EXAMPLES,
     )
-    parser.add_argument("releases", metavar="REPOSITORY", help="the git repository of the releases: a URL or a folder")
+    parser.add_argument(
+        "releases", metavar="REPOSITORY", help="the git repository with the releases: a URL or a folder"
+    )
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
         type=output_folder,
         default=Path("refreshed"),
-        help="work there (default: refreshed)",
+        help="the folder to work in (default: refreshed)",
     )
-    parser.add_argument("--branch", metavar="NAME", default="", help="commit to it (default: the repository's own)")
-    group = parser.add_argument_group("where the corpus comes from (default: as the release in use has it)")
+    parser.add_argument(
+        "--branch", metavar="NAME", default="", help="the branch to commit to (default: the repository's own)"
+    )
+    group = parser.add_argument_group("where the corpus comes from (default: same as for the release in use)")
     for name, text in (
         ("source", "the source, or its path in --repo"),
         ("repo", "a DVC repository"),
         ("revision", "its branch, tag or commit"),
-        ("train_queries", "more train queries, as `stillhouse queries export` writes them"),
+        ("train_queries", "extra train queries, from `stillhouse queries export`"),
     ):
         kind = {"source": source_text, "train_queries": _absolute}.get(name, str)
         group.add_argument(flag_of(name), metavar=name.upper(), type=kind, help=text)
-    group = parser.add_argument_group("how far it goes")
+    group = parser.add_argument_group("how far to go")
     for name, field in Thresholds.__dataclass_fields__.items():
         group.add_argument(flag_of(name), metavar="SHARE", help=f"{field.metadata['help']} (default: {field.default})")
-    group.add_argument("--plan-only", action="store_true", help="say how far it would go, and stop there")
-    group.add_argument("--again", action="store_true", help="try a corpus again whose challenger was refused")
-    parser.add_argument("--report", metavar="FILE", type=output_file, help="write there how it ended, as JSON")
-    add_rule_flags(parser.add_argument_group("when a challenger is refused"))
+    group.add_argument("--plan-only", action="store_true", help="show what it would do, and stop")
+    group.add_argument("--again", action="store_true", help="retry a corpus whose challenger was refused")
+    parser.add_argument("--report", metavar="FILE", type=output_file, help="write the outcome to FILE as JSON")
+    add_rule_flags(parser.add_argument_group("when to refuse a challenger"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 

@@ -16,11 +16,11 @@ HELP = """\
 usage: stillhouse release ACTION [--help] ...
 
 actions:
-  list      shows every release, the one in use first of all
+  list      lists every release, newest first
   promote   releases what `dvc repro` made, unless it is worse than the release in use
   rollback  puts an earlier release back into use
-  fetch     copies the artifacts of a release here
-  register  brings Kubeflow's Model Registry up to date with the releases
+  fetch     copies the artifacts of a release to a folder
+  register  updates Kubeflow's Model Registry with the releases
 
 examples:
   stillhouse release promote
@@ -45,14 +45,14 @@ def _parser(action: str, description: str) -> Parser:
         metavar="FOLDER",
         type=Path,
         default=Path(),
-        help="the workspace, in a git work tree (default: here)",
+        help="the workspace, in a git work tree (default: the current folder)",
     )
     return parser
 
 
 def list_action(argv: Sequence[str]) -> int:
-    parser = _parser("list", "Shows every release, newest first; * marks the one in use.")
-    parser.add_argument("--json", action="store_true", help="as JSON, with all that is recorded")
+    parser = _parser("list", "Lists every release, newest first; * marks the one in use.")
+    parser.add_argument("--json", action="store_true", help="print JSON with all recorded details")
     arguments = parser.parse(argv)
     from stillhouse.releases.git import Git
     from stillhouse.releases.tags import read_history
@@ -76,11 +76,13 @@ def list_action(argv: Sequence[str]) -> int:
 
 def promote_action(argv: Sequence[str]) -> int:
     parser = _parser("promote", "Releases what `dvc repro` made, unless it is worse than the release in use.")
-    parser.add_argument("--branch", metavar="NAME", default="", help="commit to it (default: the one worked on)")
     parser.add_argument(
-        "--bump", choices=("major", "minor", "patch"), default="major", help="which part of the version rises"
+        "--branch", metavar="NAME", default="", help="the branch to commit to (default: the current one)"
     )
-    add_rule_flags(parser.add_argument_group("when it is refused"))
+    parser.add_argument(
+        "--bump", choices=("major", "minor", "patch"), default="major", help="which part of the version to increase"
+    )
+    add_rule_flags(parser.add_argument_group("when to refuse the release"))
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     from stillhouse.monitoring.watch import watch_task
@@ -101,9 +103,11 @@ def promote_action(argv: Sequence[str]) -> int:
 
 
 def rollback_action(argv: Sequence[str]) -> int:
-    parser = _parser("rollback", "Puts the release that was in use before back into use, or the one that is named.")
-    parser.add_argument("--to", metavar="VERSION", default="", help="as v1.2.0 (default: the one before)")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the record")
+    parser = _parser("rollback", "Puts the previous release, or the one given by --to, back into use.")
+    parser.add_argument(
+        "--to", metavar="VERSION", default="", help="the release, such as v1.2.0 (default: the previous one)"
+    )
+    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason to record")
     arguments = parser.parse(argv)
     from stillhouse.releases.git import Git
     from stillhouse.releases.model_registry.register import follow
@@ -120,10 +124,18 @@ def rollback_action(argv: Sequence[str]) -> int:
 
 
 def fetch_action(argv: Sequence[str]) -> int:
-    parser = _parser("fetch", "Copies the artifacts of a release, by default of the one in use.")
-    parser.add_argument("version", nargs="?", metavar="VERSION", default="", help="as v1.2.0")
-    parser.add_argument("--target", metavar="FOLDER", type=output_folder, required=True, help="copy them there")
-    parser.add_argument("--only", metavar="NAMES", default="", help="of them, with commas between: retriever,index")
+    parser = _parser("fetch", "Copies the artifacts of a release to a folder.")
+    parser.add_argument(
+        "version",
+        nargs="?",
+        metavar="VERSION",
+        default="",
+        help="the release, such as v1.2.0 (default: the one in use)",
+    )
+    parser.add_argument("--target", metavar="FOLDER", type=output_folder, required=True, help="the folder to copy to")
+    parser.add_argument(
+        "--only", metavar="NAMES", default="", help="copy only these, separated by commas: retriever,index"
+    )
     arguments = parser.parse(argv)
     from stillhouse.releases.data import fetch_release
     from stillhouse.releases.git import Git
@@ -144,9 +156,9 @@ def fetch_action(argv: Sequence[str]) -> int:
 
 
 def register_action(argv: Sequence[str]) -> int:
-    parser = _parser("register", "Brings Kubeflow's Model Registry up to date with the releases.")
+    parser = _parser("register", "Updates Kubeflow's Model Registry with the releases.")
     parser.add_argument(
-        "--labels", action="store_true", help="show the labels of an InferenceService of the release in use, as YAML"
+        "--labels", action="store_true", help="print the labels for an InferenceService of the release in use, as YAML"
     )
     arguments = parser.parse(argv)
     from stillhouse.releases.git import Git

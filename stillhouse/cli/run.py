@@ -19,27 +19,31 @@ EXAMPLES = """\
 examples:
   stillhouse run --recipe micro --folder try-micro
   stillhouse run --recipe simlm-msmarco --small --folder try-simlm     (every stage of a paper's recipe, on the sample)
-  stillhouse run --set retriever_1.epochs=8                            (params.yaml, but for one setting)
+  stillhouse run --set retriever_1.epochs=8                            (params.yaml with one setting changed)
   stillhouse run --recipe bow-wikipedia --source articles/ --until pretraining --folder bow-wikipedia"""
 
 
 def run_parser() -> Parser:
     parser = Parser(
         "run",
-        "Runs every step of the graph in this one process, without DVC. What is up to date is skipped.",
+        "Runs every step of the graph in one process, without DVC. Skips steps that are up to date.",
         EXAMPLES,
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe, or a file")
-    which.add_argument("--params", metavar="FILE", type=Path, help="a recipe's file (default: params.yaml)")
-    parser.add_argument("--source", metavar="SOURCE", type=source_text, help="another corpus than the recipe's")
+    which.add_argument("--recipe", metavar="NAME|FILE", help="a shipped recipe or a recipe file")
+    which.add_argument("--params", metavar="FILE", type=Path, help="a recipe file (default: params.yaml)")
+    parser.add_argument("--source", metavar="SOURCE", type=source_text, help="a corpus to use instead of the recipe's")
     add_set_flag(parser)
-    parser.add_argument("--until", metavar="USE", help="run this use and what it needs, not all")
+    parser.add_argument("--until", metavar="USE", help="run only this use and what it depends on")
     parser.add_argument(
-        "--small", action="store_true", help="the recipe's stages in few steps on the built-in sample, to try them"
+        "--small", action="store_true", help="try the recipe's stages in a few steps on the built-in sample"
     )
     parser.add_argument(
-        "--folder", metavar="FOLDER", type=output_folder, default=Path(), help="write artifacts/ there (default: here)"
+        "--folder",
+        metavar="FOLDER",
+        type=output_folder,
+        default=Path(),
+        help="where to write artifacts/ (default: the current folder)",
     )
     group = parser.add_argument_group("how it runs")
     add_context_flags(group)

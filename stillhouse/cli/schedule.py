@@ -14,9 +14,9 @@ HELP = """\
 usage: stillhouse schedule ACTION [--help] ...
 
 actions:
-  apply  makes the cluster's recurring runs equal to a file; one with a run in flight is never deleted
-  list   shows the cluster's recurring runs that are Stillhouse's
-  watch  looks once at every watched corpus, and starts a refresh of those that changed (a CronJob runs it)
+  apply  syncs the cluster's recurring runs with a file; never deletes one that has a run in flight
+  list   lists Stillhouse's recurring runs on the cluster
+  watch  checks every watched corpus once and refreshes those that changed (a CronJob runs it)
 
 examples:
   stillhouse schedule apply schedules.yaml --dry-run
@@ -36,17 +36,17 @@ def main(argv: Sequence[str]) -> int:
 def _parser(action: str, description: str, *, file: bool = True) -> Parser:
     parser = Parser(f"schedule {action}", description)
     if file:
-        parser.add_argument("file", metavar="FILE", type=Path, help="the schedules and watches; docs/releases.md")
+        parser.add_argument("file", metavar="FILE", type=Path, help="the schedules and watches; see docs/releases.md")
     parser.add_argument(
-        "--endpoint", metavar="URL", default="", help="the Kubeflow API server (default: in the cluster)"
+        "--endpoint", metavar="URL", default="", help="the Kubeflow API server (default: the one in this cluster)"
     )
     parser.add_argument("--namespace", metavar="NAME", default="", help="the namespace of the runs")
     return parser
 
 
 def apply_action(argv: Sequence[str]) -> int:
-    parser = _parser("apply", "Makes the cluster's recurring runs equal to a file.")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser = _parser("apply", "Syncs the cluster's recurring runs with a file.")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes without making them")
     arguments = parser.parse(argv)
     from stillhouse.pipelines.schedules.apply import apply
     from stillhouse.pipelines.schedules.cluster import Kubeflow
@@ -69,7 +69,7 @@ def apply_action(argv: Sequence[str]) -> int:
 
 
 def list_action(argv: Sequence[str]) -> int:
-    arguments = _parser("list", "Shows the cluster's recurring runs that are Stillhouse's.", file=False).parse(argv)
+    arguments = _parser("list", "Lists Stillhouse's recurring runs on the cluster.", file=False).parse(argv)
     from stillhouse.pipelines.schedules.apply import MARK
     from stillhouse.pipelines.schedules.cluster import Kubeflow
 
@@ -85,8 +85,8 @@ def list_action(argv: Sequence[str]) -> int:
 
 
 def watch_action(argv: Sequence[str]) -> int:
-    parser = _parser("watch", "Looks once at every watched corpus, and starts a refresh of those that changed.")
-    parser.add_argument("--again", action="store_true", help="start a refresh again that failed or was refused")
+    parser = _parser("watch", "Checks every watched corpus once and starts a refresh of those that changed.")
+    parser.add_argument("--again", action="store_true", help="retry a refresh that failed or was refused")
     arguments = parser.parse(argv)
     from stillhouse.monitoring.schedule import report_schedule, watch_interval
     from stillhouse.pipelines.schedules.cluster import Kubeflow

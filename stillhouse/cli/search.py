@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 INPUTS = find_uses()["best_run"].input_paths(ARTIFACTS)
 WIDEST = 100
 JSON = """\
-with --json every question gives one line on stdout:
+with --json, each question prints one line to stdout:
   {"question": "...", "hits": [{"rank": 1, "score": 0.83, "passage_id": "...", "title": "...", "text": "..."}, ...]}
-Without a QUESTION each line of stdin is one; empty lines are passed over, and nothing else is printed.
+Without a QUESTION, each line of stdin is a question. Empty lines are skipped, and nothing else is printed.
 """
 EXAMPLES = """\
 examples:
@@ -41,7 +41,7 @@ examples:
 def search_parser() -> Parser:
     parser = Parser(
         "search",
-        "Answers a question with the passages that the retriever ranks first. Without a question it asks for them.",
+        "Answers a question with the retriever's top-ranked passages. Without a question, it prompts for one.",
         EXAMPLES + JSON,
     )
     parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; quotes are not needed")
@@ -52,16 +52,16 @@ def search_parser() -> Parser:
         "--hybrid",
         metavar="FOLDER",
         type=Path,
-        help=f"whether and how BM25 ranks too (default: {INPUTS['hybrid'].as_posix()}, unless --retriever or --index "
-        "names another)",
+        help=f"whether and how to add BM25 (default: {INPUTS['hybrid'].as_posix()}, unless --retriever or --index "
+        "is given)",
     )
-    parser.add_argument("--dense", action="store_true", help="search without BM25, whatever the run found to be best")
+    parser.add_argument("--dense", action="store_true", help="search without BM25, even if the run chose hybrid search")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="how many passages to show (default: 5)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a question, as described below")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per question, as described below")
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="check every file against its digest, also those that have not changed since they were checked",
+        help="check every file against its digest, even if it has not changed since the last check",
     )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser

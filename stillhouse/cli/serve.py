@@ -31,15 +31,15 @@ NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 LOOK_AT_GIT = 30.0
 """Seconds between two looks at a repository."""
 EXAMPLES = f"""\
-FOLDER holds one release: retriever/, index/, corpus/ and, where the release has them, hybrid/ and reranker/, as
-`stillhouse release fetch` writes it. In a folder of `stillhouse new` it is artifacts/best, whose corpus lies in
-artifacts/ingest/corpus. What was not made from one another is refused: the service does not start.
+FOLDER holds one release as `stillhouse release fetch` writes it: retriever/, index/, corpus/ and, if the release has
+them, hybrid/ and reranker/. In a workspace it is artifacts/best, with the corpus in artifacts/ingest/corpus. The
+service does not start if these were not made from one another.
 
-A git repository of releases may stand in the place of FOLDER: the release in use is fetched and served, or the one that
---release names.
+You can pass a git repository of releases instead of FOLDER. The command then fetches and serves the release in use, or
+the one given by --release.
 
-Both are watched. A new release that is put in its place is checked, warmed and then answers; a damaged one is
-refused, and the old one goes on answering. FOLDER may be a link.
+Both are watched for new releases. A new release is checked and warmed up before it answers. A damaged one is refused,
+and the old one keeps answering. FOLDER may be a symbolic link.
 
 examples:
   stillhouse serve
@@ -49,30 +49,30 @@ examples:
 
   curl localhost:8000/search -H 'Content-Type: application/json' -d '{{"query": "why do bats hunt at night", "top": 3}}'
 
-addresses:
-  /             a page for people            /search         ranked passages for queries
-  /docs         every address                /v1/embeddings  vectors, for the clients of OpenAI
-  /info         release, digests, limits     /embed /rerank  as text-embeddings-inference
-  /metrics      for Prometheus               /v2/...         the Open Inference Protocol V2 of KServe
+endpoints:
+  /             a search page                /search         ranked passages for queries
+  /docs         all endpoints                /v1/embeddings  vectors, for OpenAI clients
+  /info         release, digests, limits     /embed /rerank  same as text-embeddings-inference
+  /metrics      for Prometheus               /v2/...         KServe's Open Inference Protocol V2
   /health /ready                             for probes
   /documents    live documents, with --documents FOLDER
   /feedback     clicks and judgements, with --log-queries FOLDER
 
-docs/serve.md says more.
+See docs/serve.md for details.
 """
 LIMITS = {
-    "waiting": ("N", "texts that may wait; more get 429 and when to come again"),
-    "batch_tokens": ("N", "tokens that are computed at once"),
-    "deadline": ("SECONDS", "how long a request may take; then it gets 504"),
-    "texts": ("N", "texts of one request"),
-    "characters": ("N", "characters of one text"),
-    "top": ("N", "passages that one query may ask for"),
+    "waiting": ("N", "texts that may wait; more get 429 and a Retry-After header"),
+    "batch_tokens": ("N", "tokens computed at once"),
+    "deadline": ("SECONDS", "how long a request may take before it gets 504"),
+    "texts": ("N", "texts per request"),
+    "characters": ("N", "characters per text"),
+    "top": ("N", "passages per query"),
     "body": ("BYTES", "size of a request"),
     "body_seconds": ("SECONDS", "how long a request's body may take to arrive"),
-    "documents": ("N", "live documents and deletions that are kept"),
+    "documents": ("N", "live documents and deletions to keep"),
     "documents_bytes": ("BYTES", "size of the log of live documents"),
-    "queries_bytes": ("BYTES", "size of the log of queries; the oldest files go first"),
-    "feedback_bytes": ("BYTES", "size of the feedback in it"),
+    "queries_bytes": ("BYTES", "size of the query log; the oldest files are deleted first"),
+    "feedback_bytes": ("BYTES", "size of the feedback in the query log"),
     "head_seconds": ("SECONDS", "how long a request's line and headers may take to arrive"),
 }
 
@@ -80,64 +80,84 @@ LIMITS = {
 def serve_parser() -> Parser:
     from stillhouse.serving.settings import Limits
 
-    parser = Parser("serve", "Answers searches over HTTP from one release of model, index and corpus.", EXAMPLES)
+    parser = Parser("serve", "Serves one release (model, index and corpus) over HTTP.", EXAMPLES)
     parser.add_argument(
         "place",
         nargs="?",
         metavar="FOLDER|REPOSITORY",
         default=str(ARTIFACTS / "best"),
-        help="a release, or the git repository of releases (default: artifacts/best)",
+        help="a release, or a git repository of releases (default: artifacts/best)",
     )
     parser.add_argument(
-        "--release", metavar="VERSION", default="", help="of a repository, as v1.2.0 (default: the one in use)"
+        "--release",
+        metavar="VERSION",
+        default="",
+        help="the release to serve from a repository, such as v1.2.0 (default: the one in use)",
     )
     parser.add_argument(
         "--fetch-into",
         metavar="FOLDER",
         type=Path,
-        help="where releases of a repository are fetched to (default: in the work folder)",
+        help="where to put releases from a repository (default: in the work folder)",
     )
-    parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, where it lies elsewhere")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
-    parser.add_argument("--port", metavar="N", type=int, default=8000, help="default: 8000; 0 takes a free one")
-    parser.add_argument("--model", metavar="NAME", default="retriever", help="the model's name (default: retriever)")
-    parser.add_argument("--keep", metavar="N", type=int, default=1, help="old releases that stay open (default: 1)")
+    parser.add_argument("--corpus", metavar="FOLDER", type=Path, help="the corpus, if it is elsewhere")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--port", metavar="N", type=int, default=8000, help="the port to listen on; 0 picks a free one (default: 8000)"
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", default="retriever", help="the model's name in the API (default: retriever)"
+    )
+    parser.add_argument("--keep", metavar="N", type=int, default=1, help="old releases to keep open (default: 1)")
     parser.add_argument(
         "--watch",
         metavar="SECONDS",
         type=float,
-        help=f"how often to look for a new release (default: 1; {LOOK_AT_GIT:g} at a repository)",
+        help=f"how often to look for a new release (default: 1; {LOOK_AT_GIT:g} for a repository)",
     )
     parser.add_argument(
-        "--grace", metavar="SECONDS", type=float, default=30.0, help="for requests in flight at the end (default: 30)"
+        "--grace",
+        metavar="SECONDS",
+        type=float,
+        default=30.0,
+        help="how long to wait for open requests at shutdown (default: 30)",
     )
     parser.add_argument(
         "--documents",
         dest="documents_in",
         metavar="FOLDER",
         type=Path,
-        help="take documents at /documents, and keep their log in this folder",
+        help="accept documents at /documents and keep their log in this folder",
     )
     parser.add_argument(
         "--precision",
         choices=("auto", "fp32", "int8"),
         default="auto",
-        help="auto (default) = passages as `index` encodes them, queries in int8 where that ranks the release's dev "
-        "queries as well and is faster; fp32 = exactly as `stillhouse search`; int8 = without asking dev queries",
+        help="auto (default) = passages as `index` encodes them, queries in int8 if that is faster and ranks the "
+        "release's dev queries as well; fp32 = exactly as `stillhouse search`; int8 = skip the check on dev queries",
     )
-    parser.add_argument("--log-requests", action="store_true", help="log a line for each request, without its text")
+    parser.add_argument("--log-requests", action="store_true", help="log one line per request, without its text")
+    parser.add_argument("--log-texts", action="store_true", help="log the text of searches; mind your users' privacy")
+    group = parser.add_argument_group("query log (docs/serve.md describes its content)")
+    group.add_argument(
+        "--log-queries",
+        metavar="FOLDER",
+        type=Path,
+        help="log queries and results in this folder, and accept /feedback",
+    )
+    group.add_argument(
+        "--sample", metavar="SHARE", type=float, default=1.0, help="share of the queries to log (default: 1, all)"
+    )
+    group.add_argument(
+        "--retention-days",
+        metavar="DAYS",
+        type=float,
+        default=30.0,
+        help="delete log files older than this (default: 30)",
+    )
     parser.add_argument(
-        "--log-texts", action="store_true", help="log what is searched for; people's questions are theirs"
+        "--verify", action="store_true", help="check every file, even if unchanged since the last check"
     )
-    group = parser.add_argument_group("the log of queries (docs/serve.md says what it keeps)")
-    group.add_argument(
-        "--log-queries", metavar="FOLDER", type=Path, help="keep what is asked and found there, and take /feedback"
-    )
-    group.add_argument("--sample", metavar="SHARE", type=float, default=1.0, help="of the queries (default: 1, all)")
-    group.add_argument(
-        "--retention-days", metavar="DAYS", type=float, default=30.0, help="older files are deleted (default: 30)"
-    )
-    parser.add_argument("--verify", action="store_true", help="check also files that have not changed since checked")
     group = parser.add_argument_group("limits")
     for field in fields(Limits):
         metavar, text = LIMITS[field.name]

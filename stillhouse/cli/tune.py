@@ -28,73 +28,90 @@ if TYPE_CHECKING:
     from stillhouse.tuning.trial_graph import TrialGraph
 
 EXAMPLES = """\
-In a workspace of `stillhouse new`. A trial trains with other settings and ranks the dev questions, never those of test.
-The recipe's own settings come first, from what `dvc repro` made where that is there. A trial that is behind half of the
-finished ones is given up early. What no searched setting changes (corpus, BM25, the start's index) is made once. A
-search that was stopped goes on by the same command; more --minutes make it longer.
+Run this in a workspace. Each trial trains with different settings and ranks the dev questions, never the test
+questions. The first trial uses the recipe's own settings, with the results of `dvc repro` if there are any. A trial
+that is worse than half of the finished ones is stopped early. What no searched setting affects (corpus, BM25, the
+starting model's index) is made once. To continue a stopped search, run the same command again, with more --minutes to
+make it longer.
 
-The more trials, the more of the lead on dev is chance: the last sentence says how certain it is. Test decides,
-once.
+The more trials, the more of the gain on dev is chance: the last sentence reports how certain it is. Confirm the result
+on test, once.
 
 examples:
-  stillhouse tune                                    (retriever 1, half an hour of the processor)
-  stillhouse tune --minutes 240 --retriever averaged (the whole chain: the teacher's mix and the average's share too)
+  stillhouse tune                                    (retriever 1, half an hour of processor time)
+  stillhouse tune --minutes 240 --retriever averaged (the whole chain, with the teacher's mix and the average's share)
   stillhouse tune --space my-space.yaml --trials 20  (stillhouse tune --show-space > my-space.yaml)
-  stillhouse tune --minutes 60 --write               (writes what was found into params.yaml; comments stay)
+  stillhouse tune --minutes 60 --write               (writes the best settings to params.yaml and keeps its comments)
   stillhouse tune --katib experiment.yaml --image registry/stillhouse-steps:0.1.0 --claim stillhouse-work"""
 
 
 def tune_parser() -> Parser:
-    parser = Parser("tune", "Searches the settings that matter on the dev questions.", EXAMPLES)
-    what = parser.add_argument_group("what is searched")
+    parser = Parser("tune", "Tunes the most important settings on the dev questions.", EXAMPLES)
+    what = parser.add_argument_group("what to search")
     what.add_argument(
         "--space", metavar="NAME|FILE", default="labelled", help="the settings and their ranges (default: labelled)"
     )
-    what.add_argument("--show-space", action="store_true", help="print that file, to begin one's own from, and leave")
+    what.add_argument("--show-space", action="store_true", help="print that file as a template for your own, and exit")
+    what.add_argument("--retriever", metavar="STAGE", help="the stage whose retriever to measure (default: the file's)")
     what.add_argument(
-        "--retriever", metavar="STAGE", help="the stage whose retriever is measured (default: the file's)"
+        "--params",
+        metavar="FILE",
+        type=Path,
+        default=Path("params.yaml"),
+        help="the recipe file (default: params.yaml)",
     )
-    what.add_argument("--params", metavar="FILE", type=Path, default=Path("params.yaml"), help="default: params.yaml")
     how = parser.add_argument_group("how long")
     how.add_argument(
         "--minutes",
         metavar="X",
         type=float,
         default=30.0,
-        help="processor time of all trials, divided by the threads that compute; on a GPU the clock's (default: 30)",
+        help="processor time of all trials, divided by the number of threads; on a GPU, wall time (default: 30)",
     )
     how.add_argument(
-        "--trials", metavar="N", type=int, default=0, help="at most N beside the default (default: any number)"
+        "--trials",
+        metavar="N",
+        type=int,
+        default=0,
+        help="at most N trials besides the default settings (default: no limit)",
     )
     how.add_argument(
-        "--seed", metavar="N", type=int, default=42, help="of the search; trials train by the recipe's own"
+        "--seed", metavar="N", type=int, default=42, help="seed of the search; trials use the recipe's own"
     )
-    then = parser.add_argument_group("what becomes of it")
+    then = parser.add_argument_group("results")
     then.add_argument(
-        "--folder", metavar="FOLDER", type=output_folder, default=Path("tune"), help="the search's own (default: tune)"
+        "--folder",
+        metavar="FOLDER",
+        type=output_folder,
+        default=Path("tune"),
+        help="the folder of the search (default: tune)",
     )
-    then.add_argument("--write", action="store_true", help="change params.yaml where something better was found")
+    then.add_argument("--write", action="store_true", help="update params.yaml if better settings were found")
     cluster = parser.add_argument_group("on a cluster, with Katib")
-    cluster.add_argument("--katib", metavar="FILE", type=output_file, help="write the Experiment and run nothing here")
-    cluster.add_argument("--image", metavar="IMAGE", help="the image of the trials' pods")
+    cluster.add_argument(
+        "--katib", metavar="FILE", type=output_file, help="write the Experiment instead of running the search"
+    )
+    cluster.add_argument("--image", metavar="IMAGE", help="the image of the trial pods")
     cluster.add_argument(
         "--claim", metavar="NAME", default="stillhouse-work", help="the volume that holds the workspace"
     )
-    cluster.add_argument("--workspace", metavar="PATH", default="workspace", help="its path on that volume")
-    cluster.add_argument("--parallel", metavar="N", type=int, default=2, help="trials at a time (default: 2)")
-    cluster.add_argument("--cpu", metavar="N", default="2", help="of a trial's pod (default: 2)")
-    cluster.add_argument("--memory", metavar="SIZE", default="8Gi", help="of a trial's pod (default: 8Gi)")
-    cluster.add_argument("--gpus", metavar="N", type=int, default=0, help="of a trial's pod (default: 0)")
-    trial = parser.add_argument_group("one trial, as Katib's pods run it")
+    cluster.add_argument(
+        "--workspace", metavar="PATH", default="workspace", help="path of the workspace on that volume"
+    )
+    cluster.add_argument("--parallel", metavar="N", type=int, default=2, help="trials to run at once (default: 2)")
+    cluster.add_argument("--cpu", metavar="N", default="2", help="CPUs per trial pod (default: 2)")
+    cluster.add_argument("--memory", metavar="SIZE", default="8Gi", help="memory per trial pod (default: 8Gi)")
+    cluster.add_argument("--gpus", metavar="N", type=int, default=0, help="GPUs per trial pod (default: 0)")
+    trial = parser.add_argument_group("a single trial, as Katib's pods run it")
     trial.add_argument(
         "--trial",
         metavar="SECTION.SETTING=VALUE",
         action="append",
         default=[],
-        help="run this one alone; once for each",
+        help="run one trial with this setting; can be repeated",
     )
     trial.add_argument(
-        "--metrics", metavar="FILE", type=output_file, help="write its figures there as name=value lines"
+        "--metrics", metavar="FILE", type=output_file, help="write the metrics to FILE as name=value lines"
     )
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser

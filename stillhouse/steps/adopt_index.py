@@ -77,15 +77,15 @@ def dev_ndcg(inputs: Paths, retriever: str, index: str, context: Context) -> flo
 
 STEP = Step(
     "adopt-index",
-    "ties an older retriever's index to a newer one, where dev queries find as well in it",
+    "reuses an older retriever's index for a newer one, if dev queries still rank well",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the newer bi-encoder", kind="model"),
-        Port("old_index", "the older one's index of the corpus", agrees_on=("corpus",)),
+        Port("old_index", "the older bi-encoder's index of the corpus", agrees_on=("corpus",)),
         Port("old_retriever", "the older bi-encoder", kind="model"),
-        Port("own_index", "the newer one's own index, to measure by", optional=True, agrees_on=("corpus",)),
+        Port("own_index", "the newer bi-encoder's own index, to compare with", optional=True, agrees_on=("corpus",)),
     ),
-    outputs=(Port("index", "the old index, as that of the newer bi-encoder"),),
+    outputs=(Port("index", "the old index, for the newer bi-encoder"),),
     run=run,
 )

@@ -79,17 +79,17 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "average",
-    "averages the weights of two retrievers, with the share of each that ranks dev queries best",
+    "averages the weights of two retrievers in the proportion that ranks dev queries best",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("start", "the encoder that the training began from", kind="model"),
-        Port("trained", "the retriever that it made", kind="model"),
-        Port("negatives", "hard negatives, whose best are the candidates of dev queries"),
+        Port("start", "the encoder that training started from", kind="model"),
+        Port("trained", "the trained retriever", kind="model"),
+        Port("negatives", "hard negatives; the best are the candidates for dev queries"),
     ),
     outputs=(
-        Port("retriever", "the average", kind="model"),
-        Port("choices", "how each share ranks dev queries"),
+        Port("retriever", "the averaged retriever", kind="model"),
+        Port("choices", "how well each share ranks dev queries"),
     ),
     run=run,
 )

@@ -56,12 +56,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "bm25",
-    "retrieves with BM25: its index, a run, and negatives for the first retriever",
+    "retrieves with BM25: an index, a run and negatives for the first retriever",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("validation", "the verdict that lets the run go on", optional=True),
+        Port("validation", "the verdict that lets the run continue", optional=True),
     ),
-    outputs=(Port("run", "BM25's run"), Port("negatives", "BM25's hard negatives"), Port("bm25", "its index")),
+    outputs=(Port("run", "BM25's run"), Port("negatives", "BM25's hard negatives"), Port("bm25", "BM25's index")),
     run=run,
 )

@@ -88,15 +88,15 @@ def index_recalls(inputs: Paths) -> IndexRecalls | None:
 
 STEP = Step(
     "compare-release",
-    "compares a challenger's run with the champion's and says which is to be released",
+    "compares a challenger's run with the champion's and decides which to release",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("champion", "the run of the retriever that is released now", agrees_on=("corpus",)),
-        Port("challenger", "the run of the one that may take its place", agrees_on=("corpus",)),
-        Port(INDEXES[0], "the index that is released now, of any corpus", kind="model", optional=True, holds="Dataset"),
-        Port(INDEXES[1], "the index that may take its place", optional=True, agrees_on=("corpus",)),
+        Port("champion", "the run of the released retriever", agrees_on=("corpus",)),
+        Port("challenger", "the run of the retriever that may replace it", agrees_on=("corpus",)),
+        Port(INDEXES[0], "the released index, of any corpus", kind="model", optional=True, holds="Dataset"),
+        Port(INDEXES[1], "the index that may replace it", optional=True, agrees_on=("corpus",)),
     ),
-    outputs=(Port("verdict", "who is to be released, and why"),),
+    outputs=(Port("verdict", "which one to release, and why"),),
     run=run,
 )

@@ -39,7 +39,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "count",
-    "counts the n-grams of a shard of the passages, for importance by many machines",
+    "counts n-grams in one shard of the passages, to run importance on many machines",
     Config,
     inputs=(Port("tokens", "the token arrays"),),
     outputs=(Port("counts", "n-gram counts"),),

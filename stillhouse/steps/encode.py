@@ -44,12 +44,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "encode",
-    "encodes a shard of the passages, for an index of many machines",
+    "encodes one shard of the passages, to build an index on many machines",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
-        Port("validation", "the verdict that lets the run go on", optional=True),
+        Port("validation", "the verdict that lets the run continue", optional=True),
     ),
     outputs=(Port("vectors", "the passages' vectors"),),
     run=run,

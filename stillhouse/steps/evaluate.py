@@ -170,13 +170,13 @@ def _sentence(measured: Measured) -> str:
 
 STEP = Step(
     "evaluate",
-    "measures every system, tests the differences and writes one report",
+    "evaluates every system, tests the differences and writes one report",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("run", "the run of a system", many=True),
-        Port("curves", "the loss curves of a training", optional=True, many=True),
+        Port("curves", "the loss curves of a training stage", optional=True, many=True),
     ),
-    outputs=(Port("evaluation", "metrics, significance and the report"),),
+    outputs=(Port("evaluation", "metrics, significance tests and the report"),),
     run=run,
 )

@@ -88,7 +88,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "fetch-model",
-    "fetches the model that training starts from and freezes it as a folder",
+    "fetches the model that training starts from and saves it in a folder",
     Config,
     inputs=(),
     outputs=(Port("encoder", "the starting model", kind="model"),),

@@ -158,14 +158,14 @@ def _rankings(
 
 STEP = Step(
     "generate-queries",
-    "has a chat model ask questions that passages answer",
+    "generates questions that the passages answer, using a chat model",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("retriever", "a bi-encoder that is to find a question's passage again", kind="model", optional=True),
+        Port("retriever", "a bi-encoder that should find each question's passage", kind="model", optional=True),
         Port("index", "its index of the corpus", optional=True),
-        Port("bm25", "the BM25 index that `bm25` wrote, which may find the passage too", optional=True),
+        Port("bm25", "the BM25 index from `bm25`, which may find the passage instead", optional=True),
     ),
-    outputs=(Port("queries", "the questions, which `ingest` takes"),),
+    outputs=(Port("queries", "the questions, for `ingest`"),),
     run=run,
 )

@@ -60,14 +60,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "hybrid",
-    "fits how BM25 and a retriever rank together, on the dev queries",
+    "fits the weights that combine BM25 and a retriever, on the dev queries",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
-        Port("bm25", "the BM25 index that `bm25` wrote"),
+        Port("bm25", "the BM25 index from `bm25`"),
     ),
-    outputs=(Port("hybrid", "the weights, with the BM25 index"),),
+    outputs=(Port("hybrid", "the weights and the BM25 index"),),
     run=run,
 )

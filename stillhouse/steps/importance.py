@@ -105,15 +105,15 @@ STEP = Step(
     Config,
     inputs=(
         Port("tokens", "the token arrays"),
-        Port("tokenizer", "the model whose tokenizer cut the passages; its words are in the picture", "model", True),
+        Port("tokenizer", "the model whose tokenizer split the passages; its words label the plot", "model", True),
         Port(
             "counts",
-            "n-gram counts of other passages, added to those of these",
+            "n-gram counts of other passages, to add to these",
             kind="model",
             optional=True,
             holds="Dataset",
         ),
     ),
-    outputs=(Port("importance", "n-gram counts and one AMI value a token"),),
+    outputs=(Port("importance", "n-gram counts and one AMI value per token"),),
     run=run,
 )

@@ -330,13 +330,13 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
 
 STEP = Step(
     "ingest",
-    "reads a source of passages, queries and qrels into Parquet",
+    "converts a source of passages, queries and qrels to Parquet",
     Config,
     inputs=(
         Port(
             "generated",
-            "questions that `generate-queries` made of these passages: they join the labelled train queries; without "
-            "such they are train, dev and test queries in the place of pair queries",
+            "questions about these passages from `generate-queries`: added to the labelled train queries or, without "
+            "any, used as train, dev and test queries instead of pair queries",
             optional=True,
         ),
     ),

@@ -143,14 +143,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "mine",
-    "takes a retriever's best wrong passages as hard negatives",
+    "mines a retriever's top-ranked wrong passages as hard negatives",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
-        Port("others", "negatives of another origin to mix in, BM25's say", optional=True, agrees_on=("corpus",)),
-        Port("filter_reranker", "a cross-encoder that says which candidates are right", kind="model", optional=True),
+        Port("others", "negatives from another source to mix in, such as BM25's", optional=True, agrees_on=("corpus",)),
+        Port("filter_reranker", "a cross-encoder that filters out relevant candidates", kind="model", optional=True),
     ),
     outputs=(Port("negatives", "hard negatives"),),
     run=run,

@@ -58,7 +58,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "pretrain",
-    "trains an encoder on unlabelled passages with one of the objectives",
+    "pre-trains an encoder on unlabelled passages with one of the objectives",
     Config,
     inputs=(
         Port("tokens", "the token arrays"),

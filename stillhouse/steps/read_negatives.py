@@ -64,11 +64,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "read-negatives",
-    "reads hard negatives that others made, from a TREC run, MS MARCO's lists or DPR's training files",
+    "imports hard negatives from a TREC run, MS MARCO's lists or DPR's training files",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("validation", "the verdict that lets the run go on", optional=True),
+        Port("validation", "the verdict that lets the run continue", optional=True),
     ),
     outputs=(Port("negatives", "the hard negatives"),),
     run=run,

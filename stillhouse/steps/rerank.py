@@ -59,13 +59,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "rerank",
-    "re-orders a run's best passages with the cross-encoder",
+    "re-ranks a run's top passages with the cross-encoder",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("candidates", "the run to re-order"),
+        Port("candidates", "the run to re-rank"),
         Port("reranker", "the cross-encoder", kind="model"),
     ),
-    outputs=(Port("run", "the re-ordered passages"),),
+    outputs=(Port("run", "the re-ranked passages"),),
     run=run,
 )

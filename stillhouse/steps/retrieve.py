@@ -62,7 +62,7 @@ STEP = Step(
         Port("corpus", "the corpus folder"),
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
-        Port("hybrid", "how BM25 ranks with it: hybrid search", optional=True),
+        Port("hybrid", "the weights for hybrid search with BM25", optional=True),
     ),
     outputs=(Port("run", "the ranked passages"),),
     run=run,

@@ -38,7 +38,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "score-shard",
-    "scores a shard of the pairs with the cross-encoder, for a teacher of many machines",
+    "scores one shard of the pairs with the cross-encoder, to split the work among machines",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),

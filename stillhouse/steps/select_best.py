@@ -129,14 +129,14 @@ STEP = Step(
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("bm25", "the BM25 index that `bm25` wrote"),
-        Port("candidates", "a bi-encoder; the first is what others have to be better than", kind="model", many=True),
+        Port("bm25", "the BM25 index from `bm25`"),
+        Port("candidates", "a bi-encoder; the others must beat the first", kind="model", many=True),
         Port("indexes", "its index of the corpus, under the same name", many=True),
     ),
     outputs=(
         Port("retriever", "the best bi-encoder", kind="model"),
         Port("index", "its index of the corpus", beside=("retriever",)),
-        Port("hybrid", "whether and how BM25 ranks with it", beside=("retriever", "index")),
+        Port("hybrid", "whether and how to combine it with BM25", beside=("retriever", "index")),
     ),
     run=run,
 )

@@ -67,12 +67,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "tokenize",
-    "cuts every passage into tokens once, as flat arrays",
+    "tokenizes every passage once, into flat arrays",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
-        Port("tokenizer", "a model folder whose tokenizer is used", kind="model"),
-        Port("validation", "the verdict that lets the run go on", optional=True),
+        Port("tokenizer", "the model folder with the tokenizer", kind="model"),
+        Port("validation", "the verdict that lets the run continue", optional=True),
     ),
     outputs=(Port("tokens", "the token arrays"),),
     run=run,

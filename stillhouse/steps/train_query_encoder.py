@@ -79,7 +79,7 @@ def refuse_another_model(inputs: Paths) -> None:
 
 STEP = Step(
     "train-query-encoder",
-    "trains the query tower alone against an index whose passages keep their vectors",
+    "trains only the query tower, against an index whose vectors stay fixed",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
@@ -88,14 +88,14 @@ STEP = Step(
         Port("negatives", "hard negatives", optional=True, agrees_on=("corpus",)),
         Port(
             "teacher",
-            "a teacher's scores of them: distillation",
+            "a teacher's scores of the negatives, for distillation",
             optional=True,
             agrees_on=("corpus", "negatives"),
         ),
     ),
     outputs=(
-        Port("retriever", "the bi-encoder, with a query tower of its own", kind="model"),
-        Port("index", "the same index, as that of this bi-encoder", beside=("retriever",)),
+        Port("retriever", "the bi-encoder, with its own query tower", kind="model"),
+        Port("index", "the same index, for this bi-encoder", beside=("retriever",)),
         Port("curves", "training and held-out loss"),
     ),
     run=run,

@@ -83,13 +83,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "train-reranker",
-    "trains a cross-encoder, by the listwise loss of SimLM eq. 4 or by binary cross-entropy",
+    "trains a cross-encoder with the listwise loss of SimLM eq. 4 or binary cross-entropy",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("negatives", "hard negatives"),
         Port("init", "the model to start from", kind="model"),
-        Port("encoder", "the model to start from where init was fetched as `none`", kind="model", optional=True),
+        Port("encoder", "the model to start from if init was fetched as `none`", kind="model", optional=True),
     ),
     outputs=(
         Port("reranker", "the cross-encoder", kind="model"),

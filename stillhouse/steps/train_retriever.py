@@ -90,13 +90,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "train-retriever",
-    "trains a bi-encoder on positives and hard negatives, with a teacher's scores when given",
+    "trains a bi-encoder on positives, hard negatives and optionally a teacher's scores",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("encoder", "the encoder to start from", kind="model"),
         Port("negatives", "hard negatives"),
-        Port("teacher", "the re-ranker's scores: distillation", optional=True),
+        Port("teacher", "the re-ranker's scores, for distillation", optional=True),
         Port(
             "old_index",
             "an older model's index of the corpus, for compatibility_weight",

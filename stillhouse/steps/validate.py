@@ -80,7 +80,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "validate",
-    "checks the corpus with Great Expectations and stops the run when it breaks a threshold",
+    "checks the corpus with Great Expectations and stops the run if it violates a threshold",
     Config,
     inputs=(Port("corpus", "the corpus folder"),),
     outputs=(Port("validation", "the report and the verdict"),),

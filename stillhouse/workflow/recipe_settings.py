@@ -28,7 +28,7 @@ def add_set_flag(parser: ArgumentParser) -> None:
         dest="settings",
         action="append",
         default=[],
-        help="in the place of the recipe's, as retriever_1.batch_size=64; may be given again",
+        help="override a recipe setting, such as retriever_1.batch_size=64; can be repeated",
     )
 
 

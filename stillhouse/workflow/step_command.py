@@ -99,7 +99,7 @@ def step_parser(step: Step) -> Parser:
         group = parser.add_argument_group(title) if ports else None
         for port in ports:
             assert group is not None
-            notes = ["optional"] * port.optional + ["with its name; once for each"] * port.many
+            notes = ["optional"] * port.optional + ["can be repeated"] * port.many
             text = _literal(port.help + (f" ({'; '.join(notes)})" if notes else ""))
             if port.many:
                 group.add_argument(port.flag, dest=port.name, metavar="NAME=FOLDER", action="append", help=text)
@@ -131,10 +131,10 @@ def add_common_flags(parser: Parser, divided: bool) -> None:
     group.add_argument(
         "--params",
         metavar="FILE[:SECTION]",
-        help="a recipe to take settings from; without a section, the one named after the step",
+        help="the recipe to read settings from (default section: the one named after the step)",
     )
-    group.add_argument("--metrics", metavar="FILE", type=output_file, help="write the step's figures there, as JSON")
-    group.add_argument("--report", metavar="FILE", type=output_file, help="write its summary and figures there")
+    group.add_argument("--metrics", metavar="FILE", type=output_file, help="write the metrics to FILE as JSON")
+    group.add_argument("--report", metavar="FILE", type=output_file, help="write the summary and metrics to FILE")
     add_context_flags(group)
     if divided:
         add_engine_flag(group)
@@ -144,8 +144,8 @@ def add_engine_flag(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--engine",
         metavar="ENGINE",
-        help="what shares the reading and the tokens of a large corpus among processes: local (one process), ray, "
-        f"ray:N (N processes here) or ray://HOST:PORT (default: ${context.ENGINE} or local)",
+        help="how to distribute the reading and tokenizing of a large corpus: local (one process), ray, "
+        f"ray:N (N local processes) or ray://HOST:PORT (default: ${context.ENGINE} or local)",
     )
 
 
@@ -155,14 +155,14 @@ def add_context_flags(group: argparse._ActionsContainer) -> None:
         "--work",
         metavar="FOLDER",
         type=output_folder,
-        help=f"keep unfinished work there (default: ${context.WORK_ROOT} or .stillhouse/work)",
+        help=f"where to keep unfinished work (default: ${context.WORK_ROOT} or .stillhouse/work)",
     )
     group.add_argument(
         "--device",
         choices=DEVICES,
         help=f"where to compute (default: ${context.DEVICE} or auto: a GPU if there is one)",
     )
-    group.add_argument("--quiet", action="store_true", help="no progress bars and no log lines")
+    group.add_argument("--quiet", action="store_true", help="hide progress bars and log lines")
 
 
 @contextmanager

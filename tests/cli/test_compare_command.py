@@ -88,7 +88,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         from stillhouse.cli.compare import compare_parser
 
         compare_parser().parse(words)
-    assert shown.count("  stillhouse compare --") >= 4 and "a variant that fails is shown" in shown
+    assert shown.count("  stillhouse compare --") >= 4 and "If a variant fails, the page shows why" in shown
 
 
 def dvc_plan(variants: list[dict[str, Any]], **content: Any) -> Plan:

@@ -16,16 +16,16 @@ def adopt_index(
     own_index: Input[Dataset] = None,
     least_ratio: float = 0.99,
 ):
-    """Ties an older retriever's index to a newer one, where dev queries find as well in it.
+    """Reuses an older retriever's index for a newer one, if dev queries still rank well.
 
     Args:
         corpus: the corpus folder.
         retriever: the newer bi-encoder.
-        old_index: the older one's index of the corpus.
+        old_index: the older bi-encoder's index of the corpus.
         old_retriever: the older bi-encoder.
-        index: the old index, as that of the newer bi-encoder.
+        index: the old index, for the newer bi-encoder.
         metrics: the step's figures.
-        own_index: the newer one's own index, to measure by.
+        own_index: the newer bi-encoder's own index, to compare with.
         least_ratio: refused where dev nDCG@10 of the new queries in the old index is less than this share of what
             it is in --own-index or, without one, of that of the old retriever's queries.
     """

@@ -25,15 +25,15 @@ def average(
     metric_for_best_model: str = "rr10",
     seed: int = 42,
 ):
-    """Averages the weights of two retrievers, with the share of each that ranks dev queries best.
+    """Averages the weights of two retrievers in the proportion that ranks dev queries best.
 
     Args:
         corpus: the corpus folder.
-        start: the encoder that the training began from.
-        trained: the retriever that it made.
-        negatives: hard negatives, whose best are the candidates of dev queries.
-        retriever: the average.
-        choices: how each share ranks dev queries.
+        start: the encoder that training started from.
+        trained: the trained retriever.
+        negatives: hard negatives; the best are the candidates for dev queries.
+        retriever: the averaged retriever.
+        choices: how well each share ranks dev queries.
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.

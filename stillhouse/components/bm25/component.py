@@ -21,15 +21,15 @@ def bm25(
     negatives_depth: int = 200,
     range_min: int = 0,
 ):
-    """Retrieves with BM25: its index, a run, and negatives for the first retriever.
+    """Retrieves with BM25: an index, a run and negatives for the first retriever.
 
     Args:
         corpus: the corpus folder.
         run: BM25's run.
         negatives: BM25's hard negatives.
-        bm25: its index.
+        bm25: BM25's index.
         metrics: the step's figures.
-        validation: the verdict that lets the run go on.
+        validation: the verdict that lets the run continue.
         negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
             by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made

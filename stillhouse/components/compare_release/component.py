@@ -22,16 +22,16 @@ def compare_release(
     randomisation_samples: int = 10000,
     seed: int = 42,
 ):
-    """Compares a challenger's run with the champion's and says which is to be released.
+    """Compares a challenger's run with the champion's and decides which to release.
 
     Args:
         corpus: the corpus folder.
-        champion: the run of the retriever that is released now.
-        challenger: the run of the one that may take its place.
-        verdict: who is to be released, and why.
+        champion: the run of the released retriever.
+        challenger: the run of the retriever that may replace it.
+        verdict: which one to release, and why.
         metrics: the step's figures.
-        champion_index: the index that is released now, of any corpus.
-        challenger_index: the index that may take its place.
+        champion_index: the released index, of any corpus.
+        challenger_index: the index that may replace it.
         measure: the measure that decides, by its name in ir_measures.
         alpha: refused when worse with a p-value of at most this.
         most_loss: refused when the mean falls by more than this, shown or not; of a new index of the same

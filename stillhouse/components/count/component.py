@@ -16,7 +16,7 @@ def count(
     shard: int = 1,
     shards: int = 1,
 ):
-    """Counts the n-grams of a shard of the passages, for importance by many machines.
+    """Counts n-grams in one shard of the passages, to run importance on many machines.
 
     Args:
         tokens: the token arrays.

@@ -18,14 +18,14 @@ def encode(
     shard: int = 1,
     shards: int = 1,
 ):
-    """Encodes a shard of the passages, for an index of many machines.
+    """Encodes one shard of the passages, to build an index on many machines.
 
     Args:
         corpus: the corpus folder.
         retriever: the bi-encoder.
         vectors: the passages' vectors.
         metrics: the step's figures.
-        validation: the verdict that lets the run go on.
+        validation: the verdict that lets the run continue.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models

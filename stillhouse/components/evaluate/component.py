@@ -24,16 +24,16 @@ def evaluate(
     title: str = "Stillhouse evaluation",
     seed: int = 42,
 ):
-    """Measures every system, tests the differences and writes one report.
+    """Evaluates every system, tests the differences and writes one report.
 
     Args:
         corpus: the corpus folder.
         runs: a folder that holds one folder for each, under its name: the run of a system.
-        evaluation: metrics, significance and the report.
+        evaluation: metrics, significance tests and the report.
         metrics: the step's figures.
         html: the report, as a page.
         summary: the figures of every system, as a table.
-        curves: a folder that holds one folder for each, under its name: the loss curves of a training.
+        curves: a folder that holds one folder for each, under its name: the loss curves of a training stage.
         measures: a list of measures, by the names of ir_measures; Answer@k asks for an answer in the text of a
             passage.
         bootstrap_samples: bootstrap samples behind every interval.

@@ -21,7 +21,7 @@ def fetch_model(
     query_prompt: Optional[str] = None,
     passage_prompt: Optional[str] = None,
 ):
-    """Fetches the model that training starts from and freezes it as a folder.
+    """Fetches the model that training starts from and saves it in a folder.
 
     Args:
         encoder: the starting model.

@@ -30,15 +30,15 @@ def generate_queries(
     seed: int = 42,
     round_trip_depth: int = 10,
 ):
-    """Has a chat model ask questions that passages answer.
+    """Generates questions that the passages answer, using a chat model.
 
     Args:
         corpus: the corpus folder.
-        queries: the questions, which `ingest` takes.
+        queries: the questions, for `ingest`.
         metrics: the step's figures.
-        retriever: a bi-encoder that is to find a question's passage again.
+        retriever: a bi-encoder that should find each question's passage.
         index: its index of the corpus.
-        bm25: the BM25 index that `bm25` wrote, which may find the passage too.
+        bm25: the BM25 index from `bm25`, which may find the passage instead.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         base_url: a server with OpenAI's chat API: requests go to BASE_URL/chat/completions; its key, where it wants

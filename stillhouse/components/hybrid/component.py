@@ -18,14 +18,14 @@ def hybrid(
     method: str = "auto",
     depth: int = 100,
 ):
-    """Fits how BM25 and a retriever rank together, on the dev queries.
+    """Fits the weights that combine BM25 and a retriever, on the dev queries.
 
     Args:
         corpus: the corpus folder.
         retriever: the bi-encoder.
         index: its index of the corpus.
-        bm25: the BM25 index that `bm25` wrote.
-        hybrid: the weights, with the BM25 index.
+        bm25: the BM25 index from `bm25`.
+        hybrid: the weights and the BM25 index.
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.

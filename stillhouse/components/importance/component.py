@@ -27,11 +27,11 @@ def importance(
 
     Args:
         tokens: the token arrays.
-        importance: n-gram counts and one AMI value a token.
+        importance: n-gram counts and one AMI value per token.
         metrics: the step's figures.
         html: what gets masked, as a page.
-        tokenizer: the model whose tokenizer cut the passages; its words are in the picture.
-        counts: n-gram counts of other passages, added to those of these.
+        tokenizer: the model whose tokenizer split the passages; its words label the plot.
+        counts: n-gram counts of other passages, to add to these.
         window: longest n-gram that is counted: L of CDMAE eq. 8.
         unit: what an n-gram consists of: word pieces as the model reads them, or whole words (a piece scores as its
             word).

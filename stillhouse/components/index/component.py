@@ -35,8 +35,8 @@ def index(
         retriever: the bi-encoder.
         index: the faiss index and its ids.
         metrics: the step's figures.
-        vectors: what `encode` wrote: one folder, or a folder of those of all shards.
-        validation: the verdict that lets the run go on.
+        vectors: vectors from `encode`: one folder, or a folder with one for each shard.
+        validation: the verdict that lets the run continue.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         cache_gib: passages' vectors are kept in the work area for later runs of the same model, those of all models

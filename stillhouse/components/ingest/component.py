@@ -44,13 +44,13 @@ def ingest(
     train_queries: Optional[str] = None,
     seed: int = 42,
 ):
-    """Reads a source of passages, queries and qrels into Parquet.
+    """Converts a source of passages, queries and qrels to Parquet.
 
     Args:
         corpus: the corpus folder.
         metrics: the step's figures.
-        generated: questions that `generate-queries` made of these passages: they join the labelled train queries;
-            without such they are train, dev and test queries in the place of pair queries.
+        generated: questions about these passages from `generate-queries`: added to the labelled train queries or,
+            without any, used as train, dev and test queries instead of pair queries.
         source: a folder or file, `sample`, the built-in one, or `ir_datasets:<id>`.
         repo: a DVC repository, a git URL or a folder, in which `source` is a path; null = source lies here.
         revision: the repository's branch, tag or commit; null = its default branch.

@@ -32,7 +32,7 @@ def mine(
     random_negatives: int = 0,
     seed: int = 42,
 ):
-    """Takes a retriever's best wrong passages as hard negatives.
+    """Mines a retriever's top-ranked wrong passages as hard negatives.
 
     Args:
         corpus: the corpus folder.
@@ -40,8 +40,8 @@ def mine(
         index: its index of the corpus.
         negatives: hard negatives.
         metrics: the step's figures.
-        others: negatives of another origin to mix in, BM25's say.
-        filter_reranker: a cross-encoder that says which candidates are right.
+        others: negatives from another source to mix in, such as BM25's.
+        filter_reranker: a cross-encoder that filters out relevant candidates.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer

@@ -66,7 +66,7 @@ def pretrain(
     metric_for_best_model: str = "heldout_loss",
     patience: Optional[int] = None,
 ):
-    """Trains an encoder on unlabelled passages with one of the objectives.
+    """Pre-trains an encoder on unlabelled passages with one of the objectives.
 
     Args:
         tokens: the token arrays.

@@ -16,13 +16,13 @@ def read_negatives(
     file: str = "",
     negatives_depth: int = 200,
 ):
-    """Reads hard negatives that others made, from a TREC run, MS MARCO's lists or DPR's training files.
+    """Imports hard negatives from a TREC run, MS MARCO's lists or DPR's training files.
 
     Args:
         corpus: the corpus folder.
         negatives: the hard negatives.
         metrics: the step's figures.
-        validation: the verdict that lets the run go on.
+        validation: the verdict that lets the run continue.
         negatives_among: which passages may be negatives: corpus = all, as in SimLM; answers = those that answer
             another query of the same split, for a corpus whose splits divide its passages: others would be learned
             by heart as wrong; train_answers = that for train queries alone, so that choices on dev queries are made

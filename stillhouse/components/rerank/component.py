@@ -20,13 +20,13 @@ def rerank(
     dev_depth: Optional[int] = None,
     system: str = "reranked",
 ):
-    """Re-orders a run's best passages with the cross-encoder.
+    """Re-ranks a run's top passages with the cross-encoder.
 
     Args:
         corpus: the corpus folder.
-        candidates: the run to re-order.
+        candidates: the run to re-rank.
         reranker: the cross-encoder.
-        run: the re-ordered passages.
+        run: the re-ranked passages.
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.

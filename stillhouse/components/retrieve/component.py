@@ -27,7 +27,7 @@ def retrieve(
         index: its index of the corpus.
         run: the ranked passages.
         metrics: the step's figures.
-        hybrid: how BM25 ranks with it: hybrid search.
+        hybrid: the weights for hybrid search with BM25.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: passages in the run of a query.

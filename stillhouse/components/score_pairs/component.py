@@ -35,9 +35,9 @@ def score_pairs(
         metrics: the step's figures.
         roc: how the scores tell positives from negatives.
         reranker: the cross-encoder.
-        retriever: the student so far, which has a part in the fused teacher.
+        retriever: the student so far, as part of the fused teacher.
         index: the student's index of the corpus.
-        bm25: the BM25 index, which has a part in the fused teacher.
+        bm25: the BM25 index, as part of the fused teacher.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.
         depth: score this many of the best negatives of a query, or some of these.

@@ -23,7 +23,7 @@ def score_shard(
     shard: int = 1,
     shards: int = 1,
 ):
-    """Scores a shard of the pairs with the cross-encoder, for a teacher of many machines.
+    """Scores one shard of the pairs with the cross-encoder, to split the work among machines.
 
     Args:
         corpus: the corpus folder.

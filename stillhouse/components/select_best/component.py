@@ -26,14 +26,14 @@ def select_best(
 
     Args:
         corpus: the corpus folder.
-        bm25: the BM25 index that `bm25` wrote.
-        candidates: a folder that holds one folder for each, under its name: a bi-encoder; the first is what others
-            have to be better than.
+        bm25: the BM25 index from `bm25`.
+        candidates: a folder that holds one folder for each, under its name: a bi-encoder; the others must beat the
+            first.
         indexes: a folder that holds one folder for each, under its name: its index of the corpus, under the same
             name.
         retriever: the best bi-encoder.
         index: its index of the corpus.
-        hybrid: whether and how BM25 ranks with it.
+        hybrid: whether and how to combine it with BM25.
         metrics: the step's figures.
         precision: auto = bf16 where the processor or GPU is faster in it, else fp32.
         batch_tokens: padded tokens computed at once.

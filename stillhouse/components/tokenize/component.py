@@ -15,14 +15,14 @@ def tokenize(
     max_length: int = 144,
     language: str = "en",
 ):
-    """Cuts every passage into tokens once, as flat arrays.
+    """Tokenizes every passage once, into flat arrays.
 
     Args:
         corpus: the corpus folder.
-        tokenizer: a model folder whose tokenizer is used.
+        tokenizer: the model folder with the tokenizer.
         tokens: the token arrays.
         metrics: the step's figures.
-        validation: the verdict that lets the run go on.
+        validation: the verdict that lets the run continue.
         max_length: tokens of a passage that are kept, [CLS] and [SEP] included (SimLM Table 11).
         language: ISO 639-1 code of the passages' language, by whose rules sentences are split.
     """

@@ -41,19 +41,19 @@ def train_query_encoder(
     patience: Optional[int] = None,
     eval_queries: Optional[int] = None,
 ):
-    """Trains the query tower alone against an index whose passages keep their vectors.
+    """Trains only the query tower, against an index whose vectors stay fixed.
 
     Args:
         corpus: the corpus folder.
         encoder: the bi-encoder to start from.
         old_index: its index of the corpus, which stays valid.
-        retriever: the bi-encoder, with a query tower of its own.
-        index: the same index, as that of this bi-encoder.
+        retriever: the bi-encoder, with its own query tower.
+        index: the same index, for this bi-encoder.
         curves: training and held-out loss.
         metrics: the step's figures.
         html: its loss curves, as a page.
         negatives: hard negatives.
-        teacher: a teacher's scores of them: distillation.
+        teacher: a teacher's scores of the negatives, for distillation.
         epochs: passes over the training examples, at least one step; null = max_steps alone decides.
         max_steps: stop after this many steps; null = after the epochs.
         batch_size: training examples a step.

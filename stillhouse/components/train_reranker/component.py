@@ -44,7 +44,7 @@ def train_reranker(
     max_length: int = 192,
     layers: Optional[int] = None,
 ):
-    """Trains a cross-encoder, by the listwise loss of SimLM eq. 4 or by binary cross-entropy.
+    """Trains a cross-encoder with the listwise loss of SimLM eq. 4 or binary cross-entropy.
 
     Args:
         corpus: the corpus folder.
@@ -54,7 +54,7 @@ def train_reranker(
         curves: training and held-out loss.
         metrics: the step's figures.
         html: its loss curves, as a page.
-        encoder: the model to start from where init was fetched as `none`.
+        encoder: the model to start from if init was fetched as `none`.
         epochs: passes over the training examples, at least one step; null = max_steps alone decides.
         max_steps: stop after this many steps; null = after the epochs.
         batch_size: training examples a step.

@@ -49,7 +49,7 @@ def train_retriever(
     similarity: str = "cosine",
     weak_teacher: str = "distil",
 ):
-    """Trains a bi-encoder on positives and hard negatives, with a teacher's scores when given.
+    """Trains a bi-encoder on positives, hard negatives and optionally a teacher's scores.
 
     Args:
         corpus: the corpus folder.
@@ -59,7 +59,7 @@ def train_retriever(
         curves: training and held-out loss.
         metrics: the step's figures.
         html: its loss curves, as a page.
-        teacher: the re-ranker's scores: distillation.
+        teacher: the re-ranker's scores, for distillation.
         old_index: an older model's index of the corpus, for compatibility_weight.
         epochs: passes over the training examples, at least one step; null = max_steps alone decides.
         max_steps: stop after this many steps; null = after the epochs.

@@ -21,7 +21,7 @@ def validate(
     max_truncated_fraction: float = 1.0,
     max_duplicate_text_fraction: float = 0.1,
 ):
-    """Checks the corpus with Great Expectations and stops the run when it breaks a threshold.
+    """Checks the corpus with Great Expectations and stops the run if it violates a threshold.
 
     Args:
         corpus: the corpus folder.

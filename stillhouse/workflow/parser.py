@@ -44,6 +44,11 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{self.prog}: {re.sub('^argument ', '', message)}; see `{self.prog} --help`")
 
 
+def literal(text: str) -> str:
+    """Help that argparse must not read as a format: `%` stands for itself."""
+    return text.replace("%", "%%")
+
+
 def output_folder(text: str) -> Path:
     """The `type` of every argument that names a folder to write into; tests find these arguments by it."""
     return _place(text, "folder", Path.is_dir)

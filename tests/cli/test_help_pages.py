@@ -6,6 +6,12 @@ import pytest
 from writing_commands import parsers
 
 
+def test_every_command_explains_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `%` in a help text, which argparse would read as a format, shows only when the page is made."""
+    pages = {command: parser.format_help() for command, parser in parsers(monkeypatch).items()}
+    assert len(pages) > 30 and all("usage: stillhouse" in page for page in pages.values())
+
+
 def test_no_heading_stands_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     for command, parser in parsers(monkeypatch).items():
         headings = [group.title for group in parser._action_groups if group._group_actions]

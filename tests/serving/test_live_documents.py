@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import signal
-from collections.abc import Iterator
+import time
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,14 +17,16 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from serving_releases import Running, running
 from test_swapped_releases import point, start
 
 from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.serving.document_log import FILE, DocumentLog
+from stillhouse.serving.document_log import BEGIN, FILE, DocumentLog, packed
 from stillhouse.serving.live_documents import LiveDocuments
+from stillhouse.serving.release import Release
 from stillhouse.serving.settings import Limits
 
 NEW = {"id": "new/1", "title": "two fish", "text": "the blue fish swims of and one"}
@@ -219,3 +224,16 @@ def test_bounds_tokens_and_services_that_take_none(two_releases: list[Path], tmp
         assert post(service, {"id": "a", "text": "tree " * 400}).status_code == 507
         with pytest.raises(InputError, match="in use by another service"):
             LiveDocuments(tmp_path / "log", limits)
+
+
+def test_what_documents_replaced_does_not_stay_in_memory(two_releases: list[Path], tmp_path: Path) -> None:
+    with taking(two_releases[0], tmp_path / "log") as service:
+        views: list[weakref.ref[Release]] = []
+        for number in range(4):
+            assert post(service, NEW | {"text": f"tree {number}"}).status_code == 200
+            live = service.service.shelf.current.live
+            assert live
+            views.append(weakref.ref(live))
+        del live
+        gc.collect()
+        assert [view() is not None for view in views] == [False, False, False, True]

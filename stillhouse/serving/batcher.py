@@ -181,17 +181,23 @@ class Batcher:
 
     def _parts(self, ids: Sequence[list[int]]) -> list[list[list[int]]]:
         """The texts of one large job in parts of at most a batch's tokens."""
-        parts: list[list[list[int]]] = [[]]
-        tokens = 0
-        for each in ids:
-            if parts[-1] and tokens + len(each) > self._limits.batch_tokens:
-                parts.append([])
-                tokens = 0
-            parts[-1].append(each)
-            tokens += len(each)
+        parts = in_parts(ids, self._limits.batch_tokens)
         for part in parts:
             self._seen(len(part), sum(map(len, part)))
         return parts
+
+
+def in_parts(ids: Sequence[list[int]], most_tokens: int) -> list[list[list[int]]]:
+    """Tokenized texts, at least one, in parts of at most so many tokens; a longer text is a part of its own."""
+    parts: list[list[list[int]]] = [[]]
+    tokens = 0
+    for each in ids:
+        if parts[-1] and tokens + len(each) > most_tokens:
+            parts.append([])
+            tokens = 0
+        parts[-1].append(each)
+        tokens += len(each)
+    return parts
 
 
 def _together(first: Job, job: Job) -> bool:

@@ -237,3 +237,25 @@ def test_what_documents_replaced_does_not_stay_in_memory(two_releases: list[Path
         del live
         gc.collect()
         assert [view() is not None for view in views] == [False, False, False, True]
+
+
+def test_many_documents_are_encoded_a_batch_at_a_time(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a start and for a new release too: all at once would take memory that nobody has."""
+    counts: list[int] = []
+    encode = Release.encode
+
+    def counting(release: Release, ids: Sequence[Sequence[int]], role: str) -> NDArray[np.float32]:
+        counts.append(sum(map(len, ids)))
+        return encode(release, ids, role)
+
+    limits = Limits(batch_tokens=64)
+    with taking(two_releases[0], tmp_path / "log", limits) as service:
+        assert post(service, *(NEW | {"id": f"new/{number}"} for number in range(20))).status_code == 200
+        before = found(service)
+    monkeypatch.setattr(Release, "encode", counting)
+    with taking(two_releases[0], tmp_path / "log", limits) as service:
+        after = found(service)
+    assert max(counts) <= 64 and after.keys() == before.keys()
+    np.testing.assert_allclose([after[id] for id in before], list(before.values()), atol=1e-5)

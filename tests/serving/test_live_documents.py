@@ -259,3 +259,13 @@ def test_many_documents_are_encoded_a_batch_at_a_time(
         after = found(service)
     assert max(counts) <= 64 and after.keys() == before.keys()
     np.testing.assert_allclose([after[id] for id in before], list(before.values()), atol=1e-5)
+
+
+def test_a_log_of_many_small_records_opens_soon(tmp_path: Path) -> None:
+    record = packed({"put": [], "delete": ["an id that was deleted, and added again"]})
+    (tmp_path / FILE).write_bytes(BEGIN + record * 100_000)
+    began = time.monotonic()
+    log = DocumentLog(tmp_path)
+    log.close()
+    assert len(log.records) == 100_000
+    assert time.monotonic() - began < 30

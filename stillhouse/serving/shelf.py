@@ -114,7 +114,7 @@ class Shelf:
             return False
         self._seen, self.refused = self._still(state), None
         self._states[release.name] = self._seen
-        if release.name == self.current.name:
+        if release.name == self.current.name and _is_as_it_was(self.current):
             self.current.origin = release.origin
             self._behind_since = None
             return False
@@ -136,20 +136,16 @@ class Shelf:
         """The release that was opened when the source was in this state, if it is still open and as it was."""
         for release in (self.current, *self.kept):
             if self._states.get(release.name) == state:
-                try:
-                    release.refuse_changed()
-                except InputError:
-                    return None
-                return release
+                return release if _is_as_it_was(release) else None
         return None
 
     def _put(self, release: Release) -> None:
         before = self.current
-        known = next((one for one in self.kept if one.name == release.name), release)
-        others = [one for one in self.kept if one is not known]
+        known = next((one for one in self.kept if one.name == release.name and _is_as_it_was(one)), release)
+        others = [one for one in (before, *self.kept) if one.name != known.name]
         with self._placing(known):
             self.current = known
-            self.kept = [before, *others][: self._keep]
+            self.kept = others[: self._keep]
         still_open = {one.name for one in (known, *self.kept)}
         self._states = {name: state for name, state in self._states.items() if name in still_open}
         self._behind_since = None
@@ -173,3 +169,12 @@ class Shelf:
         self._source.end()
         if self._thread:
             self._thread.join(timeout=5)
+
+
+def _is_as_it_was(release: Release) -> bool:
+    """Whether a release that is open can answer: not where one of its files was overwritten in its place."""
+    try:
+        release.refuse_changed()
+    except InputError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -9,8 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import httpx2
@@ -21,9 +24,11 @@ from serving_releases import PARTS, TRAP, open_release, running, searcher_of
 from stillhouse import cli
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.serving.release import Release
-from stillhouse.serving.source import FolderSource
+from stillhouse.serving.shelf import Shelf
+from stillhouse.serving.source import FolderSource, Source
 
 QUERIES = ["where does the red bird one sing", "which tree grows", "green fish in the tree"]
 RUNS = [sys.executable, "-m", "stillhouse.cli", "serve"]
@@ -188,6 +193,29 @@ def test_an_open_release_that_was_overwritten_is_not_gone_back_to(two_releases: 
         point(link, first)
         assert not shelf.look() and shelf.current is answers and shelf.refused
         assert service.search(query=QUERIES[0])["release"] == answers.name
+
+
+@pytest.mark.parametrize("which", ["the one in use", "a kept one"])
+def test_a_fresh_copy_takes_the_place_of_what_was_overwritten(
+    two_releases: list[Path], tmp_path: Path, which: str
+) -> None:
+    link, first = tmp_path / "in-use", tmp_path / "first"
+    shutil.copytree(two_releases[0], first)
+    point(link, first)
+    with running(link) as service:
+        before = service.search(query=QUERIES[0])
+        if which == "a kept one":
+            point(link, two_releases[1])
+            assert service.service.shelf.look()
+        path = first / "retriever" / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+        asked = {"query": QUERIES[0], "release": before["release"]}
+        assert service.client.post("/search", json=asked).status_code == 503
+        point(link, two_releases[0])
+        assert service.service.shelf.look()
+        assert service.search(query=QUERIES[0]) == before
+        names = [one.name for one in service.service.shelf.open_releases()]
+        assert names[0] == before["release"] and len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("part", ["index", "retriever", "corpus", "hybrid"])

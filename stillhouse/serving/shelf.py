@@ -107,6 +107,8 @@ class Shelf:
         except (InputError, OSError) as error:
             if self._source.state() != state:
                 return False  # it is being replaced, part by part: the next look finds it whole
+            if isinstance(error, OSError):  # of this machine, as a full disk: the release may be sound
+                raise Unreachable(f"the release that is there now cannot be opened: {error}") from None
             self._seen = state
             self.refusals += 1
             self.refused = Refused(" ".join(str(error).split()), time.time())

@@ -218,6 +218,26 @@ def test_a_fresh_copy_takes_the_place_of_what_was_overwritten(
         assert names[0] == before["release"] and len(set(names)) == len(names)
 
 
+def test_a_release_that_a_full_disk_kept_out_is_tried_again(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Source) -> Release:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    link, lines = tmp_path / "in-use", []
+    point(link, two_releases[0])
+    with running(link, lines=lines) as service:
+        shelf = service.service.shelf
+        point(link, two_releases[1])
+        with monkeypatch.context() as patched:
+            patched.setattr(shelf, "_opener", full)
+            assert not shelf.look() and not shelf.look()
+        about = service.client.get("/info").json()
+        assert os.strerror(errno.ENOSPC) in about["unreachable"]["reason"]
+        assert sum(os.strerror(errno.ENOSPC) in line for line in lines) == 1
+        assert shelf.look() and shelf.swaps == 1 and shelf.unreachable is None
+
+
 @pytest.mark.parametrize("part", ["index", "retriever", "corpus", "hybrid"])
 def test_parts_of_two_releases_do_not_start(
     two_releases: list[Path],

@@ -93,13 +93,12 @@ class Shelf:
             self._behind_since = time.time()
         if state == self._seen:
             return False
-        known = self._open_in(state)
+        before, known = self.current, self._open_in(state)
         if known is not None:
+            if known is not self.current:
+                self._put(known)
             self._seen, self.refused = state, None
-            if known is self.current:
-                return False
-            self._put(known)
-            return True
+            return known is not before
         try:
             release = self._opener(self._source)
         except Unreachable:
@@ -114,14 +113,14 @@ class Shelf:
             self.refused = Refused(" ".join(str(error).split()), time.time())
             self._log(f"a new release was refused, and {self.current.name} goes on answering: {self.refused.reason}")
             return False
-        self._seen, self.refused = self._still(state), None
-        self._states[release.name] = self._seen
+        opened = self._states[release.name] = self._still(state)
         if release.name == self.current.name and _is_as_it_was(self.current):
             self.current.origin = release.origin
             self._behind_since = None
-            return False
-        self._put(release)
-        return True
+        else:
+            self._put(release)
+        self._seen, self.refused = opened, None
+        return self.current is not before
 
     def _still(self, state: Hashable) -> Hashable:
         """`state`, if what was opened meanwhile is sure to be of it; else what no state equals.

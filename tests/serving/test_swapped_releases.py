@@ -238,6 +238,24 @@ def test_a_release_that_a_full_disk_kept_out_is_tried_again(
         assert shelf.look() and shelf.swaps == 1 and shelf.unreachable is None
 
 
+def test_a_release_that_could_not_be_put_in_place_is_tried_again(two_releases: list[Path], tmp_path: Path) -> None:
+    failing = True
+
+    @contextmanager
+    def placing(release: Release) -> Iterator[None]:
+        if failing:
+            raise InputError("the documents cannot be encoded")
+        yield
+
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    shelf = Shelf(FolderSource(link), open_release, 1, lambda line: None, placing)
+    point(link, two_releases[1])
+    assert not shelf.look() and shelf.unreachable
+    failing = False
+    assert shelf.look() and shelf.swaps == 1
+
+
 @pytest.mark.parametrize("part", ["index", "retriever", "corpus", "hybrid"])
 def test_parts_of_two_releases_do_not_start(
     two_releases: list[Path],

@@ -41,10 +41,9 @@ class Shelf:
         self._source, self._opener, self._keep, self._log = source, opener, keep, log
         self._placing = placing or (lambda release: nullcontext())
         state = source.state()
-        self.current = opener(source)
+        self._open: tuple[Release, ...] = (opener(source),)
         self._seen = self._still(state)
         self._states: dict[str, Hashable] = {self.current.name: self._seen}
-        self.kept: list[Release] = []
         self.refused: Refused | None = None
         self.unreachable: Refused | None = None
         self.looked = time.time()
@@ -54,18 +53,27 @@ class Shelf:
         self._thread: threading.Thread | None = None
 
     def open_releases(self) -> tuple[Release, ...]:
-        """The release in use, and those that are kept."""
-        return (self.current, *self.kept)
+        """The release in use, and those that are kept, as they are at one moment."""
+        return self._open
+
+    @property
+    def current(self) -> Release:
+        return self._open[0]
+
+    @property
+    def kept(self) -> tuple[Release, ...]:
+        return self._open[1:]
 
     def find(self, name: str | None) -> Release | None:
         """The release of a name among those that are open; the current one for None."""
-        current, kept = self.current, self.kept
-        return current if name is None else next((one for one in (current, *kept) if one.name == name), None)
+        releases = self.open_releases()
+        return releases[0] if name is None else next((one for one in releases if one.name == name), None)
 
     @property
     def behind(self) -> float:
         """For how many seconds the source has held another release than the one that answers; 0 where it does not."""
-        return 0.0 if self._behind_since is None else time.time() - self._behind_since
+        since = self._behind_since
+        return 0.0 if since is None else time.time() - since
 
     def look(self) -> bool:
         """Opens what the source holds if that has changed, and says whether another release answers now.
@@ -145,8 +153,7 @@ class Shelf:
         known = next((one for one in self.kept if one.name == release.name and _is_as_it_was(one)), release)
         others = [one for one in (before, *self.kept) if one.name != known.name]
         with self._placing(known):
-            self.current = known
-            self.kept = others[: self._keep]
+            self._open = (known, *others[: self._keep])  # at once, so that one that stays open is always found
         still_open = {one.name for one in (known, *self.kept)}
         self._states = {name: state for name, state in self._states.items() if name in still_open}
         self._behind_since = None

@@ -256,6 +256,52 @@ def test_a_release_that_could_not_be_put_in_place_is_tried_again(two_releases: l
     assert shelf.look() and shelf.swaps == 1
 
 
+def test_an_open_release_is_found_at_every_moment_of_a_swap(two_releases: list[Path], tmp_path: Path) -> None:
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    shelf = Shelf(FolderSource(link), open_release, 1, lambda line: None)
+    point(link, two_releases[1])
+    assert shelf.look()
+    names = {one.name for one in shelf.open_releases()}
+    missed: list[str] = []
+
+    def at_each_line(frame: FrameType, event: str, argument: Any) -> Any:
+        missed.extend(name for name in names if shelf.find(name) is None)
+        return at_each_line
+
+    point(link, two_releases[0])
+    before = sys.gettrace()
+    sys.settrace(at_each_line)
+    try:
+        assert shelf.look()
+    finally:
+        sys.settrace(before)
+    assert len(names) == 2 and not missed
+
+
+def test_how_far_it_is_behind_can_be_asked_while_it_catches_up(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    shelf = Shelf(FolderSource(link), open_release, 1, lambda line: None)
+    point(link, tmp_path / "missing")
+    assert not shelf.look() and shelf.behind > 0
+    point(link, two_releases[0])
+    clock = time.time
+
+    def caught_up() -> float:
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "time", clock)
+            shelf.look()
+        return clock()
+
+    monkeypatch.setattr(time, "time", caught_up)
+    assert shelf.behind >= 0
+    monkeypatch.undo()
+    assert shelf.behind == 0
+
+
 @pytest.mark.parametrize("part", ["index", "retriever", "corpus", "hybrid"])
 def test_parts_of_two_releases_do_not_start(
     two_releases: list[Path],

@@ -18,7 +18,7 @@ import httpx2
 import pyarrow.parquet as pq
 import pytest
 from serving_releases import Running, running
-from test_swapped_releases import start
+from test_swapped_releases import start, until
 
 from stillhouse import cli
 from stillhouse.corpus.store import Corpus
@@ -228,6 +228,29 @@ def test_a_full_disk_makes_nobody_wait_and_loses_nothing_that_was_taken(
         assert about["dropped"] >= 1 and about["written"] + about["waiting"] + about["dropped"] == 10
     assert [each.kind for each in read_feedback(tmp_path)] == ["click", "relevant"]
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_queries_are_written_once_where_an_old_file_cannot_be_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or they would be written again each second, until the disk is full of them."""
+    tries: list[str] = []
+
+    def refused(*_: Any) -> list[Path]:
+        tries.append("")
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    lines: list[str] = []
+    log = QueryLog(tmp_path, LogChoices(seconds=0.02), Limits(), lines.append)
+    with monkeypatch.context() as patched:
+        patched.setattr("stillhouse.serving.query_log.clear_old", refused)
+        log.note("r", "c", "asked once", [("p", 1.0)])
+        until(lambda: len(tries) > 5)
+        log.note("r", "c", "asked later", [("p", 1.0)])
+        until(lambda: len(rows_of(tmp_path)) > 1)
+    log.end()
+    assert [row["query"] for row in rows_of(tmp_path)] == ["asked once", "asked later"]
+    assert log.counts.written == 2 and any(os.strerror(errno.EPERM) in line for line in lines)
 
 
 def test_feedback_is_bounded_and_a_line_that_a_kill_cut_goes(two_releases: list[Path], tmp_path: Path) -> None:

@@ -158,14 +158,18 @@ class QueryLog:
 
     def _read_known(self) -> None:
         """The newest queries of the files that are there, so that feedback on them is taken after a restart."""
-        tables: list[pa.Table] = []
+        newest: list[Asked] = []
         for path in filter(is_own, reversed(named(self.folder, ".parquet"))):
-            tables.insert(0, pq.read_table(path, schema=SCHEMA))
-            if sum(map(len, tables)) >= KNOWN:
+            try:
+                rows = [Asked(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
+            except (pa.ArrowException, ValueError, OSError) as error:
+                self.log(f"{path} is damaged, and there is no feedback on its queries: {error}")
+                continue
+            newest += reversed(rows)
+            if len(newest) >= KNOWN:
                 break
-        for table in tables:
-            for row in table.to_pylist():
-                self._remember(Asked(**row))
+        for asked in reversed(newest):
+            self._remember(asked)
 
     def _run(self) -> None:
         while True:

@@ -253,6 +253,21 @@ def test_queries_are_written_once_where_an_old_file_cannot_be_cleared(
     assert log.counts.written == 2 and any(os.strerror(errno.EPERM) in line for line in lines)
 
 
+def test_a_damaged_file_of_queries_stops_no_service(tmp_path: Path) -> None:
+    lines: list[str] = []
+    for query in ("first", "second"):
+        log = QueryLog(tmp_path, LogChoices(), Limits())
+        id = log.note("r", "c", query * 100, [("p", 1.0)])
+        log.end()
+    first = named(tmp_path, ".parquet")[0]
+    data = first.read_bytes()
+    first.write_bytes(data[:4] + bytes(200) + data[204:])
+    log = QueryLog(tmp_path, LogChoices(), Limits(), lines.append)
+    assert id and log.find(id)
+    log.end()
+    assert first.name in " ".join(lines) and first.exists()
+
+
 def test_feedback_is_bounded_and_a_line_that_a_kill_cut_goes(two_releases: list[Path], tmp_path: Path) -> None:
     with logging(two_releases[0], tmp_path, Limits(feedback_bytes=700)) as service:
         answer = ask(service)

@@ -268,6 +268,12 @@ def test_a_damaged_file_of_queries_stops_no_service(tmp_path: Path) -> None:
     assert first.name in " ".join(lines) and first.exists()
 
 
+def test_a_key_that_a_kill_left_empty_is_no_key(tmp_path: Path) -> None:
+    (tmp_path / KEY_FILE).touch()
+    key = read_key(tmp_path, "")
+    assert len(key) == 64 and read_key(tmp_path, "") == key
+
+
 def test_feedback_is_bounded_and_a_line_that_a_kill_cut_goes(two_releases: list[Path], tmp_path: Path) -> None:
     with logging(two_releases[0], tmp_path, Limits(feedback_bytes=700)) as service:
         answer = ask(service)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
-from stillhouse.serving.log_folder import FEEDBACK_MARK, is_own, named
+from stillhouse.serving.log_folder import FEEDBACK_MARK, is_own, named, sync_folder
 
 KINDS = ("click", "relevant", "not_relevant")
 """`not_relevant` speaks against a passage, the others for it."""
@@ -56,6 +56,8 @@ class FeedbackLog:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 end = _whole_length(file)
+                if not end:
+                    sync_folder(self._folder)
                 _write(file, line if end else json.dumps(FEEDBACK_MARK).encode() + b"\n" + line, end)
             finally:
                 os.close(file)

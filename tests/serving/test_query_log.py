@@ -274,6 +274,27 @@ def test_a_key_that_a_kill_left_empty_is_no_key(tmp_path: Path) -> None:
     assert len(key) == 64 and read_key(tmp_path, "") == key
 
 
+def test_a_new_file_of_feedback_has_its_name_on_the_disk_before_it_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose folder is not synced can be gone after a power cut, whatever was synced of its content."""
+    log = QueryLog(tmp_path, LogChoices(), Limits())
+    id = log.note("r", "c", QUERY, [("p", 1.0)])
+    asked = log.find(id or "")
+    assert asked
+    synced: list[bool] = []
+    fsync = os.fsync
+
+    def watched(file: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(file).st_mode))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    log.judge(asked, "p", "click", "c")
+    assert sorted(synced) == [False, True]
+    log.end()
+
+
 def test_feedback_is_bounded_and_a_line_that_a_kill_cut_goes(two_releases: list[Path], tmp_path: Path) -> None:
     with logging(two_releases[0], tmp_path, Limits(feedback_bytes=700)) as service:
         answer = ask(service)

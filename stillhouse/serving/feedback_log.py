@@ -10,6 +10,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,7 +65,11 @@ class FeedbackLog:
 
     def size(self) -> int:
         """Bytes of all days."""
-        return sum(path.stat().st_size for path in self._folder.glob("feedback-*.jsonl"))
+        size = 0
+        for path in self._folder.glob("feedback-*.jsonl"):
+            with suppress(FileNotFoundError):  # it was too old, and has just been deleted
+                size += path.stat().st_size
+        return size
 
 
 def _whole_length(file: int) -> int:

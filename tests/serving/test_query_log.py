@@ -295,6 +295,26 @@ def test_a_new_file_of_feedback_has_its_name_on_the_disk_before_it_is_acknowledg
     log.end()
 
 
+def test_feedback_is_taken_while_old_feedback_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = QueryLog(tmp_path, LogChoices(), Limits())
+    asked = log.find(log.note("r", "c", QUERY, [("p", 1.0)]) or "")
+    assert asked
+    old = tmp_path / "feedback-20200101.jsonl"
+    old.write_text('{"stillhouse": "feedback 1"}\n')
+    found = Path.glob
+
+    def cleared(folder: Path, pattern: str) -> Iterator[Path]:
+        paths = list(found(folder, pattern))
+        old.unlink(missing_ok=True)
+        return iter(paths)
+
+    monkeypatch.setattr(Path, "glob", cleared)
+    log.judge(asked, "p", "click", "c")
+    monkeypatch.undo()
+    log.end()
+    assert [each.kind for each in read_feedback(tmp_path)] == ["click"]
+
+
 def test_feedback_is_bounded_and_a_line_that_a_kill_cut_goes(two_releases: list[Path], tmp_path: Path) -> None:
     with logging(two_releases[0], tmp_path, Limits(feedback_bytes=700)) as service:
         answer = ask(service)

@@ -261,6 +261,22 @@ def test_many_documents_are_encoded_a_batch_at_a_time(
     np.testing.assert_allclose([after[id] for id in before], list(before.values()), atol=1e-5)
 
 
+def test_documents_that_ran_out_of_time_are_not_encoded_to_their_end(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = Release.encode
+
+    def slow(release: Release, ids: Any, role: str) -> Any:
+        time.sleep(0.05)
+        return encode(release, ids, role)
+
+    with taking(two_releases[0], tmp_path / "log", Limits(batch_tokens=16, deadline=1.5)) as service:
+        monkeypatch.setattr(Release, "encode", slow)
+        assert post(service, *(NEW | {"id": f"new/{number}"} for number in range(200))).status_code == 504
+        assert service.client.post("/search", json={"query": "tree"}).status_code == 200
+        assert post(service, NEW).status_code == 200
+
+
 def test_a_log_of_many_small_records_opens_soon(tmp_path: Path) -> None:
     record = packed({"put": [], "delete": ["an id that was deleted, and added again"]})
     (tmp_path / FILE).write_bytes(BEGIN + record * 100_000)

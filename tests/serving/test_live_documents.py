@@ -24,8 +24,10 @@ from test_swapped_releases import point, start
 from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.serving.document_log import BEGIN, FILE, DocumentLog, packed
 from stillhouse.serving.live_documents import LiveDocuments
+from stillhouse.serving.live_index import LiveBM25
 from stillhouse.serving.release import Release
 from stillhouse.serving.settings import Limits
 
@@ -275,6 +277,16 @@ def test_documents_that_ran_out_of_time_are_not_encoded_to_their_end(
         assert post(service, *(NEW | {"id": f"new/{number}"} for number in range(200))).status_code == 504
         assert service.client.post("/search", json={"query": "tree"}).status_code == 200
         assert post(service, NEW).status_code == 200
+
+
+def test_long_questions_are_ranked_soon_beside_many_documents() -> None:
+    words = [f"w{number}" for number in range(1000)]
+    bm25 = BM25.of([" ".join(words[begin : begin + 20]) for begin in range(0, 1000, 20)], 0.9, 0.4)
+    documents = [f"{words[number % 1000]} {words[number * 7 % 1000]} tree" for number in range(10_000)]
+    live = LiveBM25(bm25, np.empty(0, np.int32), documents, 20.0)
+    began = time.monotonic()
+    rows_QK, _ = live.search([" ".join(words)] * 8, 100)
+    assert time.monotonic() - began < 5 and (rows_QK >= 0).all()
 
 
 def test_a_log_of_many_small_records_opens_soon(tmp_path: Path) -> None:

@@ -172,6 +172,16 @@ def test_one_client_has_one_id_by_one_key(tmp_path: Path) -> None:
     assert ids["one"] != client_id(of["one"], b"another key")
 
 
+def test_nobody_is_several_clients_by_naming_other_addresses(two_releases: list[Path], tmp_path: Path) -> None:
+    with logging(two_releases[0], tmp_path) as service:
+        for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+            service.client.headers["X-Forwarded-For"] = address
+            hit = ask(service)
+            assert give(service, hit["query_id"], hit["hits"][0]["passage_id"]).status_code == 200
+    assert len({each.client for each in read_feedback(tmp_path)}) == 1
+    assert len({row["client"] for row in rows_of(tmp_path)}) == 1
+
+
 def test_old_and_large_go_and_what_others_made_stays(tmp_path: Path) -> None:
     now = datetime(2026, 3, 31, 12, tzinfo=UTC)
     log = QueryLog(tmp_path, LogChoices(rows=1, days=36_500), Limits())

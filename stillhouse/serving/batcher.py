@@ -63,6 +63,11 @@ class Job:
     ids: list[list[int]] = field(default_factory=list)
     vectors: NDArray[np.float32] | None = None
 
+    @property
+    def late(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.result.done() or time.monotonic() > self.until
+
     def finish(self, value: Any) -> None:
         with suppress(InvalidStateError):  # whoever asked has gone
             self.result.set_result(value)
@@ -136,7 +141,7 @@ class Batcher:
         for job in waiting:  # tokenized outside of the lock, so that nobody waits to hand in a job
             if jobs and not _together(jobs[0], job):
                 break
-            if job.result.done() or time.monotonic() > job.until:
+            if job.late:
                 job.fail(TooLate())
             elif job.pairs_with is None and not job.ids:
                 try:
@@ -162,7 +167,15 @@ class Batcher:
             first.finish(first.release.score_pairs(first.pairs_with, first.texts))
             return
         ids = [each for job in live for each in job.ids]
-        vectors_QD = np.concatenate([first.release.encode(part, first.role) for part in self._parts(ids)])
+        made = []
+        for part in in_parts(ids, self._limits.batch_tokens):
+            if all(job.late for job in live):  # or the rest of a large job would make others late too
+                for job in live:
+                    job.fail(TooLate())
+                return
+            self._seen(len(part), sum(map(len, part)))
+            made.append(first.release.encode(part, first.role))
+        vectors_QD = np.concatenate(made)
         begin, ranking = 0, []
         for job in live:
             part_QD = vectors_QD[begin : begin + len(job.texts)]
@@ -179,19 +192,18 @@ class Batcher:
             for job, _ in ranking:
                 job.finish([found.pop(0) for _ in job.texts])
 
-    def _parts(self, ids: Sequence[list[int]]) -> list[list[list[int]]]:
-        """The texts of one large job in parts of at most a batch's tokens."""
-        parts: list[list[list[int]]] = [[]]
-        tokens = 0
-        for each in ids:
-            if parts[-1] and tokens + len(each) > self._limits.batch_tokens:
-                parts.append([])
-                tokens = 0
-            parts[-1].append(each)
-            tokens += len(each)
-        for part in parts:
-            self._seen(len(part), sum(map(len, part)))
-        return parts
+
+def in_parts(ids: Sequence[list[int]], most_tokens: int) -> list[list[list[int]]]:
+    """Tokenized texts, at least one, in parts of at most so many tokens; a longer text is a part of its own."""
+    parts: list[list[list[int]]] = [[]]
+    tokens = 0
+    for each in ids:
+        if parts[-1] and tokens + len(each) > most_tokens:
+            parts.append([])
+            tokens = 0
+        parts[-1].append(each)
+        tokens += len(each)
+    return parts
 
 
 def _together(first: Job, job: Job) -> bool:

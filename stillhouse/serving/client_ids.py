@@ -29,15 +29,16 @@ def read_key(folder: Path, given: str) -> bytes:
     """The key that was `given`, or else the one in `folder`, which is made where there is none."""
     if given:
         return given.encode()
-    path = folder / KEY_FILE
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_bytes()
+    path, partial = folder / KEY_FILE, folder / f".{KEY_FILE}.partial"
+    if path.exists() and (known := path.read_bytes()):  # an empty one is none: anybody could try addresses by it
+        return known
+    partial.unlink(missing_ok=True)
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(file, "wb") as new:
         new.write(secrets.token_hex(32).encode())
         new.flush()
         os.fsync(new.fileno())
+    partial.replace(path)
     return path.read_bytes()
 
 

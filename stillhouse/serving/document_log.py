@@ -115,7 +115,8 @@ def read_log(data: bytes, path: Path) -> tuple[list[Record], int]:
 def _records(data: bytes, place: int, path: Path) -> Iterator[tuple[int, Record]]:
     while len(data) - place >= HEAD.size:
         length, checksum, mark, own = HEAD.unpack_from(data, place)
-        if not any(data[place:]):
+        # The rest is copied for it, so that it is looked at only where a record's own head is empty.
+        if not any(data[place : place + HEAD.size]) and not any(data[place:]):
             return  # a file system that had given the room and not yet written to it
         if mark != MARK or own != zlib.crc32(data[place : place + 12]):
             raise _damaged(path, place)

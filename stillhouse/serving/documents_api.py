@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stillhouse.errors import InputError
 from stillhouse.serving.batcher import Ended, QueueFull, TooLate
-from stillhouse.serving.errors import Problem
+from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.live_documents import AGAIN, LiveDocuments
 from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import Service, service_of
@@ -31,12 +31,12 @@ class DocumentRequest(BaseModel):
 
 class DeleteRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-    ids: list[str]
+    ids: Items[str]
 
 
 # Not `async`: waiting for the disk and the queue is done by a thread of its own.
 @router.post("/documents", summary="Adds or replaces documents")
-def add(body: Annotated[DocumentRequest | list[DocumentRequest], Body()], request: Request) -> Response:
+def add(body: Annotated[DocumentRequest | Items[DocumentRequest], Body()], request: Request) -> Response:
     service, live = _live(request)
     documents = body if isinstance(body, list) else [body]
     service.check_texts([each.text for each in documents], "documents")

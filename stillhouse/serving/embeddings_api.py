@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from stillhouse.serving.errors import Problem
+from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import Role, resized, service_of
 
@@ -22,7 +22,7 @@ class EmbeddingsRequest(BaseModel):
     """What the clients of OpenAI send; `input_type` is ours."""
 
     model_config = ConfigDict(extra="ignore")
-    input: str | list[str] = Field(description="a text or several; token ids are not taken")
+    input: str | Items[str] = Field(description="a text or several; token ids are not taken")
     model: str
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
@@ -59,7 +59,7 @@ class EmbedRequest(BaseModel):
     """What the clients of text-embeddings-inference send. Texts are always cut to the model's length."""
 
     model_config = ConfigDict(extra="ignore")
-    inputs: str | list[str]
+    inputs: str | Items[str]
     normalize: bool | None = Field(None, description="true: length 1; default: as the index compares them")
     prompt_name: str | None = Field(None, description="query (default), passage or document")
     dimensions: int | None = None
@@ -87,7 +87,7 @@ class RerankRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
     query: str
-    texts: list[str]
+    texts: Items[str]
     raw_scores: bool = Field(False, description="true: as the model gives them; default: between 0 and 1")
     return_text: bool = False
 

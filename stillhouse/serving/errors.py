@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import FailFast
 from starlette.exceptions import HTTPException
 
 from stillhouse.terminal import visible
@@ -28,6 +29,15 @@ CODES = {
 }
 PLAIN = ("/embed", "/rerank", "/v2")
 """Paths of protocols whose errors are a sentence and not an object."""
+
+
+class _AtTheFirst(FailFast):
+    __hash__ = object.__hash__  # a part of a union must have one
+
+
+T = TypeVar("T")
+Items = Annotated[list[T], _AtTheFirst()]
+"""A list of a body that is refused at its first wrong item: to name each of a million takes gigabytes."""
 
 
 class Problem(Exception):

@@ -10,13 +10,14 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from stillhouse.errors import InputError
-from stillhouse.serving.log_folder import FEEDBACK_MARK, is_own, named
+from stillhouse.serving.log_folder import FEEDBACK_MARK, is_own, named, sync_folder
 
 KINDS = ("click", "relevant", "not_relevant")
 """`not_relevant` speaks against a passage, the others for it."""
@@ -56,13 +57,19 @@ class FeedbackLog:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 end = _whole_length(file)
+                if not end:
+                    sync_folder(self._folder)
                 _write(file, line if end else json.dumps(FEEDBACK_MARK).encode() + b"\n" + line, end)
             finally:
                 os.close(file)
 
     def size(self) -> int:
         """Bytes of all days."""
-        return sum(path.stat().st_size for path in self._folder.glob("feedback-*.jsonl"))
+        size = 0
+        for path in self._folder.glob("feedback-*.jsonl"):
+            with suppress(FileNotFoundError):  # it was too old, and has just been deleted
+                size += path.stat().st_size
+        return size
 
 
 def _whole_length(file: int) -> int:

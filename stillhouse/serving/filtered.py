@@ -57,10 +57,15 @@ class FilteredBM25:
 
     def search(self, queries: Sequence[str], depth: int) -> Ranked:
         """Rows int32 [Q, K], padded with -1, and scores float32 [Q, K]. A passage without a word is no result."""
-        rows_QF = np.tile(self._rows_F, (len(queries), 1))
-        scores_QF = self._bm25.scores_of(queries, rows_QF)
-        scores_QF, rows_QF = order_by_score(scores_QF, np.where(scores_QF > 0, rows_QF, np.int32(-1)))
-        return rows_QF[:, :depth], scores_QF[:, :depth]
+        depth = min(depth, len(self))
+        rows_QK = np.empty((len(queries), depth), np.int32)
+        scores_QK = np.empty((len(queries), depth), np.float32)
+        for number, query in enumerate(queries):  # a filter may let nearly all passages through, for each query
+            scores_1F = self._bm25.scores_of([query], self._rows_F[None])
+            rows_1F = np.where(scores_1F > 0, self._rows_F, np.int32(-1))
+            scores_1F, rows_1F = order_by_score(scores_1F, rows_1F)
+            rows_QK[number], scores_QK[number] = rows_1F[0, :depth], scores_1F[0, :depth]
+        return rows_QK, scores_QK
 
     def scores_of(self, queries: Sequence[str], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
         return self._bm25.scores_of(queries, rows_QK)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stillhouse import __version__
 from stillhouse.serving.binary_tensors import as_json, binary_answer, wants_binary
-from stillhouse.serving.errors import Problem
+from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.search_api import RELEASE, answer_json
 from stillhouse.serving.service import Service, service_of
 
@@ -34,9 +34,9 @@ router = APIRouter(prefix="/v2", route_class=TensorRoute)
 class Tensor(BaseModel):
     model_config = ConfigDict(extra="ignore")
     name: str
-    shape: list[int]
+    shape: Items[int]
     datatype: str
-    data: list[str]
+    data: Items[str]
 
 
 class Wanted(BaseModel):
@@ -50,8 +50,8 @@ class InferRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
     id: str | None = None
-    inputs: list[Tensor]
-    outputs: list[Wanted] | None = None
+    inputs: Items[Tensor]
+    outputs: Items[Wanted] | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 

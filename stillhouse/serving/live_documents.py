@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.titles import passage_text
 from stillhouse.errors import is_full_disk
-from stillhouse.serving.batcher import Embedded, Job
+from stillhouse.serving.batcher import Embedded, Job, in_parts
 from stillhouse.serving.document_log import Document, DocumentLog, LogBroken, Record, replayed
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.live_index import SAMPLE, LiveBM25, LiveIndex, LivePassages
@@ -64,7 +64,9 @@ class LiveDocuments:
         new = [each for id, each in known.items() if each is not None and (id not in had or had[id][0] is not each)]
         if release.live is not None and not new and release.live_ids == known.keys():
             return
-        vectors_MD = _encoded(release, new) if new else np.empty((0, release.index.width), np.float32)
+        vectors_MD = np.empty((0, release.index.width), np.float32)
+        if new:
+            vectors_MD = _encoded(release, new, self._limits.batch_tokens)
         _Change(release, known, new, vectors_MD).publish()
 
     def write(
@@ -167,8 +169,10 @@ def _text(release: Release, document: Document) -> str:
     return passage_text(document["title"], document["text"], release.titles)
 
 
-def _encoded(release: Release, documents: Sequence[Document]) -> NDArray[np.float32]:
-    return release.encode(release.tokenize([_text(release, each) for each in documents], "passage"), "passage")
+def _encoded(release: Release, documents: Sequence[Document], batch_tokens: int) -> NDArray[np.float32]:
+    """A batch at a time: all documents of a log at once would take more memory than there is."""
+    ids = release.tokenize([_text(release, each) for each in documents], "passage")
+    return np.concatenate([release.encode(part, "passage") for part in in_parts(ids, batch_tokens)])
 
 
 def _vectors(release: Release, documents: Sequence[Document], submit: Submit, seconds: float) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """A release's passages with live documents beside them, in the shapes in which a release is searched.
 
 Row N + m is live document m, of N passages; `hidden` rows are passages that a document replaces or that were deleted.
-Shape suffixes: Q queries, K depth, M live documents, D width, P pairs, H hidden rows.
+Shape suffixes: Q queries, K depth, M live documents, W those with a word, D width, P pairs, H hidden rows.
 """
 
 from __future__ import annotations
@@ -71,20 +71,31 @@ class LiveBM25:
 
     def __init__(self, bm25: BM25, hidden_H: NDArray[np.int32], texts: Sequence[str], mean_length: float) -> None:
         self._bm25, self._hidden_H = bm25, hidden_H
-        self._counts = [Counter(words) for words in bm25.words(texts)]
-        lengths_M = np.array([each.total() for each in self._counts], np.float32)
+        counts = [Counter(words) for words in bm25.words(texts)]
+        postings: dict[str, tuple[list[int], list[int]]] = {}
+        for place, each in enumerate(counts):
+            for word, count in each.items():
+                places, own = postings.setdefault(word, ([], []))
+                places.append(place)
+                own.append(count)
+        # By word, as a long question would else be compared with every document word by word.
+        self._postings = {
+            word: (np.array(places), np.array(own, np.float32)) for word, (places, own) in postings.items()
+        }
+        lengths_M = np.array([each.total() for each in counts], np.float32)
         self._norms_M = bm25.k1 * (1 - bm25.b + bm25.b * lengths_M / max(mean_length, 1e-9))
 
     def __len__(self) -> int:
-        return len(self._bm25) + len(self._counts)
+        return len(self._bm25) + len(self._norms_M)
 
     def _live_scores(self, queries: Sequence[str]) -> NDArray[np.float32]:
         """Float32 [Q, M], 0 where a document has no word of the query."""
-        scores_QM = np.zeros((len(queries), len(self._counts)), np.float32)
+        scores_QM = np.zeros((len(queries), len(self._norms_M)), np.float32)
         for scores_M, words in zip(scores_QM, self._bm25.words(queries)):
             for word in words:
-                counts_M = np.array([each[word] for each in self._counts], np.float32)
-                scores_M += self._bm25.weight(word) * counts_M / (counts_M + self._norms_M)
+                if word in self._postings:
+                    places_W, counts_W = self._postings[word]
+                    scores_M[places_W] += self._bm25.weight(word) * counts_W / (counts_W + self._norms_M[places_W])
         return scores_QM
 
     def search(self, queries: Sequence[str], depth: int) -> Ranked:

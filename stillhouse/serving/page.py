@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qs
@@ -90,12 +91,19 @@ async def _columns(service: Service, query: str, top: str, names: list[str | Non
 
 def matches(text: str, query: str) -> list[tuple[bool, str]]:
     """The text in parts, with whether each is a word that begins with a word of the query."""
-    words = sorted({word for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_MATCH}, key=len, reverse=True)
-    if not words:
-        return [(False, text)]
-    pattern = re.compile(rf"\b((?:{'|'.join(map(re.escape, words))})\w*)", re.IGNORECASE)
-    parts = [(number % 2 == 1, part) for number, part in enumerate(pattern.split(text))]
-    return [part for part in parts if part[1]]
+    words = {word.lower() for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_MATCH}
+    lengths = sorted({len(word) for word in words})
+    parts: list[tuple[bool, str]] = []
+    # Each word of the text is looked up: a pattern of all words of the query would try one after the other.
+    for number, part in enumerate(re.split(r"(\w+)", text)):
+        lower = part.lower()
+        fitting = lengths[: bisect_right(lengths, len(lower))]
+        marked = number % 2 == 1 and any(lower[:length] in words for length in fitting)
+        if parts and not marked and not parts[-1][0]:
+            parts[-1] = False, parts[-1][1] + part
+        elif part:
+            parts.append((marked, part))
+    return parts or [(False, text)]
 
 
 def _page(service: Service, status: int = 200, **shown: Any) -> HTMLResponse:

@@ -12,6 +12,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.serving.feedback_log import Feedback, FeedbackLog
-from stillhouse.serving.log_folder import MARK, clear_old, is_own, named, take_folder
+from stillhouse.serving.log_folder import MARK, clear_old, is_own, named, sync_folder, take_folder
 from stillhouse.serving.settings import Limits
 
 SHOWN = 10
@@ -157,14 +158,18 @@ class QueryLog:
 
     def _read_known(self) -> None:
         """The newest queries of the files that are there, so that feedback on them is taken after a restart."""
-        tables: list[pa.Table] = []
+        newest: list[Asked] = []
         for path in filter(is_own, reversed(named(self.folder, ".parquet"))):
-            tables.insert(0, pq.read_table(path, schema=SCHEMA))
-            if sum(map(len, tables)) >= KNOWN:
+            try:
+                rows = [Asked(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
+            except (pa.ArrowException, ValueError, OSError) as error:
+                self.log(f"{path} is damaged, and there is no feedback on its queries: {error}")
+                continue
+            newest += reversed(rows)
+            if len(newest) >= KNOWN:
                 break
-        for table in tables:
-            for row in table.to_pylist():
-                self._remember(Asked(**row))
+        for asked in reversed(newest):
+            self._remember(asked)
 
     def _run(self) -> None:
         while True:
@@ -176,7 +181,6 @@ class QueryLog:
             try:
                 if rows:
                     self._write(rows)
-                self._clear()
             except Exception as error:  # the thread must outlive a disk that is full for a while
                 self.log(f"the log of queries cannot be written: {error}")
                 rows = []
@@ -186,6 +190,11 @@ class QueryLog:
             with self._changed:
                 del self._waiting[: len(rows)]
                 self.counts.written += len(rows)
+            try:
+                self._clear()
+            except Exception as error:  # after the rows are off the list, or they would be written again
+                self.log(f"old files of the log of queries cannot be cleared: {error}")
+            with self._changed:
                 if over and (not rows or not self._waiting):
                     return
 
@@ -203,15 +212,9 @@ class QueryLog:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        _sync(self.folder)
+        # The rows are in their file: an error here would have them written again.
+        with suppress(OSError):
+            sync_folder(self.folder)
 
     def _clear(self) -> None:
         clear_old(self.folder, self.choices.days, self.limits.queries_bytes)
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

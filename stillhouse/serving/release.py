@@ -124,6 +124,8 @@ class Release:
     def beside(self, index: LiveIndex, bm25: LiveBM25 | None, passages: LivePassages) -> Release:
         """This release, with what is searched replaced: the same with live documents."""
         view = copy(self)
+        # Or each view would hold the one before it, and so all that ever were.
+        view.live, view.live_vectors = None, {}
         view.index, view.passages = cast(VectorIndex, index), cast(Passages, passages)
         view._bm25 = cast("BM25 | None", bm25)
         return view

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from stillhouse.serving.errors import Problem
+from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.release import Found, Ranked, Release
 from stillhouse.serving.service import service_of
 
@@ -29,7 +29,7 @@ class SearchRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     query: str | None = Field(None, description="one question")
-    queries: list[str] | None = Field(None, description="several questions")
+    queries: Items[str] | None = Field(None, description="several questions")
     top: int = Field(10, ge=1, description="how many passages")
     filter: Filter = Field(default_factory=lambda: Filter.model_validate({}))
     bm25: float | None = Field(

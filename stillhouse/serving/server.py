@@ -55,6 +55,7 @@ def configured(service: Service, grace: float) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,  # a program on this machine could be as many clients as it likes
         timeout_graceful_shutdown=round(grace),
         ws="none",
     )

@@ -41,10 +41,9 @@ class Shelf:
         self._source, self._opener, self._keep, self._log = source, opener, keep, log
         self._placing = placing or (lambda release: nullcontext())
         state = source.state()
-        self.current = opener(source)
+        self._open: tuple[Release, ...] = (opener(source),)
         self._seen = self._still(state)
         self._states: dict[str, Hashable] = {self.current.name: self._seen}
-        self.kept: list[Release] = []
         self.refused: Refused | None = None
         self.unreachable: Refused | None = None
         self.looked = time.time()
@@ -54,18 +53,27 @@ class Shelf:
         self._thread: threading.Thread | None = None
 
     def open_releases(self) -> tuple[Release, ...]:
-        """The release in use, and those that are kept."""
-        return (self.current, *self.kept)
+        """The release in use, and those that are kept, as they are at one moment."""
+        return self._open
+
+    @property
+    def current(self) -> Release:
+        return self._open[0]
+
+    @property
+    def kept(self) -> tuple[Release, ...]:
+        return self._open[1:]
 
     def find(self, name: str | None) -> Release | None:
         """The release of a name among those that are open; the current one for None."""
-        current, kept = self.current, self.kept
-        return current if name is None else next((one for one in (current, *kept) if one.name == name), None)
+        releases = self.open_releases()
+        return releases[0] if name is None else next((one for one in releases if one.name == name), None)
 
     @property
     def behind(self) -> float:
         """For how many seconds the source has held another release than the one that answers; 0 where it does not."""
-        return 0.0 if self._behind_since is None else time.time() - self._behind_since
+        since = self._behind_since
+        return 0.0 if since is None else time.time() - since
 
     def look(self) -> bool:
         """Opens what the source holds if that has changed, and says whether another release answers now.
@@ -93,13 +101,12 @@ class Shelf:
             self._behind_since = time.time()
         if state == self._seen:
             return False
-        known = self._open_in(state)
+        before, known = self.current, self._open_in(state)
         if known is not None:
+            if known is not self.current:
+                self._put(known)
             self._seen, self.refused = state, None
-            if known is self.current:
-                return False
-            self._put(known)
-            return True
+            return known is not before
         try:
             release = self._opener(self._source)
         except Unreachable:
@@ -107,19 +114,21 @@ class Shelf:
         except (InputError, OSError) as error:
             if self._source.state() != state:
                 return False  # it is being replaced, part by part: the next look finds it whole
+            if isinstance(error, OSError):  # of this machine, as a full disk: the release may be sound
+                raise Unreachable(f"the release that is there now cannot be opened: {error}") from None
             self._seen = state
             self.refusals += 1
             self.refused = Refused(" ".join(str(error).split()), time.time())
             self._log(f"a new release was refused, and {self.current.name} goes on answering: {self.refused.reason}")
             return False
-        self._seen, self.refused = self._still(state), None
-        self._states[release.name] = self._seen
-        if release.name == self.current.name:
+        opened = self._states[release.name] = self._still(state)
+        if release.name == self.current.name and _is_as_it_was(self.current):
             self.current.origin = release.origin
             self._behind_since = None
-            return False
-        self._put(release)
-        return True
+        else:
+            self._put(release)
+        self._seen, self.refused = opened, None
+        return self.current is not before
 
     def _still(self, state: Hashable) -> Hashable:
         """`state`, if what was opened meanwhile is sure to be of it; else what no state equals.
@@ -136,20 +145,15 @@ class Shelf:
         """The release that was opened when the source was in this state, if it is still open and as it was."""
         for release in (self.current, *self.kept):
             if self._states.get(release.name) == state:
-                try:
-                    release.refuse_changed()
-                except InputError:
-                    return None
-                return release
+                return release if _is_as_it_was(release) else None
         return None
 
     def _put(self, release: Release) -> None:
         before = self.current
-        known = next((one for one in self.kept if one.name == release.name), release)
-        others = [one for one in self.kept if one is not known]
+        known = next((one for one in self.kept if one.name == release.name and _is_as_it_was(one)), release)
+        others = [one for one in (before, *self.kept) if one.name != known.name]
         with self._placing(known):
-            self.current = known
-            self.kept = [before, *others][: self._keep]
+            self._open = (known, *others[: self._keep])  # at once, so that one that stays open is always found
         still_open = {one.name for one in (known, *self.kept)}
         self._states = {name: state for name, state in self._states.items() if name in still_open}
         self._behind_since = None
@@ -173,3 +177,12 @@ class Shelf:
         self._source.end()
         if self._thread:
             self._thread.join(timeout=5)
+
+
+def _is_as_it_was(release: Release) -> bool:
+    """Whether a release that is open can answer: not where one of its files was overwritten in its place."""
+    try:
+        release.refuse_changed()
+    except InputError:
+        return False
+    return True

@@ -188,6 +188,45 @@ def test_a_full_queue_says_when_to_come_again_and_late_answers_are_none(
         assert service.search(query="tree")["answers"][0]["hits"]
 
 
+MANY = 400_000
+LONG: dict[str, tuple[str, dict[str, Any] | list[Any]]] = {
+    "queries": ("/search", {"queries": [1] * MANY}),
+    "token ids": ("/v1/embeddings", {"model": "retriever", "input": [1] * MANY}),
+    "inputs": ("/embed", {"inputs": [1] * MANY}),
+    "texts": ("/rerank", {"query": "a", "texts": [1] * MANY}),
+    "data": (INFER, {"inputs": [TENSOR | {"data": [1] * MANY}]}),
+    "shape": (INFER, {"inputs": [TENSOR | {"shape": [{}] * MANY}]}),
+    "tensors": (INFER, {"inputs": [{}] * MANY}),
+    "outputs": (INFER, {"inputs": [], "outputs": [{}] * MANY}),
+    "documents": ("/documents", [{}] * MANY),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_a_long_body_that_is_wrong_everywhere_is_refused_for_one_reason(served: Running, case: str) -> None:
+    """To say all of them would take seconds, in which nobody is answered, and gigabytes."""
+    path, body = LONG[case]
+    content = json.dumps(body, separators=(",", ":"))
+    began = time.monotonic()
+    answer = served.client.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422 and time.monotonic() - began < 1.5
+
+
+def test_nobody_waits_for_what_nobody_waits_for(two_releases: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large request that ran out of its time is not computed to its end."""
+    encode = Release.encode
+
+    def slow(release: Release, ids: Any, role: str) -> Any:
+        time.sleep(0.05)
+        return encode(release, ids, role)
+
+    with running(two_releases[0], Limits(batch_tokens=16, deadline=1.5)) as service:
+        monkeypatch.setattr(Release, "encode", slow)
+        texts = ["where does the red bird one sing in the tree"] * 200
+        assert service.client.post("/embed", json={"inputs": texts}).status_code == 504
+        assert service.client.post("/search", json={"query": "tree"}).status_code == 200
+
+
 def test_a_token_is_wanted_where_one_is_set(two_releases: list[Path]) -> None:
     with running(two_releases[0], token="sesame") as service:
         body = {"query": "tree"}

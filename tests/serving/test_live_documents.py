@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import signal
-from collections.abc import Iterator
+import time
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,14 +17,18 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from serving_releases import Running, running
 from test_swapped_releases import point, start
 
 from stillhouse import cli
 from stillhouse.errors import InputError
 from stillhouse.retrieval.models.encoder import BiEncoder
-from stillhouse.serving.document_log import FILE, DocumentLog
+from stillhouse.retrieval.search.bm25 import BM25
+from stillhouse.serving.document_log import BEGIN, FILE, DocumentLog, packed
 from stillhouse.serving.live_documents import LiveDocuments
+from stillhouse.serving.live_index import LiveBM25
+from stillhouse.serving.release import Release
 from stillhouse.serving.settings import Limits
 
 NEW = {"id": "new/1", "title": "two fish", "text": "the blue fish swims of and one"}
@@ -219,3 +226,74 @@ def test_bounds_tokens_and_services_that_take_none(two_releases: list[Path], tmp
         assert post(service, {"id": "a", "text": "tree " * 400}).status_code == 507
         with pytest.raises(InputError, match="in use by another service"):
             LiveDocuments(tmp_path / "log", limits)
+
+
+def test_what_documents_replaced_does_not_stay_in_memory(two_releases: list[Path], tmp_path: Path) -> None:
+    with taking(two_releases[0], tmp_path / "log") as service:
+        views: list[weakref.ref[Release]] = []
+        for number in range(4):
+            assert post(service, NEW | {"text": f"tree {number}"}).status_code == 200
+            live = service.service.shelf.current.live
+            assert live
+            views.append(weakref.ref(live))
+        del live
+        gc.collect()
+        assert [view() is not None for view in views] == [False, False, False, True]
+
+
+def test_many_documents_are_encoded_a_batch_at_a_time(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a start and for a new release too: all at once would take memory that nobody has."""
+    counts: list[int] = []
+    encode = Release.encode
+
+    def counting(release: Release, ids: Sequence[Sequence[int]], role: str) -> NDArray[np.float32]:
+        counts.append(sum(map(len, ids)))
+        return encode(release, ids, role)
+
+    limits = Limits(batch_tokens=64)
+    with taking(two_releases[0], tmp_path / "log", limits) as service:
+        assert post(service, *(NEW | {"id": f"new/{number}"} for number in range(20))).status_code == 200
+        before = found(service)
+    monkeypatch.setattr(Release, "encode", counting)
+    with taking(two_releases[0], tmp_path / "log", limits) as service:
+        after = found(service)
+    assert max(counts) <= 64 and after.keys() == before.keys()
+    np.testing.assert_allclose([after[id] for id in before], list(before.values()), atol=1e-5)
+
+
+def test_documents_that_ran_out_of_time_are_not_encoded_to_their_end(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = Release.encode
+
+    def slow(release: Release, ids: Any, role: str) -> Any:
+        time.sleep(0.05)
+        return encode(release, ids, role)
+
+    with taking(two_releases[0], tmp_path / "log", Limits(batch_tokens=16, deadline=1.5)) as service:
+        monkeypatch.setattr(Release, "encode", slow)
+        assert post(service, *(NEW | {"id": f"new/{number}"} for number in range(200))).status_code == 504
+        assert service.client.post("/search", json={"query": "tree"}).status_code == 200
+        assert post(service, NEW).status_code == 200
+
+
+def test_long_questions_are_ranked_soon_beside_many_documents() -> None:
+    words = [f"w{number}" for number in range(1000)]
+    bm25 = BM25.of([" ".join(words[begin : begin + 20]) for begin in range(0, 1000, 20)], 0.9, 0.4)
+    documents = [f"{words[number % 1000]} {words[number * 7 % 1000]} tree" for number in range(10_000)]
+    live = LiveBM25(bm25, np.empty(0, np.int32), documents, 20.0)
+    began = time.monotonic()
+    rows_QK, _ = live.search([" ".join(words)] * 8, 100)
+    assert time.monotonic() - began < 5 and (rows_QK >= 0).all()
+
+
+def test_a_log_of_many_small_records_opens_soon(tmp_path: Path) -> None:
+    record = packed({"put": [], "delete": ["an id that was deleted, and added again"]})
+    (tmp_path / FILE).write_bytes(BEGIN + record * 100_000)
+    began = time.monotonic()
+    log = DocumentLog(tmp_path)
+    log.close()
+    assert len(log.records) == 100_000
+    assert time.monotonic() - began < 30

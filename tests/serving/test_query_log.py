@@ -18,7 +18,7 @@ import httpx2
 import pyarrow.parquet as pq
 import pytest
 from serving_releases import Running, running
-from test_swapped_releases import start
+from test_swapped_releases import start, until
 
 from stillhouse import cli
 from stillhouse.corpus.store import Corpus
@@ -172,6 +172,16 @@ def test_one_client_has_one_id_by_one_key(tmp_path: Path) -> None:
     assert ids["one"] != client_id(of["one"], b"another key")
 
 
+def test_nobody_is_several_clients_by_naming_other_addresses(two_releases: list[Path], tmp_path: Path) -> None:
+    with logging(two_releases[0], tmp_path) as service:
+        for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+            service.client.headers["X-Forwarded-For"] = address
+            hit = ask(service)
+            assert give(service, hit["query_id"], hit["hits"][0]["passage_id"]).status_code == 200
+    assert len({each.client for each in read_feedback(tmp_path)}) == 1
+    assert len({row["client"] for row in rows_of(tmp_path)}) == 1
+
+
 def test_old_and_large_go_and_what_others_made_stays(tmp_path: Path) -> None:
     now = datetime(2026, 3, 31, 12, tzinfo=UTC)
     log = QueryLog(tmp_path, LogChoices(rows=1, days=36_500), Limits())
@@ -228,6 +238,91 @@ def test_a_full_disk_makes_nobody_wait_and_loses_nothing_that_was_taken(
         assert about["dropped"] >= 1 and about["written"] + about["waiting"] + about["dropped"] == 10
     assert [each.kind for each in read_feedback(tmp_path)] == ["click", "relevant"]
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_queries_are_written_once_where_an_old_file_cannot_be_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or they would be written again each second, until the disk is full of them."""
+    tries: list[str] = []
+
+    def refused(*_: Any) -> list[Path]:
+        tries.append("")
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    lines: list[str] = []
+    log = QueryLog(tmp_path, LogChoices(seconds=0.02), Limits(), lines.append)
+    with monkeypatch.context() as patched:
+        patched.setattr("stillhouse.serving.query_log.clear_old", refused)
+        log.note("r", "c", "asked once", [("p", 1.0)])
+        until(lambda: len(tries) > 5)
+        log.note("r", "c", "asked later", [("p", 1.0)])
+        until(lambda: len(rows_of(tmp_path)) > 1)
+    log.end()
+    assert [row["query"] for row in rows_of(tmp_path)] == ["asked once", "asked later"]
+    assert log.counts.written == 2 and any(os.strerror(errno.EPERM) in line for line in lines)
+
+
+def test_a_damaged_file_of_queries_stops_no_service(tmp_path: Path) -> None:
+    lines: list[str] = []
+    for query in ("first", "second"):
+        log = QueryLog(tmp_path, LogChoices(), Limits())
+        id = log.note("r", "c", query * 100, [("p", 1.0)])
+        log.end()
+    first = named(tmp_path, ".parquet")[0]
+    data = first.read_bytes()
+    first.write_bytes(data[:4] + bytes(200) + data[204:])
+    log = QueryLog(tmp_path, LogChoices(), Limits(), lines.append)
+    assert id and log.find(id)
+    log.end()
+    assert first.name in " ".join(lines) and first.exists()
+
+
+def test_a_key_that_a_kill_left_empty_is_no_key(tmp_path: Path) -> None:
+    (tmp_path / KEY_FILE).touch()
+    key = read_key(tmp_path, "")
+    assert len(key) == 64 and read_key(tmp_path, "") == key
+
+
+def test_a_new_file_of_feedback_has_its_name_on_the_disk_before_it_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose folder is not synced can be gone after a power cut, whatever was synced of its content."""
+    log = QueryLog(tmp_path, LogChoices(), Limits())
+    id = log.note("r", "c", QUERY, [("p", 1.0)])
+    asked = log.find(id or "")
+    assert asked
+    synced: list[bool] = []
+    fsync = os.fsync
+
+    def watched(file: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(file).st_mode))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    log.judge(asked, "p", "click", "c")
+    assert sorted(synced) == [False, True]
+    log.end()
+
+
+def test_feedback_is_taken_while_old_feedback_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = QueryLog(tmp_path, LogChoices(), Limits())
+    asked = log.find(log.note("r", "c", QUERY, [("p", 1.0)]) or "")
+    assert asked
+    old = tmp_path / "feedback-20200101.jsonl"
+    old.write_text('{"stillhouse": "feedback 1"}\n')
+    found = Path.glob
+
+    def cleared(folder: Path, pattern: str) -> Iterator[Path]:
+        paths = list(found(folder, pattern))
+        old.unlink(missing_ok=True)
+        return iter(paths)
+
+    monkeypatch.setattr(Path, "glob", cleared)
+    log.judge(asked, "p", "click", "c")
+    monkeypatch.undo()
+    log.end()
+    assert [each.kind for each in read_feedback(tmp_path)] == ["click"]
 
 
 def test_feedback_is_bounded_and_a_line_that_a_kill_cut_goes(two_releases: list[Path], tmp_path: Path) -> None:

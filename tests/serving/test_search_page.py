@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -76,6 +77,16 @@ def test_marks_leave_the_text_as_it_is(text: str, query: str) -> None:
     assert "".join(part for _, part in parts) == text
     words = {word.lower() for word in re.findall(r"\w+", query)}
     assert all(any(part.lower().startswith(word[:1]) for word in words) for marked, part in parts if marked)
+
+
+def test_a_long_question_is_marked_soon() -> None:
+    """Nobody is answered meanwhile."""
+    words = [f"{number:03x}" for number in range(4096)]
+    query, text = " ".join(words[::2]), " ".join(words[1::2])
+    began = time.monotonic()
+    for _ in range(100):
+        assert not any(marked for marked, _ in matches(text, query))
+    assert time.monotonic() - began < 2
 
 
 def test_marks_are_words_that_begin_alike() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -17,7 +18,9 @@ from serving_releases import Running, running, searcher_of
 from stillhouse.corpus.store import Corpus
 from stillhouse.retrieval.index.vector_index import VectorIndex
 from stillhouse.retrieval.models.encoder import BiEncoder
+from stillhouse.retrieval.search.bm25 import BM25
 from stillhouse.retrieval.search.searcher import Hit
+from stillhouse.serving.filtered import FilteredBM25
 from stillhouse.serving.settings import Limits
 
 QUERIES = [
@@ -165,3 +168,16 @@ def test_a_large_request_is_computed_in_parts(two_releases: list[Path], served: 
     )
     total = next(line for line in text.splitlines() if line.startswith("stillhouse_serve_batch_tokens_count"))
     assert float(counted.split()[-1]) == float(total.split()[-1]) > 10
+
+
+def test_many_questions_behind_a_wide_filter_need_the_memory_of_one() -> None:
+    bm25 = BM25.of((f"tree {number % 7} bird {number % 11}" for number in range(20_000)), 0.9, 0.4)
+    some = FilteredBM25(bm25, np.arange(0, 20_000, 2, dtype=np.int32))
+    queries = ["tree bird", "bird 3", "nothing"] * 50
+    some.search(queries[:3], 5)
+    tracemalloc.start()
+    rows_QK, scores_QK = some.search(queries, 5)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rows_QK.shape == scores_QK.shape == (150, 5) and peak < 4 << 20
+    assert (rows_QK[2] == -1).all() and (rows_QK[0] >= 0).all() and (np.diff(scores_QK[1]) <= 0).all()

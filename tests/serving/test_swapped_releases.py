@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -9,8 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import httpx2
@@ -21,9 +24,11 @@ from serving_releases import PARTS, TRAP, open_release, running, searcher_of
 from stillhouse import cli
 from stillhouse.artifacts import whole_folder, write_manifest
 from stillhouse.context import Context
+from stillhouse.errors import InputError
 from stillhouse.retrieval.models.cross_encoder import CrossEncoder
 from stillhouse.serving.release import Release
-from stillhouse.serving.source import FolderSource
+from stillhouse.serving.shelf import Shelf
+from stillhouse.serving.source import FolderSource, Source
 
 QUERIES = ["where does the red bird one sing", "which tree grows", "green fish in the tree"]
 RUNS = [sys.executable, "-m", "stillhouse.cli", "serve"]
@@ -188,6 +193,113 @@ def test_an_open_release_that_was_overwritten_is_not_gone_back_to(two_releases: 
         point(link, first)
         assert not shelf.look() and shelf.current is answers and shelf.refused
         assert service.search(query=QUERIES[0])["release"] == answers.name
+
+
+@pytest.mark.parametrize("which", ["the one in use", "a kept one"])
+def test_a_fresh_copy_takes_the_place_of_what_was_overwritten(
+    two_releases: list[Path], tmp_path: Path, which: str
+) -> None:
+    link, first = tmp_path / "in-use", tmp_path / "first"
+    shutil.copytree(two_releases[0], first)
+    point(link, first)
+    with running(link) as service:
+        before = service.search(query=QUERIES[0])
+        if which == "a kept one":
+            point(link, two_releases[1])
+            assert service.service.shelf.look()
+        path = first / "retriever" / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+        asked = {"query": QUERIES[0], "release": before["release"]}
+        assert service.client.post("/search", json=asked).status_code == 503
+        point(link, two_releases[0])
+        assert service.service.shelf.look()
+        assert service.search(query=QUERIES[0]) == before
+        names = [one.name for one in service.service.shelf.open_releases()]
+        assert names[0] == before["release"] and len(set(names)) == len(names)
+
+
+def test_a_release_that_a_full_disk_kept_out_is_tried_again(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Source) -> Release:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    link, lines = tmp_path / "in-use", []
+    point(link, two_releases[0])
+    with running(link, lines=lines) as service:
+        shelf = service.service.shelf
+        point(link, two_releases[1])
+        with monkeypatch.context() as patched:
+            patched.setattr(shelf, "_opener", full)
+            assert not shelf.look() and not shelf.look()
+        about = service.client.get("/info").json()
+        assert os.strerror(errno.ENOSPC) in about["unreachable"]["reason"]
+        assert sum(os.strerror(errno.ENOSPC) in line for line in lines) == 1
+        assert shelf.look() and shelf.swaps == 1 and shelf.unreachable is None
+
+
+def test_a_release_that_could_not_be_put_in_place_is_tried_again(two_releases: list[Path], tmp_path: Path) -> None:
+    failing = True
+
+    @contextmanager
+    def placing(release: Release) -> Iterator[None]:
+        if failing:
+            raise InputError("the documents cannot be encoded")
+        yield
+
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    shelf = Shelf(FolderSource(link), open_release, 1, lambda line: None, placing)
+    point(link, two_releases[1])
+    assert not shelf.look() and shelf.unreachable
+    failing = False
+    assert shelf.look() and shelf.swaps == 1
+
+
+def test_an_open_release_is_found_at_every_moment_of_a_swap(two_releases: list[Path], tmp_path: Path) -> None:
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    shelf = Shelf(FolderSource(link), open_release, 1, lambda line: None)
+    point(link, two_releases[1])
+    assert shelf.look()
+    names = {one.name for one in shelf.open_releases()}
+    missed: list[str] = []
+
+    def at_each_line(frame: FrameType, event: str, argument: Any) -> Any:
+        missed.extend(name for name in names if shelf.find(name) is None)
+        return at_each_line
+
+    point(link, two_releases[0])
+    before = sys.gettrace()
+    sys.settrace(at_each_line)
+    try:
+        assert shelf.look()
+    finally:
+        sys.settrace(before)
+    assert len(names) == 2 and not missed
+
+
+def test_how_far_it_is_behind_can_be_asked_while_it_catches_up(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "in-use"
+    point(link, two_releases[0])
+    shelf = Shelf(FolderSource(link), open_release, 1, lambda line: None)
+    point(link, tmp_path / "missing")
+    assert not shelf.look() and shelf.behind > 0
+    point(link, two_releases[0])
+    clock = time.time
+
+    def caught_up() -> float:
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "time", clock)
+            shelf.look()
+        return clock()
+
+    monkeypatch.setattr(time, "time", caught_up)
+    assert shelf.behind >= 0
+    monkeypatch.undo()
+    assert shelf.behind == 0
 
 
 @pytest.mark.parametrize("part", ["index", "retriever", "corpus", "hybrid"])

@@ -107,11 +107,12 @@ def _own_parts(parts: Parts, processes: int) -> Iterator[None]:
     )
     try:
         yield
+        code = process.wait()  # the pod may be told to end here too
     except BaseException:
         process.terminate()
         process.wait()
         raise
-    _refuse_failure(process.wait(), "the task's own pod")
+    _refuse_failure(code, "the task's own pod")
 
 
 def _refuse_failure(code: int, where: str) -> None:

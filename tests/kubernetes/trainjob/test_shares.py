@@ -172,6 +172,38 @@ def test_the_pods_own_part_ends_with_what_it_follows(
     assert process.poll() == -signal.SIGTERM
 
 
+def test_the_pods_own_part_ends_with_the_pod_when_the_nodes_are_done(
+    counting: tuple[Any, dict[str, Path]], fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    real, wait = subprocess.Popen, subprocess.Popen.wait
+
+    def popen(words: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        started.append(real([sys.executable, "-c", "import time; time.sleep(600)"], **more))
+        return started[-1]
+
+    def told_to_end(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        monkeypatch.setattr(real, "wait", wait)
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("the signal ends it")
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(real, "wait", told_to_end)
+    fake.script = [
+        lambda: None,
+        lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "JobsCompleted", "done"),
+    ]
+    config, inputs = counting
+    shared = shared_work(find_step("importance"), config, inputs, replace(SETTINGS, nodes=1), cluster)
+    try:
+        with pytest.raises(SystemExit), shared:
+            raise AssertionError("no shares are handed over")
+        assert started[0].poll() == -signal.SIGTERM
+    finally:
+        started[0].kill()
+        wait(started[0])
+
+
 def test_what_is_marked_as_done_is_not_done_again(tmp_path: Path) -> None:
     parts = Parts(tmp_path / "job")
     assert not parts.done()

@@ -194,7 +194,7 @@ class Batcher:
 
 
 def in_parts(ids: Sequence[list[int]], most_tokens: int) -> list[list[list[int]]]:
-    """Tokenized texts, at least one, in parts of at most so many tokens; a longer text is a part of its own."""
+    """Tokenized texts, at least one, in parts of at most `most_tokens`; a longer text is a part of its own."""
     parts: list[list[list[int]]] = [[]]
     tokens = 0
     for each in ids:

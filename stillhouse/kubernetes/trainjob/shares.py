@@ -107,7 +107,7 @@ def _own_parts(parts: Parts, processes: int) -> Iterator[None]:
     )
     try:
         yield
-        code = process.wait()  # the pod may be told to end here too
+        code = process.wait()  # the pod may get SIGTERM here too
     except BaseException:
         process.terminate()
         process.wait()

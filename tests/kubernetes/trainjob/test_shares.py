@@ -182,13 +182,13 @@ def test_the_pods_own_part_ends_with_the_pod_when_the_nodes_are_done(
         started.append(real([sys.executable, "-c", "import time; time.sleep(600)"], **more))
         return started[-1]
 
-    def told_to_end(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+    def asked_to_end(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
         monkeypatch.setattr(real, "wait", wait)
         signal.raise_signal(signal.SIGTERM)
         raise AssertionError("the signal ends it")
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    monkeypatch.setattr(real, "wait", told_to_end)
+    monkeypatch.setattr(real, "wait", asked_to_end)
     fake.script = [
         lambda: None,
         lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "JobsCompleted", "done"),

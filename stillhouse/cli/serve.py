@@ -216,6 +216,8 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     from stillhouse.serving.server import listen, run
     from stillhouse.serving.shelf import Shelf
 
+    token = os.environ.get(TOKEN, "")
+    refuse_token(token)
     with listen(arguments.host, arguments.port) as listening:
         live = LiveDocuments(arguments.documents_in, limits) if arguments.documents_in else None
         if live and live.torn:
@@ -248,7 +250,7 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             shelf,
             limits,
             log=context.say,
-            token=os.environ.get(TOKEN, ""),
+            token=token,
             model=arguments.model,
             log_requests=arguments.log_requests,
             log_texts=arguments.log_texts,
@@ -257,6 +259,15 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             client_key=key,
         )
         run(service, listening, arguments.grace, arguments.watch, context.say)
+
+
+def refuse_token(token: str) -> None:
+    """Raises `InputError` for a token that no client can send in a header, as one with a line break at its end."""
+    if token and not (token.isascii() and token.isprintable() and token == token.strip()):
+        raise InputError(
+            f"${TOKEN} has a line break, a space at an end or a character outside ASCII, so nobody could give it in a "
+            "header; set it again without (`printf` writes no line break at the end, `echo` does)"
+        )
 
 
 def source_of(arguments: argparse.Namespace) -> Source:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from serving_releases import Running, running
 
+from stillhouse import cli
 from stillhouse.serving.settings import Limits
 
 
@@ -78,6 +79,15 @@ def test_a_head_that_drips_in_is_ended(strict: Running, before: bytes) -> None:
                 break
         assert found.startswith(b"HTTP/1.1 408 ") and b"did not come within 0.5 seconds" in found
     assert strict.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("token", ["secret\n", " secret", "  ", "geheimnü", "se\tcret"])
+def test_a_token_that_nobody_could_send_does_not_start(
+    token: str, two_releases: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_SERVE_TOKEN", token)
+    assert cli.main(["serve", str(two_releases[0]), "--port", "0"]) == 2
+    assert "$STILLHOUSE_SERVE_TOKEN" in capsys.readouterr().err
 
 
 def test_a_connection_that_sends_nothing_is_ended(strict: Running) -> None:

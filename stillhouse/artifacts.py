@@ -116,7 +116,7 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
         for path, staging in zip(paths, stagings):
             staging.rename(path)
         for parent in {path.parent for path in paths}:
-            _sync(parent)  # so that a power cut does not find the old ones removed and the new ones not yet there
+            sync(parent)  # so that a power cut does not find the old ones removed and the new ones not yet there
         for old in aside:
             _remove(old)
 
@@ -141,7 +141,7 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())  # so that a power cut after the rename finds it whole
         partial.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
@@ -163,10 +163,10 @@ def flush(folder: Path) -> None:
     """Asks the system to put every file and folder on the disk, so that a power cut after the rename finds it whole."""
     for path in [*folder.rglob("*"), folder]:
         if path.is_file() or path.is_dir():
-            _sync(path)
+            sync(path)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Asks the system to put a file, or the names in a folder, on the disk."""
     number = os.open(path, os.O_RDONLY)
     try:

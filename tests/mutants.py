@@ -89,7 +89,7 @@ MUTANTS = (
         (ARTIFACTS,),
     ),
     Mutant("a file is renamed before it is synced", "artifacts.py", "os.fsync(file.fileno())", "pass", (ARTIFACTS,)),
-    Mutant("a new name is not synced", "artifacts.py", "_sync(parent)", "pass", (ARTIFACTS,)),
+    Mutant("a new name is not synced", "artifacts.py", "sync(parent)", "pass", (ARTIFACTS,)),
     # Digests.
     Mutant(
         "a changed file goes unnoticed",

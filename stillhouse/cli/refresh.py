@@ -12,7 +12,7 @@ from stillhouse.monitoring.activity import write_line
 from stillhouse.own_files import own_file, refuse_foreign_file
 from stillhouse.setting_kinds import from_text
 from stillhouse.terminal import show
-from stillhouse.workflow.parser import Parser, literal, output_file, output_folder, source_text
+from stillhouse.workflow.parser import Parser, output_file, output_folder, source_text
 from stillhouse.workflow.step_command import add_context_flags, environment, flag_of
 
 EXAMPLES = """\
@@ -56,8 +56,7 @@ def refresh_parser() -> Parser:
         group.add_argument(flag_of(name), metavar=name.upper(), type=kind, help=text)
     group = parser.add_argument_group("how far to go")
     for name, field in Thresholds.__dataclass_fields__.items():
-        text = literal(f"{field.metadata['help']} (default: {field.default})")
-        group.add_argument(flag_of(name), metavar="SHARE", help=text)
+        group.add_argument(flag_of(name), metavar="SHARE", help=f"{field.metadata['help']} (default: {field.default})")
     group.add_argument("--plan-only", action="store_true", help="show what it would do, and stop")
     group.add_argument("--again", action="store_true", help="retry a corpus whose challenger was refused")
     parser.add_argument("--report", metavar="FILE", type=output_file, help="write the outcome to FILE as JSON")

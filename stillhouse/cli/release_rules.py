@@ -10,7 +10,6 @@ from stillhouse.config import field_types
 from stillhouse.releases.refresh.parameters import RULES
 from stillhouse.setting_kinds import from_text
 from stillhouse.steps.registry import find_step
-from stillhouse.workflow.parser import literal
 from stillhouse.workflow.step_command import flag_of
 
 
@@ -19,8 +18,9 @@ def add_rule_flags(parser: argparse._ActionsContainer) -> None:
     fields = {field.name: field for field in dataclasses.fields(find_step("compare-release").config)}
     for name in RULES:
         field = fields[name]
-        text = literal(f"{field.metadata['help']} (default: {field.default})")
-        parser.add_argument(flag_of(name), metavar=name.upper(), help=text)
+        parser.add_argument(
+            flag_of(name), metavar=name.upper(), help=f"{field.metadata['help']} (default: {field.default})"
+        )
 
 
 def rule_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from stillhouse.artifacts import sync
 from stillhouse.errors import InputError
-from stillhouse.serving.log_folder import FEEDBACK_MARK, is_own, named, sync_folder
+from stillhouse.serving.log_folder import FEEDBACK_MARK, is_own, named
 
 KINDS = ("click", "relevant", "not_relevant")
 """`not_relevant` speaks against a passage, the others for it."""
@@ -58,7 +59,7 @@ class FeedbackLog:
             try:
                 end = _whole_length(file)
                 if not end:
-                    sync_folder(self._folder)
+                    sync(self._folder)
                 _write(file, line if end else json.dumps(FEEDBACK_MARK).encode() + b"\n" + line, end)
             finally:
                 os.close(file)

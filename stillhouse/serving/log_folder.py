@@ -5,7 +5,6 @@ A file is the program's own where its name is of the log's form and its content 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -43,18 +42,6 @@ def take_folder(folder: Path) -> int:
         if PARTIAL.fullmatch(path.name):
             path.unlink()  # of a process that was killed while it wrote
     return number
-
-
-def sync_folder(folder: Path) -> None:
-    """Asks the system to put the names in a folder on the disk, so that a power cut leaves a new file its name."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some file systems of a network keep no folders that could be synced
-            raise
-    finally:
-        os.close(number)
 
 
 def named(folder: Path, suffix: str) -> list[Path]:

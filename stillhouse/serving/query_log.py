@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stillhouse.artifacts import sync
 from stillhouse.serving.feedback_log import Feedback, FeedbackLog
-from stillhouse.serving.log_folder import MARK, clear_old, is_own, named, sync_folder, take_folder
+from stillhouse.serving.log_folder import MARK, clear_old, is_own, named, take_folder
 from stillhouse.serving.settings import Limits
 
 SHOWN = 10
@@ -214,7 +215,7 @@ class QueryLog:
             raise
         # The rows are in their file: an error here would have them written again.
         with suppress(OSError):
-            sync_folder(self.folder)
+            sync(self.folder)
 
     def _clear(self) -> None:
         clear_old(self.folder, self.choices.days, self.limits.queries_bytes)

@@ -143,7 +143,7 @@ class Shelf:
 
     def _open_in(self, state: Hashable) -> Release | None:
         """The release that was opened when the source was in this state, if it is still open and as it was."""
-        for release in (self.current, *self.kept):
+        for release in self._open:
             if self._states.get(release.name) == state:
                 return release if _is_as_it_was(release) else None
         return None
@@ -151,10 +151,10 @@ class Shelf:
     def _put(self, release: Release) -> None:
         before = self.current
         known = next((one for one in self.kept if one.name == release.name and _is_as_it_was(one)), release)
-        others = [one for one in (before, *self.kept) if one.name != known.name]
+        others = [one for one in self._open if one.name != known.name]
         with self._placing(known):
             self._open = (known, *others[: self._keep])  # at once, so that one that stays open is always found
-        still_open = {one.name for one in (known, *self.kept)}
+        still_open = {one.name for one in self._open}
         self._states = {name: state for name, state in self._states.items() if name in still_open}
         self._behind_since = None
         self.swaps += 1

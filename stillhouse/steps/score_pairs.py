@@ -104,9 +104,8 @@ def _scores(
         found[fused_teacher.CROSS_ENCODER] = read_scores(context.shares, len(pairs))
     elif "reranker" in inputs:
         scores = cross_encoder_scores(inputs["reranker"], pairs, slice(0, len(pairs)), corpus, context, config)
-        if scores is None:
-            return None
-        found[fused_teacher.CROSS_ENCODER] = scores
+        if scores is not None:
+            found[fused_teacher.CROSS_ENCODER] = scores
     if rank() > 0:
         return None
     if "retriever" in inputs:

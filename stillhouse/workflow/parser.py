@@ -44,11 +44,6 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{self.prog}: {re.sub('^argument ', '', message)}; see `{self.prog} --help`")
 
 
-def literal(text: str) -> str:
-    """Help that argparse must not read as a format: `%` stands for itself."""
-    return text.replace("%", "%%")
-
-
 def output_folder(text: str) -> Path:
     """The `type` of every argument that names a folder to write into; tests find these arguments by it."""
     return _place(text, "folder", Path.is_dir)
@@ -89,6 +84,10 @@ def _place(text: str, kind: str, fits: Callable[[Path], bool]) -> Path:
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34, width=min(shutil.get_terminal_size().columns, 120))
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        """The text as it stands: a `%` in it is no format."""
+        return self._get_help_string(action) or ""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         """Keeps the line breaks of a help text, as in a list of choices."""

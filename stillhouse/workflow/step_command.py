@@ -21,7 +21,7 @@ from stillhouse.steps.execute import execute, write_metrics, write_report
 from stillhouse.steps.registry import steps
 from stillhouse.steps.spec import NAME, Step
 from stillhouse.workflow.graph import APART, ARTIFACTS, STAGES, USES, Use, known_uses
-from stillhouse.workflow.parser import Parser, literal, output_file, output_folder
+from stillhouse.workflow.parser import Parser, output_file, output_folder
 from stillhouse.workflow.run_progress import dvc_stage, position_in_dvc
 from stillhouse.workflow.run_times import note_seconds
 
@@ -100,7 +100,7 @@ def step_parser(step: Step) -> Parser:
         for port in ports:
             assert group is not None
             notes = ["optional"] * port.optional + ["can be repeated"] * port.many
-            text = literal(port.help + (f" ({'; '.join(notes)})" if notes else ""))
+            text = port.help + (f" ({'; '.join(notes)})" if notes else "")
             if port.many:
                 group.add_argument(port.flag, dest=port.name, metavar="NAME=FOLDER", action="append", help=text)
             else:
@@ -111,9 +111,7 @@ def step_parser(step: Step) -> Parser:
         known = kind_of(kinds[field.name])
         # A switch may be given bare: `--normalize` says `--normalize true`.
         bare: dict[str, Any] = {"nargs": "?", "const": "true"} if known == Kind(bool) else {}
-        group.add_argument(
-            flag_of(field.name), dest=field.name, metavar=_metavar(known), help=literal(_describe(field)), **bare
-        )
+        group.add_argument(flag_of(field.name), dest=field.name, metavar=_metavar(known), help=_describe(field), **bare)
     add_common_flags(parser, step.divided)
     return parser
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,3 @@ def change(folder: Path, section: str, values: Mapping[str, Any]) -> None:
     content = yaml.safe_load(path.read_text())
     content[section] = content[section] | values
     path.write_text(yaml.safe_dump(content, sort_keys=False))
-
-
-def descendants(names: Iterable[str], uses: Iterable[Use]) -> set[str]:
-    """The given uses and every use that reads, directly or not, what they write."""
-    found = set(names)
-    for use in uses:
-        if any(source.split("/")[0] in found for source in use.inputs.values()):
-            found.add(use.name)
-    return found

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from dvc_workspace import change, descendants, repro
+from dvc_workspace import change, repro
 from programs import EVALUATION, call
 
 from stillhouse import cli
 from stillhouse.artifacts import digest_files, read_manifest
+from stillhouse.experiments.comparison.graph import below
 from stillhouse.pipelines.catalog import Request
 from stillhouse.pipelines.local import run_pipeline
 from stillhouse.workflow.graph import Use, graph_of
@@ -87,7 +88,7 @@ def of_dvc(folder: Path, uses: tuple[Use, ...]) -> None:
 
     for section, values in (("evaluate", {"bootstrap_samples": 101}), ("retriever_1", {"learning_rate": 2.5e-4})):
         change(folder, section, values)
-        assert set(repro(folder, uses)) == descendants([use.name for use in uses if use.section == section], uses)
+        assert set(repro(folder, uses)) == below([use.name for use in uses if use.section == section], uses)
     final = (folder / EVALUATION / "metrics.json").read_bytes()
 
     call(folder, "dvc", "remote", "add", "-d", "shelf", str(folder.parent / "shelf"))

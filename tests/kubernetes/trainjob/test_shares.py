@@ -30,6 +30,7 @@ from stillhouse.steps.execute import execute
 from stillhouse.steps.registry import find_step
 from stillhouse.steps.sharding import SHARDS
 
+PROCESS = subprocess.Popen
 SCORED = ("corpus", "negatives", "reranker", "bm25")
 
 
@@ -149,17 +150,25 @@ def test_a_try_does_its_own_part_again_and_no_other(
     assert [verb for verb, _, what in fake.calls if what == "trainjobs" and verb != "get"] == ["create"]
 
 
-def test_the_pods_own_part_ends_with_what_it_follows(
-    counting: tuple[Any, dict[str, Path]], fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-    real = subprocess.Popen
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes that are started, each of which sleeps in the place of its work."""
+    found: list[subprocess.Popen[bytes]] = []
 
     def popen(words: list[str], **more: Any) -> subprocess.Popen[bytes]:
-        started.append(real([sys.executable, "-c", "import time; time.sleep(600)"], **more))
-        return started[-1]
+        found.append(PROCESS([sys.executable, "-c", "import time; time.sleep(600)"], **more))
+        return found[-1]
 
     monkeypatch.setattr(subprocess, "Popen", popen)
+    return found
+
+
+def test_the_pods_own_part_ends_with_what_it_follows(
+    counting: tuple[Any, dict[str, Path]],
+    fake: FakeCluster,
+    cluster: Cluster,
+    started: list[subprocess.Popen[bytes]],
+) -> None:
     fake.script = [
         lambda: None,
         lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Failed", "FailedJobs", "a node failed"),
@@ -173,22 +182,20 @@ def test_the_pods_own_part_ends_with_what_it_follows(
 
 
 def test_the_pods_own_part_ends_with_the_pod_when_the_nodes_are_done(
-    counting: tuple[Any, dict[str, Path]], fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    counting: tuple[Any, dict[str, Path]],
+    fake: FakeCluster,
+    cluster: Cluster,
+    started: list[subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-    real, wait = subprocess.Popen, subprocess.Popen.wait
-
-    def popen(words: list[str], **more: Any) -> subprocess.Popen[bytes]:
-        started.append(real([sys.executable, "-c", "import time; time.sleep(600)"], **more))
-        return started[-1]
+    wait = PROCESS.wait
 
     def asked_to_end(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
-        monkeypatch.setattr(real, "wait", wait)
+        monkeypatch.setattr(PROCESS, "wait", wait)
         signal.raise_signal(signal.SIGTERM)
         raise AssertionError("the signal ends it")
 
-    monkeypatch.setattr(subprocess, "Popen", popen)
-    monkeypatch.setattr(real, "wait", asked_to_end)
+    monkeypatch.setattr(PROCESS, "wait", asked_to_end)
     fake.script = [
         lambda: None,
         lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "JobsCompleted", "done"),
